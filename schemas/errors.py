@@ -1,0 +1,52 @@
+"""The errors that tfshards raises on purpose, and the problem list that validators fill.
+
+Every message says what was wrong, where, what was found against what is allowed, and the remedy. Anything
+else that comes out of tfshards is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class TfshardsError(Exception):
+    """Base of all errors that tfshards raises on purpose."""
+
+
+class OptionsError(TfshardsError, ValueError):
+    """An option is wrong by itself, before anything was read from disk (exit status 2)."""
+
+
+class InputError(TfshardsError):
+    """The input does not allow what was asked: a folder without images, arrays of different lengths."""
+
+
+class BuildError(TfshardsError):
+    """A build ended before its commit; the output holds no new dataset."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault that a validator found.
+
+    Attributes:
+        place: where, for example ``splits.train.shards[3].num_bytes`` or a shard's path.
+        message: what was found against what is allowed.
+    """
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class FormatError(TfshardsError, ValueError):
+    """A file of a dataset breaks the format; ``problems`` holds every fault found, not only the first."""
+
+    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        lines = [f"{subject}: {len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"]
+        super().__init__("\n".join(lines + [f"  {problem}" for problem in self.problems]))

@@ -1,0 +1,161 @@
+"""One named value of an example, and the one table that says how each kind of value is stored.
+
+``prep`` writes by this table and ``loader`` reads by it, so that no dtype can be written that cannot be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tfshards.schemas.reading import Json, ObjectReader
+
+WireType = Literal["bytes", "int64", "float"]
+
+# Bytes an element of each numeric dtype, stored little-endian; complex64 is two float32.
+ITEM_SIZES: Mapping[str, int] = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the values of one kind of feature stand in a ``tf.train.Example``.
+
+    Attributes:
+        wire: the list of ``tf.train.Feature`` that holds them.
+        dtypes: the dtypes that this kind can hold exactly.
+        unknown_dims: whether a dimension of the shape may differ from example to example.
+    """
+
+    wire: WireType
+    dtypes: frozenset[str]
+    unknown_dims: bool = False
+
+
+_INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
+
+KINDS: Mapping[str, Kind] = {
+    # one encoded image (JPEG, PNG, ...); dtype and shape are those of the decoded pixels
+    "image": Kind("bytes", frozenset({"uint8"}), unknown_dims=True),
+    # an index into the schema's class names, or any integer class where there are none
+    "label": Kind("int64", _INT64_EXACT),
+    # byte strings, one value an element
+    "bytes": Kind("bytes", frozenset({"bytes"})),
+    # one int64 an element, row-major; uint64 does not fit
+    "int": Kind("int64", _INT64_EXACT | {"bool"}),
+    # one float32 an element, row-major; float64 does not fit
+    "float": Kind("float", frozenset({"float16", "bfloat16", "float32"})),
+    # one value: the elements' little-endian bytes, row-major
+    "raw": Kind("bytes", frozenset(ITEM_SIZES)),
+}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One named value of every example.
+
+    Attributes:
+        name: the feature's name in the ``tf.train.Example``.
+        kind: a key of ``KINDS``.
+        dtype: a key of ``ITEM_SIZES``, or ``bytes``.
+        shape: the shape of one example's value; ``()`` for a scalar, None for a dimension that varies.
+
+    Raises:
+        ValueError: the four do not fit together.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        faults = feature_faults(self.name, self.kind, self.dtype, self.shape)
+        if faults:
+            raise ValueError("; ".join(f"{place} {message}" for place, message in faults.items()))
+
+    @property
+    def wire(self) -> WireType:
+        """The list of ``tf.train.Feature`` that holds the values."""
+        return KINDS[self.kind].wire
+
+    @property
+    def num_elements(self) -> int:
+        """The number of elements of one value; 1 for an image, whose value is one encoded string.
+
+        Raises:
+            ValueError: a dimension is unknown.
+        """
+        if self.kind == "image":
+            return 1
+        return math.prod(dim if dim is not None else _unknown(self) for dim in self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """The length in bytes of one raw value."""
+        return self.num_elements * ITEM_SIZES[self.dtype]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the feature as it stands in ``dataset.json``."""
+        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
+
+    @classmethod
+    def read(cls, reader: ObjectReader) -> Feature | None:
+        """Return the feature in ``reader``, or None after noting what is wrong with it."""
+        known = len(reader.problems)
+        reader.only(("name", "kind", "dtype", "shape"))
+        name, kind, dtype = (reader.take(field, str, "") for field in ("name", "kind", "dtype"))
+        shape: list[int | None] = []
+        for index, dim in enumerate(reader.take("shape", list, [])):
+            if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
+                reader.note(f"shape[{index}]", f"is {dim!r}, must be an integer or null")
+            else:
+                shape.append(dim)
+        if len(reader.problems) > known:
+            return None
+        for field, message in feature_faults(name, kind, dtype, tuple(shape)).items():
+            reader.note(field, message)
+        return cls(name, kind, dtype, tuple(shape)) if len(reader.problems) == known else None
+
+
+def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:
+    """Return what is wrong with a feature of these four, by field; empty if nothing is."""
+    faults: dict[str, str] = {}
+    if not name:
+        faults["name"] = "is empty"
+    if kind not in KINDS:
+        faults["kind"] = f"is {kind!r}, must be one of {', '.join(sorted(KINDS))}"
+        return faults
+    if dtype not in KINDS[kind].dtypes:
+        allowed = ", ".join(sorted(KINDS[kind].dtypes))
+        faults["dtype"] = f"is {dtype!r}, but kind {kind!r} holds {allowed}"
+    if any(dim is not None and dim < 0 for dim in shape):
+        faults["shape"] = f"is {list(shape)}, must not have negative dimensions"
+    elif None in shape and not KINDS[kind].unknown_dims:
+        faults["shape"] = f"is {list(shape)}, but kind {kind!r} needs every dimension"
+    if kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
+        faults["shape"] = (
+            f"is {list(shape)}, but an image is (height, width, channels) with 1, 3 or 4 channels"
+        )
+    return faults
+
+
+def _unknown(feature: Feature) -> int:
+    raise ValueError(f"feature {feature.name!r} of shape {feature.shape} has no fixed number of elements")
