@@ -1,0 +1,27 @@
+"""Conversion: image folders and arrays to exactly balanced TFRecord shards, by an Apache Beam pipeline.
+
+This room never imports TensorFlow. ``build`` is imported when it is first asked for, since Beam takes about a
+second, which a look at a dataset need not pay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfshards.prep.options import Options
+from tfshards.prep.sources.arrays import Arrays
+from tfshards.prep.sources.image_folder import ImageFolder
+from tfshards.prep.verify import verify
+
+if TYPE_CHECKING:
+    from tfshards.prep.build import build
+
+__all__ = ["Arrays", "ImageFolder", "Options", "build", "verify"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "build":
+        from tfshards.prep.build import build
+
+        return build
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The kinds of input, one a file; ``listing`` holds what they share."""

@@ -1,0 +1,146 @@
+"""The build area: the files under the output in which a build keeps its plan and what it has finished.
+
+``OUT/.build/<build id>/`` holds, for the first layout and, where inputs were rejected, for the final one:
+``first/train-00000.plan`` (one JSON row a line) and ``first/train-00000.done`` (what became of it). A build
+that was killed finds them again; a committed one leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tfshards.prep.sources.listing import Row
+from tfshards.schemas import Shard
+from tfshards.schemas.manifest import write_atomically
+
+AREA_NAME = ".build"
+
+Layout = Literal["first", "final"]
+
+
+class ShardId(NamedTuple):
+    """One shard of a dataset."""
+
+    split: str
+    shard_index: int
+
+
+class Reject(NamedTuple):
+    """One rejected input, as it stands in ``rejected-*.jsonl``."""
+
+    key: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one shard of a layout.
+
+    Attributes:
+        shard: the file that was written.
+        rows_digest: of the rows that stand in it, see ``rows_digest``.
+        rejected: the rows that do not, in plan order.
+    """
+
+    shard: Shard
+    rows_digest: str
+    rejected: tuple[Reject, ...] = ()
+
+
+@dataclass(frozen=True)
+class BuildArea:
+    """The build area of one build.
+
+    Attributes:
+        out: the dataset's directory.
+        build_id: of the build.
+    """
+
+    out: Path
+    build_id: str
+
+    @property
+    def root(self) -> Path:
+        """The area's folder."""
+        return self.out / AREA_NAME / self.build_id
+
+    @property
+    def stop_path(self) -> Path:
+        """The file that makes every worker end; it says why."""
+        return self.root / "stop"
+
+    def open(self) -> None:
+        """Make the folders, and take away what an attempt that ended left unfinished."""
+        shutil.rmtree(self.root / "unfinished", ignore_errors=True)
+        self.stop_path.unlink(missing_ok=True)
+        for name in ("first", "final", "unfinished"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    def write_plan(self, layout: Layout, shard: ShardId, rows: Iterable[Row]) -> str:
+        """Write the rows of one shard, in order, and return their digest."""
+        text = "".join(map(_line, rows)).encode("ascii")
+        self._path(layout, shard, "plan").write_bytes(text)
+        return hashlib.sha256(text).hexdigest()
+
+    def read_plan(self, layout: Layout, shard: ShardId) -> list[Row]:
+        """Return the rows of one shard."""
+        with self._path(layout, shard, "plan").open(encoding="ascii") as file:
+            return [Row(*json.loads(line)) for line in file]
+
+    def unfinished_path(self, name: str) -> Path:
+        """Return where the file ``name`` grows before it is renamed."""
+        return self.root / "unfinished" / name
+
+    def write_done(self, layout: Layout, shard: ShardId, done: Done) -> None:
+        """Keep what became of one shard."""
+        write_atomically(self._path(layout, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
+
+    def read_done(self, layout: Layout, shard: ShardId) -> Done | None:
+        """Return what became of one shard, or None if it was not finished."""
+        try:
+            document = json.loads(self._path(layout, shard, "done").read_bytes())
+        except FileNotFoundError:
+            return None
+        rejected = tuple(Reject(*item) for item in document["rejected"])
+        return Done(Shard(**document["shard"]), document["rows_digest"], rejected)
+
+    def stop(self, why: str) -> None:
+        """Make every worker of the build end; the first reason is kept."""
+        try:
+            with self.stop_path.open("x", encoding="utf-8") as file:
+                file.write(why)
+        except FileExistsError:
+            pass
+
+    def remove(self) -> None:
+        """Take away the area, and the folder of areas if it was the last."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for left in other_areas(self.out, self.build_id):
+            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(self.out / AREA_NAME, ignore_errors=True)
+
+    def _path(self, layout: Layout, shard: ShardId, suffix: str) -> Path:
+        return self.root / layout / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
+
+
+def other_areas(out: Path, build_id: str) -> Iterator[Path]:
+    """Yield the areas of other builds into ``out`` that were not committed."""
+    parent = out / AREA_NAME
+    if parent.is_dir():
+        yield from sorted(path for path in parent.iterdir() if path.name != build_id)
+
+
+def rows_digest(rows: Sequence[Row]) -> str:
+    """Return the SHA-256, in hex, of the rows as a plan file holds them."""
+    return hashlib.sha256("".join(map(_line, rows)).encode("ascii")).hexdigest()
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, separators=(",", ":")) + "\n"

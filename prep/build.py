@@ -1,0 +1,246 @@
+"""From a source to a committed dataset: the whole story."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from tfshards.prep.area import AREA_NAME, BuildArea, Done, Layout, Reject, ShardId
+from tfshards.prep.commit import commit, finish, forget_generations, label_counts, rejects_text, totals
+from tfshards.prep.files import file_digest, require_space
+from tfshards.prep.forecast import Forecast, forecast, too_many_shards
+from tfshards.prep.options import Options
+from tfshards.prep.output import check_output, committed, dataset_name
+from tfshards.prep.pipeline import check_beam_args, write_shards
+from tfshards.prep.plan import IntArray, rebalance
+from tfshards.prep.progress import Progress, size
+from tfshards.prep.shard import Job
+from tfshards.prep.sources.listing import Reader, Source
+from tfshards.schemas import BuildError, InputError, Manifest, Split
+
+Layouts: TypeAlias = Mapping[str, list[IntArray]]
+Talk: TypeAlias = Callable[[str], None]
+
+# What a record holds beside the source's bytes: frame, tags, names, label.
+_RECORD_OVERHEAD = 96
+
+
+def to_stderr(line: str) -> None:
+    """Print a line to standard error: the default for what a build has to say on its way."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def build(
+    source: Source,
+    out: str | os.PathLike[str],
+    *,
+    shards: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    options: Options | None = None,
+    beam_args: Sequence[str] = (),
+    talk: Talk = to_stderr,
+) -> Manifest:
+    """Build ``source`` into the directory ``out`` and return the manifest of the dataset that is then there.
+
+    A build that was stopped goes on when it is called again with the same arguments. If ``out`` holds the
+    very same build already, nothing is written.
+
+    Args:
+        source: what to build, such as ``ImageFolder("photos/")``.
+        out: the dataset's directory; made if it is missing.
+        shards: number of shards of each split; by default as many as ``options.shard_size`` asks for.
+        seed: of the order of examples and of the split by ratios.
+        overwrite: replace a dataset of other inputs or options. It stays whole until this one is committed.
+        options: all else.
+        beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
+        talk: is given each line about the build's course.
+
+    Raises:
+        OptionsError: an argument is wrong by itself.
+        InputError: the source or the output does not allow what was asked.
+        BuildError: the build ended before its commit; the same call goes on where it ended.
+    """
+    options = options or Options()
+    check_beam_args(beam_args)
+    folder = Path(out)
+    check_output(folder, source)
+    with _staged(source, folder) as reader:
+        plan = forecast(reader, dataset_name(folder, options), shards, seed, options)
+        for warning in plan.listing.warnings:
+            talk(f"warning: {warning}")
+        area = BuildArea(folder, plan.build_id)
+        current = committed(folder, plan.build_id, overwrite=overwrite)
+        if current and current.build_id == plan.build_id:
+            finish(current, area)
+            talk(f"{folder} is up to date")
+            return current
+        forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
+        run = _Run(reader, plan, area, dataset_name(folder, options), tuple(beam_args), talk)
+        first = run.write("first", plan.layouts)
+        rejects = [reject for done in first.values() for reject in done.rejected]
+        _check_rejects(rejects, plan, options, area)
+        layouts = _final_layouts(plan, rejects, options)
+        done = run.write("final", layouts) if rejects else first
+        manifest = _manifest(run.name, plan, layouts, done, rejects)
+        commit(manifest, rejects, area)
+    return manifest
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What stays the same for both layouts of a build."""
+
+    reader: Reader
+    plan: Forecast
+    area: BuildArea
+    name: str
+    beam_args: tuple[str, ...]
+    talk: Talk
+
+    def write(self, layout: Layout, layouts: Layouts) -> dict[ShardId, Done]:
+        """Write the shards of a layout that are not there yet; return what became of each."""
+        self.area.open()
+        digests = {
+            ShardId(split, index): self.area.write_plan(
+                layout, ShardId(split, index), map(self.plan.listing.row, numbers.tolist())
+            )
+            for split, shards in layouts.items()
+            for index, numbers in enumerate(shards)
+        }
+        finished = self._finished(layout, digests)
+        missing = [shard for shard in digests if shard not in finished]
+        self._say_what_is_there(layout, len(finished), len(digests))
+        if missing:
+            numbers = np.concatenate([layouts[split][index] for split, index in missing])
+            source_bytes = int(self.plan.listing.sizes[numbers].sum())
+            require_space(self.area.out, source_bytes + _RECORD_OVERHEAD * len(numbers), "the dataset")
+            progress = Progress(f"{self.name}", len(numbers))
+            job = Job(
+                self.area,
+                self.reader,
+                self.plan.listing.schema,
+                layout,
+                self.name,
+                {split: len(shards) for split, shards in layouts.items()},
+                progress.reporter,
+            )
+            write_shards(job, missing, self.beam_args, progress)
+        written = {shard: self.area.read_done(layout, shard) for shard in missing}
+        lost = [shard for shard, done in written.items() if done is None]
+        if lost:
+            raise BuildError(
+                f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
+            )
+        together = finished | {shard: done for shard, done in written.items() if done}
+        return {shard: together[shard] for shard in digests}
+
+    def _finished(self, layout: Layout, digests: Mapping[ShardId, str]) -> dict[ShardId, Done]:
+        """Return the shards of an earlier attempt, or of the first layout, that can stay as they are."""
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda shard: self._finished_one(layout, shard, digests[shard]), digests)
+            return {shard: done for shard, done in zip(digests, found, strict=True) if done}
+
+    def _finished_one(self, layout: Layout, shard: ShardId, digest: str) -> Done | None:
+        first, final = self.area.read_done("first", shard), self.area.read_done("final", shard)
+        if layout == "first" and first and final:
+            # The file may hold the final layout already. What was rejected is all that is still needed.
+            return first
+        for done in (final, first) if layout == "final" else (first,):
+            # The first layout's rows, less the rejected ones, may be the final ones.
+            wanted = done and (layout == "first" or done.rows_digest == digest)
+            if done and wanted and _holds(self.area.out / done.shard.path, done.shard.digest):
+                return done
+        return None
+
+    def _say_what_is_there(self, layout: Layout, num_finished: int, num_shards: int) -> None:
+        if layout == "final":
+            self.talk(f"balancing after rejects: {num_shards - num_finished} of {num_shards} shards change")
+        elif num_finished:
+            self.talk(
+                f"resuming build {self.area.build_id}: {num_finished} of {num_shards} shards are finished"
+            )
+        else:
+            listing = self.plan.listing
+            what = f"{listing.num_examples:,} examples, {size(int(listing.sizes.sum()))}, {num_shards} shards"
+            self.talk(f"starting build {self.area.build_id}: {what}")
+
+
+def _holds(path: Path, digest: str) -> bool:
+    return path.is_file() and file_digest(path) == digest
+
+
+@contextmanager
+def _staged(source: Source, out: Path) -> Iterator[Reader]:
+    """Give a reader of ``source``; take away its copies, and the output's folders if they stay empty."""
+    is_new = not out.exists()
+    try:
+        (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    try:
+        yield source.stage(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for left in (out / AREA_NAME, out) if is_new else (out / AREA_NAME,):
+            with suppress(OSError):
+                left.rmdir()
+
+
+def _check_rejects(rejects: Sequence[Reject], plan: Forecast, options: Options, area: BuildArea) -> None:
+    inputs = plan.listing.num_examples
+    if len(rejects) <= options.rejected_share * inputs:
+        return
+    path = area.root / "rejected.jsonl"
+    path.write_bytes(rejects_text(rejects))
+    commonest = Counter(reject.reason for reject in rejects).most_common(5)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
+    raise BuildError(
+        f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than --max-rejected allows "
+        f"({float(options.rejected_share):.3%})\n{path} names them; mend them or allow more"
+    )
+
+
+def _final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -> Layouts:
+    if not rejects:
+        return plan.layouts
+    rejected = np.zeros(plan.listing.num_examples, dtype=np.bool_)
+    for reject in rejects:
+        rejected[bisect_left(plan.listing.keys, os.fsencode(reject.key))] = True
+    sizes = plan.listing.sizes if options.balance == "bytes" else None
+    layouts = {}
+    for split, layout in plan.layouts.items():
+        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if accepted < len(layout):
+            raise BuildError(f"after rejects, {too_many_shards(split, len(layout), accepted)}")
+        layouts[split] = rebalance(layout, rejected, sizes)
+    return layouts
+
+
+def _manifest(
+    name: str, plan: Forecast, layouts: Layouts, done: Mapping[ShardId, Done], rejects: Sequence[Reject]
+) -> Manifest:
+    splits = {
+        split: Split(
+            tuple(done[ShardId(split, index)].shard for index in range(len(layout))),
+            label_counts(plan.listing, layout),
+        )
+        for split, layout in layouts.items()
+    }
+    counted = totals(plan.listing, rejects)
+    return Manifest(
+        name, plan.build_id, plan.listing.schema, splits, counted, plan.options, plan.membership.cuts
+    )

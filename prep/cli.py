@@ -1,0 +1,267 @@
+"""The command line, and the only place that knows every verb.
+
+Results go to standard output, talk to standard error. Exit status: 0 done; 2 wrong by reading the command
+line alone; 1 anything learned from disk, and faults that verify found; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from tfshards.prep.options import Options, parse_share, parse_size
+from tfshards.prep.output import check_output, dataset_name
+from tfshards.prep.print import forecast_text, info_text, show_text
+from tfshards.prep.sources.arrays import Arrays
+from tfshards.prep.sources.image_folder import ImageFolder
+from tfshards.prep.sources.listing import Source
+from tfshards.prep.splits import parse_ratios
+from tfshards.schemas import FormatError, OptionsError, TfshardsError, read_manifest
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # All behind a bare "--" is Beam's.
+    own, beam_args = (given, []) if "--" not in given else _cut(given, given.index("--"))
+    options = _parser().parse_args(own)
+    verb: Callable[[argparse.Namespace], int] = options.run
+    if beam_args and verb is not _build:
+        return _fail(OptionsError("only build takes Beam pipeline options behind --"), 2)
+    options.beam_args = beam_args
+    # Beam and its dependencies warn at import about what this tool does not use.
+    logging.basicConfig(level=logging.ERROR)
+    try:
+        return verb(options)
+    except OptionsError as error:
+        return _fail(error, 2)
+    except (TfshardsError, OSError) as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on where it ended", file=sys.stderr)
+        return 130
+
+
+def entry() -> NoReturn:
+    """Run the command and leave the process at once, whatever threads a runner has left behind."""
+    status = main()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _fail(error: Exception, status: int) -> int:
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename or 'operating system'}: {error.strerror}"
+    print(f"tfshards: {text}", file=sys.stderr)
+    return status
+
+
+def _cut(given: list[str], at: int) -> tuple[list[str], list[str]]:
+    return given[:at], given[at + 1 :]
+
+
+def _build(options: argparse.Namespace) -> int:
+    source = _source(options)
+    shards, settings = _settings(options)
+    # Beam takes about a second to import: only what builds pays for it.
+    from tfshards.prep.build import build
+
+    manifest = build(
+        source,
+        options.out,
+        shards=shards,
+        seed=options.seed,
+        overwrite=options.overwrite,
+        options=settings,
+        beam_args=options.beam_args,
+    )
+    print(json.dumps(manifest.to_json()) if options.json else info_text(manifest))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    import tempfile
+
+    from tfshards.prep.forecast import forecast
+
+    source = _source(options)
+    shards, settings = _settings(options)
+    out = Path(options.out)
+    check_output(out, source)
+    with tempfile.TemporaryDirectory() as folder:
+        reader = source.stage(Path(folder), preview=True)
+        made = forecast(reader, dataset_name(out, settings), shards, options.seed, settings)
+    for warning in made.listing.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(forecast_text(made, options.batch_size, as_json=options.json))
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    manifest = read_manifest(options.out)
+    print(json.dumps(manifest.to_json()) if options.json else info_text(manifest))
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tfshards.prep.show import find
+
+    found = find(options.out, options.key)
+    print(show_text(found, read_manifest(options.out).schema))
+    if options.save:
+        images = [f.name for f in read_manifest(options.out).schema.features if f.kind == "image"]
+        if not images:
+            raise OptionsError("--save: the dataset has no images")
+        data = found.values[images[0]][0]
+        assert isinstance(data, bytes)
+        Path(options.save).write_bytes(data)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from tfshards.prep.verify import verify
+
+    try:
+        problems = verify(options.out, deep=options.deep)
+    except FormatError as error:
+        problems = list(error.problems)
+    if options.json:
+        print(json.dumps([{"place": problem.place, "message": problem.message} for problem in problems]))
+    else:
+        for problem in problems:
+            print(problem)
+        print(f"{options.out}: " + (f"{len(problems)} problems" if problems else "sound"))
+    return 1 if problems else 0
+
+
+def _source(options: argparse.Namespace) -> Source:
+    if options.kind == "images":
+        return ImageFolder(options.src, check=options.check)
+    return Arrays.open(options.arrays, lists=tuple(options.list))
+
+
+def _settings(options: argparse.Namespace) -> tuple[int | None, Options]:
+    shards, by_split = _shards(options.shards)
+    settings = Options(
+        splits=parse_ratios(options.split),
+        stratify=options.stratify,
+        group_by=options.group_by,
+        shards_by_split=by_split,
+        shard_size=parse_size(options.shard_size) if options.shard_size else None,
+        balance=options.balance,
+        name=options.name,
+        max_rejected=parse_share(options.max_rejected),
+    )
+    return shards, settings
+
+
+def _shards(texts: Sequence[str]) -> tuple[int | None, dict[str, int]]:
+    """Return the number in ``64``, and those in ``val=8`` by split."""
+    every: list[int] = []
+    by_split: dict[str, int] = {}
+    for text in texts:
+        split, equals, number = text.rpartition("=")
+        if not number.isdecimal() or (equals and (not split or split in by_split)) or (every and not equals):
+            raise OptionsError(f"--shards {text}: must be a number, or SPLIT=NUMBER, each once")
+        if equals:
+            by_split[split] = int(number)
+        else:
+            every.append(int(number))
+    return (every[0] if every else None), by_split
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tfshards",
+        description="Image folders and arrays to balanced TFRecord shards, and a look at what is in them.",
+    )
+    parser.add_argument("--version", action="version", version=f"tfshards {version('tfshards')}")
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    for verb, run, text in (
+        ("build", _build, "make a dataset, or go on with a build that was stopped"),
+        ("plan", _plan, "print what build would make, without reading pixels"),
+    ):
+        kinds = verbs.add_parser(verb, help=text, description=text).add_subparsers(
+            required=True, metavar="INPUT"
+        )
+        for kind in ("images", "arrays"):
+            _add_build_arguments(kinds.add_parser(kind, help=f"{verb} from {kind}"), kind, run)
+    info = _add_verb(verbs, "info", _info, "print what a dataset holds")
+    info.add_argument("--json", action="store_true", help="print the manifest")
+    show = _add_verb(verbs, "show", _show, "print the example with a key")
+    show.add_argument("key", metavar="KEY", help="path relative to the image folder, or row number")
+    show.add_argument("--save", metavar="FILE", help="write the encoded image to FILE")
+    verify = _add_verb(verbs, "verify", _verify, "compare sizes, digests and indexes with the manifest")
+    verify.add_argument("--deep", action="store_true", help="read and check every record, too")
+    verify.add_argument("--json", action="store_true", help="print the problems as a JSON list")
+    return parser
+
+
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument("out", metavar="OUT", help="the dataset's directory")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_build_arguments(
+    parser: argparse.ArgumentParser, kind: str, run: Callable[[argparse.Namespace], int]
+) -> None:
+    parser.set_defaults(run=run, kind=kind)
+    add = parser.add_argument
+    if kind == "images":
+        add("src", metavar="SRC", help="folder of class folders, split folders, or images")
+        checks = "decode every image (default), look at headers, or take the bytes as they are"
+        add("--check", default="decode", choices=["decode", "header", "none"], help=checks)
+    else:
+        add(
+            "arrays",
+            nargs="+",
+            metavar="ARRAY",
+            help="NAME=FILE.npy, FILE.npy (named by its stem) or FILE.npz",
+        )
+        add("--list", action="append", default=[], metavar="NAME", help="store as an int64 or float list")
+    add("out", metavar="OUT", help="the dataset's directory; its last part names the dataset")
+    add("--shards", action="append", default=[], metavar="[SPLIT=]N", help="shards of every split, or of one")
+    add("--shard-size", metavar="SIZE", help="source bytes a shard instead, such as 128MiB (default)")
+    add("--split", action="append", default=[], metavar="NAME=RATIO", help="such as train=0.9, with val=10%%")
+    add("--stratify", action="store_true", help="split each class by the ratios")
+    group_help = {
+        "images": "keep together: 'folder', or a regular expression with one (group) found in the key",
+        "arrays": "keep together rows of equal value in this array",
+    }
+    add("--group-by", metavar="WHAT", help=group_help[kind])
+    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
+    add("--max-rejected", default="1%", metavar="SHARE", help="of the inputs, before the build fails (1%%)")
+    add("--seed", type=int, default=0, help="of order and splits (0)")
+    add("--name", help="of the dataset")
+    add("--json", action="store_true", help="print the result as JSON")
+    if run is _build:
+        add("--overwrite", action="store_true", help="replace a dataset of other inputs or options")
+        parser.epilog = (
+            "Apache Beam's pipeline options follow behind a bare --, such as: -- --runner=DirectRunner"
+        )
+    else:
+        add(
+            "--batch-size", type=int, default=32, metavar="N", help="of a worker, for the steps an epoch (32)"
+        )
+
+
+if __name__ == "__main__":
+    entry()

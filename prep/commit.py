@@ -1,0 +1,76 @@
+"""Making a build the dataset, and taking away what belongs to no dataset any more."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tfshards.prep.area import BuildArea, Reject
+from tfshards.prep.plan import IntArray
+from tfshards.prep.sources.listing import Listing
+from tfshards.prep.views.labels import write_labels
+from tfshards.prep.views.tfds import write_tfds_view
+from tfshards.schemas import Manifest, Totals, write_manifest
+from tfshards.schemas.manifest import write_atomically
+
+# Shards, indexes and rejects carry their build's id: this is how a generation is told from another.
+_OF_BUILD = re.compile(
+    r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx)?|rejected-([0-9a-f]{8})\.jsonl)"
+)
+
+
+def totals(listing: Listing, rejects: Sequence[Reject]) -> Totals:
+    """Return what became of the listing's entries."""
+    reasons = {
+        "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
+        "skipped": dict(listing.skipped),
+    }
+    accepted = listing.num_examples - len(rejects)
+    return Totals(listing.num_entries, accepted, len(rejects), sum(listing.skipped.values()), reasons)
+
+
+def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
+    """Return how often each class occurs in the shards of one split; empty without labels."""
+    if listing.labels is None:
+        return {}
+    values, counts = np.unique(listing.labels[np.concatenate(layout)], return_counts=True)
+    found = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    names = listing.schema.class_names
+    if names:
+        return {name: found.get(label, 0) for label, name in enumerate(names)}
+    return {str(label): count for label, count in found.items()}
+
+
+def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
+    """Make the build the dataset: after this returns it is, before the manifest's renaming it is not."""
+    if rejects:
+        write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
+    write_manifest(manifest, area.out)
+    finish(manifest, area)
+
+
+def finish(manifest: Manifest, area: BuildArea) -> None:
+    """Bring the views in line with the committed manifest and take away the build area."""
+    write_labels(manifest, area.out)
+    write_tfds_view(manifest, area.out)
+    area.remove()
+
+
+def rejects_text(rejects: Sequence[Reject]) -> bytes:
+    """Return the rejects file: a JSON object a line, sorted by key."""
+    lines = (json.dumps(reject._asdict()) for reject in sorted(rejects))
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def forget_generations(out: Path, keep: set[str]) -> None:
+    """Remove shards, indexes and rejects of every build whose id is not in ``keep``."""
+    for folder in (out, out / "index"):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            match = _OF_BUILD.fullmatch(path.name)
+            if match and (match[1] or match[2]) not in keep:
+                path.unlink()

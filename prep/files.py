@@ -1,0 +1,31 @@
+"""Files of a dataset as a whole: their digest, and the room that they need."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from tfshards.prep.progress import size
+from tfshards.schemas import InputError
+
+_BLOCK = 1 << 20
+
+
+def file_digest(path: Path) -> str:
+    """Return the digest of a file as the manifest holds it."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def require_space(folder: Path, num_bytes: int, what: str) -> None:
+    """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise InputError(
+            f"{folder}: {what} needs about {size(num_bytes)}, and {size(free)} are free; "
+            "make room or choose an output elsewhere"
+        )

@@ -1,0 +1,126 @@
+"""What a build would make: splits, shards and the build's id, from the listing alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.options import DEFAULT_SHARD_SIZE, Options
+from tfshards.prep.plan import IntArray, lay_out
+from tfshards.prep.sources.listing import Listing, Reader
+from tfshards.prep.splits import Membership, split_by_ratio
+from tfshards.schemas import FORMAT_VERSION, InputError, OptionsError
+from tfshards.schemas.reading import Json
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a build would make if no input were rejected.
+
+    Attributes:
+        listing: of the source.
+        membership: which example is in which split.
+        layouts: by split, the example numbers of each shard in the order of writing.
+        build_id: 8 hex digits.
+        options: all options that change the output, as the manifest holds them.
+    """
+
+    listing: Listing
+    membership: Membership
+    layouts: Mapping[str, list[IntArray]]
+    build_id: str
+    options: Mapping[str, Json]
+
+    @property
+    def num_shards(self) -> dict[str, int]:
+        """The number of shards of each split."""
+        return {split: len(layout) for split, layout in self.layouts.items()}
+
+
+def forecast(reader: Reader, name: str, shards: int | None, seed: int, options: Options) -> Forecast:
+    """Return what a build of ``reader`` would make.
+
+    Raises:
+        OptionsError: ``shards`` or ``seed`` is out of range, or excludes another option.
+        InputError: the source does not allow what was asked.
+    """
+    if shards is not None and shards < 1:
+        raise OptionsError(f"--shards {shards}: must be at least 1")
+    if shards is not None and options.shard_size is not None:
+        raise OptionsError("--shards and --shard-size exclude each other: give one")
+    if not 0 <= seed < 1 << 63:
+        raise OptionsError(f"--seed {seed}: must lie between 0 and 2^63 - 1")
+    listing = reader.listing()
+    membership = _membership(reader, listing, seed, options)
+    counts = _num_shards(listing, membership, shards, options)
+    sizes = listing.sizes if options.balance == "bytes" else None
+    layouts = {
+        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
+        for split, examples in membership.examples.items()
+    }
+    all_options: dict[str, Json] = {
+        **reader.options(),
+        **options.to_json(),
+        "shards": dict(counts),
+        "seed": seed,
+    }
+    return Forecast(listing, membership, layouts, _build_id(listing, name, all_options), all_options)
+
+
+def too_many_shards(split: str, num_shards: int, num_examples: int) -> str:
+    """Return the message for a split with more shards than examples."""
+    found = f"num_shards={num_shards} exceeds the {num_examples} examples of split {split!r}"
+    return f"{found}; use at most {num_examples}"
+
+
+def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
+    if not options.splits:
+        everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
+        return Membership(listing.splits or everything)
+    if listing.splits:
+        raise InputError(f"the source has the splits {', '.join(listing.splits)} already; leave out --split")
+    if options.stratify and listing.labels is None:
+        raise InputError("--stratify needs labels, and the source has none")
+    groups = reader.groups(listing, options.group_by) if options.group_by else None
+    strata = listing.labels if options.stratify else None
+    return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+
+
+def _num_shards(
+    listing: Listing, membership: Membership, shards: int | None, options: Options
+) -> dict[str, int]:
+    unknown = sorted(set(options.shards_by_split) - set(membership.examples))
+    if unknown:
+        known = ", ".join(membership.examples)
+        raise InputError(f"--shards {unknown[0]}=…: there is no such split; there are {known}")
+    counts = {}
+    for split, examples in membership.examples.items():
+        by_size = math.ceil(int(listing.sizes[examples].sum()) / (options.shard_size or DEFAULT_SHARD_SIZE))
+        at_most = max(1, min(by_size, len(examples)))
+        counts[split] = options.shards_by_split.get(split, shards or at_most)
+        if counts[split] > len(examples):
+            raise InputError(too_many_shards(split, counts[split], len(examples)))
+    return counts
+
+
+def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
+    """Return a hash of all that decides which bytes are written."""
+    digest = hashlib.sha256()
+    header = {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "schema": listing.schema.to_json(),
+        "options": dict(options),
+        "identity": listing.identity,
+        "skipped": dict(listing.skipped),
+    }
+    digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
+    digest.update(b"\0".join(listing.keys))
+    for numbers in (listing.sizes, listing.stamps, listing.labels):
+        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").tobytes())
+    return digest.hexdigest()[:8]

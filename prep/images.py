@@ -1,0 +1,178 @@
+"""Image bytes that TensorFlow decodes to what Pillow shows: kept, re-encoded, or rejected with a reason.
+
+The one file that imports Pillow. Neither library applies the EXIF orientation while decoding, and they
+disagree about palettes, transparency, 16 bits, CMYK and broken checksums: hence the whitelist below.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zlib
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+import PIL
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from tfshards.schemas import OptionsError
+
+PILLOW_VERSION = PIL.__version__
+
+Check = Literal["decode", "header", "none"]
+
+# By suffix, so that listing a folder reads no file; and only decoders that execute nothing.
+SUFFIXES = {
+    b".jpg": "JPEG",
+    b".jpeg": "JPEG",
+    b".jpe": "JPEG",
+    b".jfif": "JPEG",
+    b".png": "PNG",
+    b".webp": "WEBP",
+    b".gif": "GIF",
+    b".bmp": "BMP",
+    b".tif": "TIFF",
+    b".tiff": "TIFF",
+}
+_FORMATS = sorted(set(SUFFIXES.values()))
+_MAX_PIXELS = 89_000_000
+_ORIENTATION = 0x0112
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class ImageError(Exception):
+    """Why an image is rejected.
+
+    Attributes:
+        reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``.
+        detail: for people; free of control characters.
+    """
+
+    reason: str
+    detail: str
+
+
+def check_option(check: str) -> Check:
+    """Return ``check`` if it is allowed, else raise OptionsError."""
+    if check not in get_args(Check):
+        raise OptionsError(f"--check {check}: must be one of {', '.join(get_args(Check))}")
+    return cast("Check", check)
+
+
+def normalise(data: bytes, check: Check) -> bytes:
+    """Return ``data`` itself if TensorFlow decodes it to what Pillow shows, else the same picture as a PNG.
+
+    Args:
+        data: the file's bytes.
+        check: ``decode`` decodes every image, ``header`` only those that are re-encoded; ``none`` returns
+            ``data`` as it is.
+
+    Raises:
+        ImageError: the image is rejected.
+    """
+    if check == "none":
+        return data
+    if not data:
+        raise ImageError("empty", "the file has no bytes")
+    try:
+        with warnings.catch_warnings():
+            # What Pillow warns about (odd EXIF, many pixels) is decided below.
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                return _keep_or_convert(image, data, check)
+    except ImageError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise ImageError("too large", str(error)) from None
+    except UnidentifiedImageError:
+        raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, which is no image") from None
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        raise ImageError(
+            "damaged", f"{type(error).__name__}: {error}".encode("ascii", "replace").decode()
+        ) from None
+
+
+def _keep_or_convert(image: Image.Image, data: bytes, check: Check) -> bytes:
+    if image.width * image.height > _MAX_PIXELS:
+        raise ImageError("too large", f"{image.width} x {image.height} pixels; at most {_MAX_PIXELS}")
+    if getattr(image, "n_frames", 1) > 1:
+        raise ImageError("animated", f"has {image.n_frames} frames")  # type: ignore[attr-defined]
+    if _both_agree(image, data):
+        if check == "decode":
+            # At an eighth of the size the whole JPEG stream is still read, at half the cost.
+            image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+            image.load()
+        return data
+    upright = ImageOps.exif_transpose(image)
+    encoded = io.BytesIO()
+    _to_rgb(upright).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _both_agree(image: Image.Image, data: bytes) -> bool:
+    """Whether Pillow and TensorFlow decode these bytes to the same upright pixels."""
+    if image.getexif().get(_ORIENTATION, 1) not in (0, 1):
+        return False
+    if image.format == "JPEG":
+        return image.mode in ("L", "RGB") and _is_plain_jpeg(data)
+    if image.format == "PNG":
+        return image.mode in ("1", "L", "RGB") and "transparency" not in image.info and _is_plain_png(data)
+    return False
+
+
+def _is_plain_jpeg(data: bytes) -> bool:
+    """Whether the frame is 8-bit baseline or progressive Huffman, and the data end with an end marker."""
+    place = 2
+    while place + 5 <= len(data) and data[place] == 0xFF:
+        marker = data[place + 1]
+        if marker == 0xFF:
+            place += 1
+            continue
+        if marker in (0xC0, 0xC1, 0xC2):
+            return data[place + 4] == 8 and b"\xff\xd9" in data[-1024:]
+        if 0xC3 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return False
+        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return False
+
+
+def _is_plain_png(data: bytes) -> bool:
+    """Whether all chunks are whole, with valid checksums, of at most 8 bits, and without transparency."""
+    if data[:8] != _PNG_SIGNATURE or len(data) < 33 or data[24] > 8:
+        return False
+    place = 8
+    while place + 12 <= len(data):
+        length, name = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
+        end = place + 12 + length
+        if end > len(data) or name in (b"tRNS", b"acTL"):
+            return False
+        body = memoryview(data)[place + 4 : end - 4]
+        if zlib.crc32(body) != int.from_bytes(data[end - 4 : end], "big"):
+            return False
+        if name == b"IEND":
+            return end == len(data)
+        place = end
+    return False
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode in ("1", "L", "RGB"):
+        return image.convert("L") if image.mode == "1" else image
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        # convert() would clip at 255
+        raise ImageError("unsupported", f"mode {image.mode}: more than 8 bits a channel")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        opaque = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return Image.alpha_composite(opaque, image).convert("RGB")
+    return image.convert("RGB")
+
+
+def describe(data: bytes) -> str:
+    """Return format, size and mode of encoded image bytes, for people."""
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            return f"{image.format} {image.width} x {image.height}, mode {image.mode}"
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return "no image that can be read"

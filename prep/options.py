@@ -1,0 +1,122 @@
+"""What a build can be asked for beyond its source, number of shards and seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, get_args
+
+from tfshards.prep.splits import check_ratios
+from tfshards.schemas import OptionsError
+from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.reading import Json
+
+Balance = Literal["count", "bytes"]
+
+DEFAULT_SHARD_SIZE = 128 << 20
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a build; each default is what a user gets who says nothing.
+
+    Attributes:
+        splits: ratio of each split, in order, adding up to 1; empty for the source's own splits, or one
+            split ``train``. Give a Fraction or a string such as ``"0.9"`` where a float is not exact.
+        stratify: split each class by the ratios, rather than all examples together.
+        group_by: examples of one group stay in one split; what it may be is the source's affair.
+        shards_by_split: number of shards of single splits, where it is not that of all.
+        shard_size: source bytes a shard, if the number of shards is not given; 128 MiB by default.
+        balance: ``count``: shards differ by at most one example; ``bytes``: by as few source bytes as
+            longest-first packing gives.
+        name: of the dataset; by default the last part of the output's path.
+        max_rejected: the build fails if more than this share of the inputs is rejected.
+
+    Raises:
+        OptionsError: an option is not allowed, or two exclude each other.
+    """
+
+    splits: Mapping[str, Fraction | float | str] = field(default_factory=dict)
+    stratify: bool = False
+    group_by: str | None = None
+    shards_by_split: Mapping[str, int] = field(default_factory=dict)
+    shard_size: int | None = None
+    balance: Balance = "count"
+    name: str | None = None
+    max_rejected: Fraction | float | str = Fraction(1, 100)
+
+    def __post_init__(self) -> None:
+        check_ratios(self.ratios)
+        if self.stratify and self.group_by:
+            raise OptionsError(
+                "--stratify and --group-by cannot be combined: a group may hold several classes"
+            )
+        for option, value in (("--stratify", self.stratify), ("--group-by", self.group_by)):
+            if value and not self.splits:
+                raise OptionsError(f"{option} needs ratios: give --split train=0.9 --split val=0.1")
+        if self.balance not in get_args(Balance):
+            raise OptionsError(f"--balance {self.balance}: must be one of {', '.join(get_args(Balance))}")
+        if self.shard_size is not None and self.shard_size < 1:
+            raise OptionsError(f"--shard-size {self.shard_size}: must be at least one byte")
+        for split, count in self.shards_by_split.items():
+            if count < 1:
+                raise OptionsError(f"--shards {split}={count}: must be at least 1")
+        if self.name is not None and name_fault(self.name):
+            raise OptionsError(f"--name {name_fault(self.name)}")
+        if not 0 <= self.rejected_share <= 1:
+            raise OptionsError(f"--max-rejected {self.max_rejected}: must lie between 0% and 100%")
+
+    @property
+    def ratios(self) -> dict[str, Fraction]:
+        """The split ratios, exactly; a float counts as the decimal number that it prints as."""
+        return {name: Fraction(str(ratio)) for name, ratio in self.splits.items()}
+
+    @property
+    def rejected_share(self) -> Fraction:
+        """``max_rejected``, exactly."""
+        return Fraction(str(self.max_rejected))
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the options that change which bytes are written, for the build id and the manifest."""
+        return {
+            "splits": {name: str(ratio) for name, ratio in self.ratios.items()},
+            "stratify": self.stratify,
+            "group_by": self.group_by,
+            "balance": self.balance,
+        }
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``.
+
+    Raises:
+        OptionsError: the text is not of that form.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if not match or match[2].upper() not in _UNITS:
+        raise OptionsError(f"--shard-size {text}: must be a size such as 128MiB, 1.5GB or 4096")
+    return int(Fraction(match[1]) * _UNITS[match[2].upper()])
+
+
+def parse_share(text: str) -> Fraction:
+    """Return the share in a text such as ``1%`` or ``0.01``.
+
+    Raises:
+        OptionsError: the text is not of that form.
+    """
+    try:
+        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise OptionsError(f"--max-rejected {text}: must be a share such as 1% or 0.01") from None

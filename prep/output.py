@@ -1,0 +1,85 @@
+"""Whether a directory may become the output of a build, and what it holds already."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.options import Options
+from tfshards.prep.sources.listing import Source
+from tfshards.schemas import (
+    MANIFEST_NAME,
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    file_problems,
+    read_manifest,
+)
+from tfshards.schemas.manifest import name_fault
+
+
+def check_output(out: Path, source: Source) -> None:
+    """Raise if ``out`` lies in the source, or holds files but no dataset.
+
+    Raises:
+        OptionsError: the first of these.
+        InputError: the second.
+    """
+    location = source.location()
+    if location is not None:
+        inside, root = os.path.realpath(out), os.path.realpath(location)
+        if inside == root or inside.startswith(os.path.join(root, "")):
+            raise OptionsError(
+                f"the output {out} lies inside the input {location}; choose a folder outside of it"
+            )
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; the output must be a folder, or a name that is free")
+    if (
+        out.is_dir()
+        and any(out.iterdir())
+        and not any((out / name).exists() for name in (MANIFEST_NAME, AREA_NAME))
+    ):
+        raise InputError(f"{out} holds files but no dataset; choose an empty folder, or a name that is free")
+
+
+def dataset_name(out: Path, options: Options) -> str:
+    """Return the dataset's name: the option's, or the last part of the output's path.
+
+    Raises:
+        OptionsError: the last part cannot be a name.
+    """
+    name = options.name or Path(os.path.abspath(out)).name
+    fault = name_fault(name)
+    if fault:
+        raise OptionsError(f"the output's name {fault}; give another with --name")
+    return name
+
+
+def committed(out: Path, build_id: str, *, overwrite: bool) -> Manifest | None:
+    """Return the manifest in ``out`` if a build may go on beside it; None if there is none.
+
+    Raises:
+        InputError: there is a dataset of another build and ``overwrite`` was not given, or one of this build
+            with shards that are damaged.
+    """
+    if not (out / MANIFEST_NAME).exists():
+        return None
+    try:
+        current = read_manifest(out)
+    except FormatError:
+        if overwrite:
+            return None
+        raise
+    if overwrite:
+        return None if current.build_id == build_id and file_problems(current, out) else current
+    if current.build_id != build_id:
+        raise InputError(
+            f"{out} holds a dataset of other inputs or options (build {current.build_id}, "
+            f"this one is {build_id}); give --overwrite to replace it, or another output"
+        )
+    problems = file_problems(current, out)
+    if problems:
+        raise InputError(f"{out} is damaged: {problems[0]}; give --overwrite to build it again")
+    return current

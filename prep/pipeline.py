@@ -1,0 +1,101 @@
+"""The Beam pipeline, and the one file that imports apache_beam.
+
+One linear chain: shard ids are spread over the workers, each worker writes whole shards. Image bytes never
+enter the pipeline, and the plan is read from files, so neither shuffle nor job graph grow with the data.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tfshards.prep.area import ShardId
+from tfshards.prep.progress import Progress
+from tfshards.prep.shard import Job, write_shard
+from tfshards.schemas import BuildError, OptionsError
+
+# The class behind DirectRunner, named outright: DirectRunner itself first tries to download another engine.
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+def check_beam_args(beam_args: Sequence[str]) -> None:
+    """Raise OptionsError if Beam does not know one of these pipeline options, or its runner."""
+    given = PipelineOptions(list(beam_args)).get_all_options(drop_default=True)
+    known = set(PipelineOptions([]).get_all_options())
+    for argument in beam_args:
+        name = argument.partition("=")[0].lstrip("-")
+        if argument.startswith("--") and name not in known and name not in given:
+            raise OptionsError(f"-- {argument}: Apache Beam has no such pipeline option")
+
+
+def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], progress: Progress) -> None:
+    """Write the shards, on the runner that ``beam_args`` names, or on Beam's local one.
+
+    Raises:
+        BuildError: a worker failed; what it had finished stays.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with _quiet(), _pipeline(beam_args) as pipeline:
+                # PCollection[bytes] -> PCollection[ShardId] -> PCollection[None]
+                _ = (
+                    pipeline
+                    | beam.Impulse()
+                    | "List shards" >> beam.FlatMap(partial(_list_shards, list(shards)))
+                    | "Spread" >> beam.Reshuffle()
+                    | "Write shards" >> beam.Map(partial(write_shard, job))
+                )
+        except BaseException as error:  # everything must reach the main thread
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="beam", daemon=True)
+    thread.start()
+    try:
+        progress.follow(thread)
+    except KeyboardInterrupt:
+        job.area.stop("interrupted")
+        thread.join(timeout=10)
+        raise
+    if failures:
+        raise BuildError(_reason(job, failures[0])) from failures[0]
+
+
+def _list_shards(shards: list[ShardId], _: bytes) -> list[ShardId]:
+    return shards
+
+
+def _pipeline(beam_args: Sequence[str]) -> beam.Pipeline:
+    names_runner = any(argument.partition("=")[0] == "--runner" for argument in beam_args)
+    return beam.Pipeline(
+        runner=None if names_runner else LOCAL_RUNNER, options=PipelineOptions(list(beam_args))
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Beam's log of a worker's traceback off the terminal: the build area has the reason in a line."""
+    loggers = [logging.getLogger(name) for name in ("apache_beam", "root")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _reason(job: Job, failure: BaseException) -> str:
+    try:
+        return job.area.stop_path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
+        return f"Apache Beam ended the pipeline: {last_line[0]}"

@@ -1,0 +1,177 @@
+"""Writing one shard: read its examples in plan order, encode them, append them, publish the file by renaming.
+
+Safe to repeat and to run twice at once, as some runners do: each attempt writes a file of its own, and every
+attempt makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
+from tfshards.prep.example import Values, example_encoder
+from tfshards.prep.progress import Reporter
+from tfshards.prep.sources.listing import Accepted, Reader, Row
+from tfshards.prep.tfrecord import frame
+from tfshards.schemas import BuildError, InputError, RecordIndex, Schema, Shard, TfshardsError, index_path
+
+# Examples are read in pieces of about this many bytes, a few pieces ahead of the writer; so a worker's
+# memory does not depend on the shard's size.
+_PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 1024
+_THREADS = min(4, (os.cpu_count() or 1) + 1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know about a build; small, since it travels with the pipeline.
+
+    Attributes:
+        area: where plan and results are.
+        reader: reads the examples.
+        schema: of the dataset.
+        layout: which of the two is being written.
+        name: of the dataset.
+        num_shards: by split.
+        reporter: tells the main process how far the worker is.
+    """
+
+    area: BuildArea
+    reader: Reader
+    schema: Schema
+    layout: Layout
+    name: str
+    num_shards: dict[str, int]
+    reporter: Reporter
+
+    def shard_path(self, shard: ShardId) -> str:
+        """Return the shard's path relative to the dataset."""
+        of = f"{shard.shard_index:05d}-of-{self.num_shards[shard.split]:05d}"
+        return f"{self.name}-{shard.split}-{self.area.build_id}.tfrecord-{of}"
+
+
+def write_shard(job: Job, shard: ShardId) -> None:
+    """Write one shard with its index and note in the build area what became of it.
+
+    Raises:
+        TfshardsError: an input is gone or changed, or another worker failed; the build area says why.
+        OSError: the output cannot be written.
+    """
+    try:
+        _write(job, shard)
+    except (TfshardsError, OSError) as error:
+        job.area.stop(str(error))
+        raise
+
+
+def _write(job: Job, shard: ShardId) -> None:
+    rows = job.area.read_plan(job.layout, shard)
+    path = job.shard_path(shard)
+    unfinished = job.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
+    accepted: list[Row] = []
+    rejected: list[Reject] = []
+    lengths: list[int] = []
+    digest = hashlib.sha256()
+    with unfinished.open("wb", buffering=0) as file:
+        for piece in _read_ahead(rows, _piece_reader(job)):
+            if job.area.stop_path.exists():
+                raise BuildError("stopped, since another worker failed")
+            digest.update(piece.data)
+            _write_all(file.fileno(), piece.data)
+            accepted += piece.accepted
+            rejected += piece.rejected
+            lengths += piece.lengths
+            job.reporter.report(len(piece.accepted) + len(piece.rejected), len(piece.data))
+        os.fsync(file.fileno())
+    if rejected and job.layout == "final":
+        raise InputError(
+            f"{rejected[0].key}: was accepted before, and is now {rejected[0].reason}; it changed"
+        )
+    index = RecordIndex(np.array(lengths, dtype=np.int64))
+    _publish(job.area, index_path(path), index.to_text().encode("ascii"))
+    unfinished.replace(job.area.out / path)
+    written = Shard(path, len(accepted), index.num_bytes, f"sha256:{digest.hexdigest()}")
+    job.area.write_done(job.layout, shard, Done(written, rows_digest(accepted), tuple(rejected)))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A run of examples, encoded and framed."""
+
+    data: bytes
+    lengths: list[int]
+    accepted: list[Row]
+    rejected: list[Reject]
+
+
+def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
+    encode = example_encoder(job.schema)
+
+    def read(rows: Sequence[Row]) -> _Piece:
+        accepted: list[Row] = []
+        values: list[Sequence[Values]] = []
+        rejected: list[Reject] = []
+        for row, outcome in zip(rows, job.reader.read(rows, job.schema), strict=True):
+            if isinstance(outcome, Accepted):
+                accepted.append(row)
+                values.append(outcome.values)
+            else:
+                rejected.append(Reject(row.key, outcome.reason, outcome.detail))
+        frames = [frame(encode(item)) for item in values]
+        lengths = [len(header) + len(record) + len(footer) for header, record, footer in frames]
+        return _Piece(b"".join(chain.from_iterable(frames)), lengths, accepted, rejected)
+
+    return read
+
+
+def _read_ahead(rows: Sequence[Row], read: Callable[[Sequence[Row]], _Piece]) -> Iterator[_Piece]:
+    """Yield the pieces in order, while threads read the next ones: reading and decoding release the GIL."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Future[_Piece]] = deque()
+        try:
+            for piece in _pieces(rows):
+                waiting.append(pool.submit(read, piece))
+                if len(waiting) > _THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    piece: list[Row] = []
+    filled = 0
+    for row in rows:
+        piece.append(row)
+        filled += row.size
+        if filled >= _PIECE_BYTES or len(piece) == _PIECE_ROWS:
+            yield piece
+            piece, filled = [], 0
+    if piece:
+        yield piece
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _publish(area: BuildArea, path: str, data: bytes) -> None:
+    unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
+    unfinished.write_bytes(data)
+    target = area.out / path
+    target.parent.mkdir(exist_ok=True)
+    unfinished.replace(target)

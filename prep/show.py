@@ -1,0 +1,89 @@
+"""Looking into a dataset: finding an example by its key, and describing its values for people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tfshards.prep.example import Decoded, decode_example
+from tfshards.prep.images import describe
+from tfshards.prep.progress import size
+from tfshards.prep.tfrecord import read_records
+from tfshards.prep.views.labels import escaped
+from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+
+_SHOWN_ELEMENTS = 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """One example of a dataset.
+
+    Attributes:
+        split: where it is.
+        shard: the path of its shard.
+        record: its number there.
+        values: of each feature, as the record holds them.
+    """
+
+    split: str
+    shard: str
+    record: int
+    values: dict[str, Decoded]
+
+
+def find(root: str | os.PathLike[str], key: str) -> Found:
+    """Return the example with this key; every record is read until it is found.
+
+    Raises:
+        InputError: ``root`` is no dataset, or none of its examples has the key.
+        RecordError: a record that is read is damaged.
+    """
+    manifest = read_manifest(root)
+    wanted = os.fsencode(key)
+    for split_name, split in manifest.splits.items():
+        for shard in split.shards:
+            for number, (_, data) in enumerate(read_records(Path(root) / shard.path)):
+                # a search for the bytes is far cheaper than parsing, and rules out nearly all
+                if wanted in data:
+                    values = decode_example(data)
+                    if values.get("key") == [wanted]:
+                        return Found(split_name, shard.path, number, values)
+    raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
+
+
+def description(feature: Feature, schema: Schema, values: Decoded) -> str:
+    """Return one value for people, in a line without control characters."""
+    if feature.kind == "image":
+        return f"{describe(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
+    if feature.kind == "label" and schema.class_names:
+        return f"{int(values[0])} ({escaped(schema.class_names[int(values[0])])})"
+    if feature.kind == "raw" and feature.dtype != "bfloat16":
+        array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
+        return f"{feature.dtype} {list(feature.shape)}: {_shorten(array.tolist())}"
+    if feature.kind == "bytes":
+        return _shorten([escaped(os.fsdecode(value)) for value in values if isinstance(value, bytes)])
+    return f"{feature.dtype} {list(feature.shape)}: {_shorten(values)}"
+
+
+def _only_bytes(values: Decoded) -> bytes:
+    value = values[0]
+    assert isinstance(value, bytes)
+    return value
+
+
+def _shorten(values: Sequence[object]) -> str:
+    shown = ", ".join(str(value) for value in values[:_SHOWN_ELEMENTS])
+    return f"{shown}, … ({len(values)} in all)" if len(values) > _SHOWN_ELEMENTS else shown
+
+
+def _example_keys(root: Path, manifest: Manifest) -> str:
+    for shard in manifest.shards:
+        for _, data in read_records(root / shard.path):
+            keys = decode_example(data).get("key", [b""])
+            return f"keys look like {os.fsdecode(_only_bytes(keys))!r}"
+    return "it has no examples"

@@ -1,0 +1,209 @@
+"""The dataset in the words of TensorFlow Datasets, so that ``tfds.builder_from_directory`` opens it as it is.
+
+TFDS wants ``dataset_info.json`` (name, version, splits, where the shards are), ``features.json`` (how each
+value is stored) and ``<feature>.labels.txt`` (class names). All follow from the manifest alone; neither TFDS
+nor TensorFlow is imported. The formats are those of TFDS's protos as JSON, tried with TFDS 4.9.10.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from tfshards.prep.views.labels import escaped
+from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
+from tfshards.schemas.atomic import write_atomically
+from tfshards.schemas.reading import Json
+
+INFO_NAME = "dataset_info.json"
+FEATURES_NAME = "features.json"
+# Tells our dataset_info.json from one that TFDS wrote, which is not ours to replace.
+MARK = "Written by tfshards from dataset.json."
+# TFDS asks for one; a dataset of tfshards is told apart by its build id instead.
+VERSION = "1.0.0"
+
+_PACKAGE = "tensorflow_datasets.core.features"
+_MAX_FILE_NAME = 255
+
+
+def tfds_problems(manifest: Manifest) -> list[Problem]:
+    """Return what keeps TFDS from reading the dataset; empty if nothing does."""
+    problems = []
+    for feature in manifest.schema.features:
+        fault = _feature_fault(feature, manifest.schema)
+        if fault:
+            problems.append(Problem(f"schema.features.{feature.name}", fault))
+    for name, split in manifest.splits.items():
+        if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
+            message = "TFDS allows letters, digits, '_' and '-' in a split's name, and keeps 'all' for itself"
+            problems.append(Problem(f"splits.{name}", message))
+        if _template(split) is None:
+            message = (
+                "TFDS needs names alike but for 00000-of-00064, '.tfrecord' once, and no '{', '}' or '%'"
+            )
+            problems.append(Problem(f"splits.{name}.shards", message))
+    if not manifest.num_examples:
+        problems.append(Problem("splits", "hold no examples; TFDS cannot read such a dataset"))
+    return problems
+
+
+def tfds_files(manifest: Manifest) -> dict[str, bytes]:
+    """Return the content of each file that TFDS needs, by name; nothing if there are ``tfds_problems``.
+
+    An image becomes ``Image``, a scalar label with class names ``ClassLabel`` (int64, whatever its dtype
+    here), another scalar ``Scalar``, all else ``Tensor``; byte strings stay bytes, since keys need not be
+    UTF-8. A split without examples is left out: TFDS cannot read one, and would fail on all splits at once.
+    """
+    if tfds_problems(manifest):
+        return {}
+    schema = manifest.schema
+    features: dict[str, Json] = {feature.name: _feature_json(feature, schema) for feature in schema.features}
+    top: dict[str, Json] = {
+        "pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict",
+        "featuresDict": {"features": features},
+    }
+    labels = _labels_text(schema.class_names).encode("utf-8")
+    return {
+        **{_labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
+        FEATURES_NAME: _to_bytes(top),
+        INFO_NAME: _to_bytes(_info_json(manifest)),
+    }
+
+
+def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
+    """Make the files of TFDS in the directory ``root`` those of the manifest; return why if there are none.
+
+    A file is written, in one step, only if its content differs; what an earlier manifest left behind goes. A
+    ``dataset_info.json`` that tfshards did not write stays untouched, and all that may belong to it.
+    """
+    root = Path(root)
+    found = _content(root / INFO_NAME)
+    if found is not None and MARK.encode("ascii") not in found:
+        message = "was not written by tfshards and stays; move it away to have one for this dataset"
+        return [Problem(INFO_NAME, message)]
+    files = tfds_files(manifest)
+    for name, content in files.items():
+        if True:
+            write_atomically(root / name, content)
+    labels = sorted(path.name for path in root.glob("*.labels.txt"))
+    for name in (INFO_NAME, FEATURES_NAME, *labels):
+        if name not in files:
+            (root / name).unlink(missing_ok=True)
+    return tfds_problems(manifest)
+
+
+def _labels_text(class_names: tuple[str, ...]) -> str:
+    r"""Return one line a class, never blank and never twice the same, so that TFDS counts as many.
+
+    TFDS strips each line and drops empty ones: a space at either end is ``\x20``, the empty name ``\empty``.
+    """
+    return "".join(f"{_line(name)}\n" for name in class_names)
+
+
+def _line(name: str) -> str:
+    inner = name.strip(" ")
+    start = len(name) - len(name.lstrip(" "))
+    end = len(name) - len(inner) - start
+    return r"\x20" * start + escaped(inner) + r"\x20" * end if name else r"\empty"
+
+
+def _feature_fault(feature: Feature, schema: Schema) -> str | None:
+    if feature.kind == "raw" and feature.dtype == "uint32":
+        # tf.io.decode_raw, by which TFDS reads raw bytes, knows every dtype but this one
+        return "is raw uint32, which TFDS cannot read; it reads int64, and uint32 of kind 'int'"
+    if _is_named(feature, schema) and len(_labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
+        return "cannot name a labels file: it is longer than 244 bytes"
+    return None
+
+
+def _is_named(feature: Feature, schema: Schema) -> bool:
+    return feature.kind == "label" and feature.shape == () and bool(schema.class_names)
+
+
+def _labels_name(feature_name: str) -> str:
+    # as TFDS's convert_feature_name_to_filename
+    return f"{feature_name.replace('/', '.')}.labels.txt"
+
+
+def _feature_json(feature: Feature, schema: Schema) -> Json:
+    if _is_named(feature, schema):
+        python_class = f"{_PACKAGE}.class_label_feature.ClassLabel"
+        return {"pythonClassName": python_class, "classLabel": {"numClasses": str(len(schema.class_names))}}
+    dims: list[Json] = [str(-1 if dim is None else dim) for dim in feature.shape]
+    content: dict[str, Json] = {"shape": {"dimensions": dims}, "dtype": feature.dtype}
+    if feature.kind == "image":
+        # without encodingFormat: one dataset holds JPEG and PNG
+        return {"pythonClassName": f"{_PACKAGE}.image_feature.Image", "image": content}
+    if feature.kind == "bytes":
+        content["dtype"] = "string"
+    content["encoding"] = "bytes" if feature.kind == "raw" else "none"
+    # Scalar would forget that its value is encoded
+    scalar = feature.shape == () and feature.kind != "raw"
+    python_class = f"{_PACKAGE}.{'scalar.Scalar' if scalar else 'tensor_feature.Tensor'}"
+    return {"pythonClassName": python_class, "tensor": content}
+
+
+def _info_json(manifest: Manifest) -> dict[str, Json]:
+    info: dict[str, Json] = {
+        "name": _snake_case(manifest.name),
+        "version": VERSION,
+        "description": f"{MARK} Build {manifest.build_id}.",
+        "fileFormat": "tfrecord",
+        "splits": [_split_json(name, split) for name, split in manifest.splits.items() if split.num_examples],
+    }
+    label = manifest.schema.label
+    if label is not None:
+        inputs = [name for name in manifest.schema.names if name not in ("key", label.name)]
+        if len(inputs) == 1:
+            # what as_supervised=True delivers
+            info["supervisedKeys"] = {"input": inputs[0], "output": label.name}
+    return info
+
+
+def _split_json(name: str, split: Split) -> Json:
+    return {
+        "name": name,
+        "filepathTemplate": _template(split),
+        "numBytes": str(split.num_bytes),
+        "shardLengths": [str(shard.num_examples) for shard in split.shards],
+    }
+
+
+def _template(split: Split) -> str | None:
+    """Return the pattern of the split's shards as TFDS spells it, or None if they have none.
+
+    The dataset's name stands in it instead of ``{DATASET}``, which would be TFDS's spelling of that name.
+    ``{SHARD_X_OF_Y}`` has five digits, or as many as the count needs. ``{FILEFORMAT}`` keeps TFDS's converter
+    to other formats from writing over the shards.
+    """
+    count = len(split.shards)
+    digits = max(5, len(str(count)))
+    templates = set()
+    for index, shard in enumerate(split.shards):
+        head, place, tail = shard.path.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
+        if not place or (head + tail).count(".tfrecord") != 1:
+            return None
+        templates.add(f"{head}{{SHARD_X_OF_Y}}{tail}".replace(".tfrecord", ".{FILEFORMAT}"))
+    paths = "".join(shard.path for shard in split.shards)
+    if len(templates) != 1 or set("{}%") & set(paths):
+        return None
+    return templates.pop()
+
+
+def _snake_case(name: str) -> str:
+    """Return the nearest name that TFDS allows: a letter, then lower-case letters, digits and '_'."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").replace(".", "_")
+    return words if words[0].isalpha() else f"dataset_{words}"
+
+
+def _to_bytes(value: dict[str, Json]) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode("ascii")
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
