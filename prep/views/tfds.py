@@ -85,7 +85,7 @@ def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Pr
         return [Problem(INFO_NAME, message)]
     files = tfds_files(manifest)
     for name, content in files.items():
-        if True:
+        if _content(root / name) != content:
             write_atomically(root / name, content)
     labels = sorted(path.name for path in root.glob("*.labels.txt"))
     for name in (INFO_NAME, FEATURES_NAME, *labels):

@@ -1,0 +1,419 @@
+"""The TFDS view, read back by TFDS itself: shards written by TensorFlow, files from the manifest alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep.views.tfds import (
+    FEATURES_NAME,
+    INFO_NAME,
+    tfds_files,
+    tfds_problems,
+    write_tfds_view,
+)
+from tfshards.schemas import KINDS, Feature, Manifest, Schema, Shard, Split, Totals
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+BUILD_ID = "3f9a2c1b"
+DIGEST = "sha256:" + "0" * 64
+FLOATS = [1.5, -0.0, float("inf"), float("nan"), 0.1, -3.0]
+
+
+def dataset(
+    root: Path, schema: Schema, splits: dict[str, list[list[dict]]], name: str = "photos"
+) -> Manifest:
+    """Write the shards of ``splits`` with TensorFlow, and the view; return the manifest."""
+    made = {}
+    for split, shards in splits.items():
+        files = []
+        for index, examples in enumerate(shards):
+            path = f"{name}-{split}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
+            with tf.io.TFRecordWriter(str(root / path)) as writer:
+                for example in examples:
+                    writer.write(record(schema, example))
+            files.append(Shard(path, len(examples), (root / path).stat().st_size, DIGEST))
+        made[split] = Split(tuple(files))
+    number = sum(split.num_examples for split in made.values())
+    manifest = Manifest(name, BUILD_ID, schema, made, Totals(entries=number, accepted=number))
+    assert write_tfds_view(manifest, root) == []
+    return manifest
+
+
+def record(schema: Schema, example: dict) -> bytes:
+    return tf.train.Example(
+        features=tf.train.Features(feature={f.name: on_wire(f, example[f.name]) for f in schema.features})
+    ).SerializeToString()
+
+
+def on_wire(feature: Feature, value: object) -> tf.train.Feature:
+    if feature.kind == "raw":
+        value = np.asarray(value).tobytes()
+    if feature.wire == "bytes":
+        values = value if isinstance(value, list) else [value]
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+    if feature.wire == "int64":
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=np.ravel(value).astype(np.int64)))
+    return tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(value).astype(np.float32)))
+
+
+def opened(root: Path, split: str = "train") -> list[dict]:
+    builder = tfds.builder_from_directory(root)
+    return [
+        {name: np.asarray(v) for name, v in e.items()}
+        for e in builder.as_dataset(split=split).as_numpy_iterator()
+    ]
+
+
+def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    number = int(np.prod(shape))
+    np_dtype = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    if dtype == "bool":
+        values = np.arange(number) % 2 == 0
+    elif "int" in dtype:
+        limits = np.iinfo(np_dtype)
+        values = np.array([limits.max, limits.min, 1, limits.max - 1, 0, 7][:number], dtype=np_dtype)
+    else:
+        values = np.array(FLOATS[:number]).astype(np_dtype)
+    return values.astype(np_dtype).reshape(shape)
+
+
+NUMERIC = [
+    (kind, dtype)
+    for kind in ("label", "int", "float", "raw")
+    for dtype in sorted(KINDS[kind].dtypes)
+    if (kind, dtype) != ("raw", "uint32")
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), NUMERIC)
+def test_every_dtype_of_every_kind_comes_back_exact_in_every_shape(kind, dtype, tmp_path):
+    shapes = {"scalar": (), "vector": (3,), "matrix": (2, 3), "empty": (2, 0)}
+    schema = Schema(tuple(Feature(name, kind, dtype, shape) for name, shape in shapes.items()))
+    example = {name: values_of(dtype, shape) for name, shape in shapes.items()}
+    dataset(tmp_path, schema, {"train": [[example, example]]})
+    read = opened(tmp_path)
+    assert len(read) == 2
+    for name, value in example.items():
+        got = read[1][name]
+        assert (got.dtype, got.shape, got.tobytes()) == (value.dtype, value.shape, value.tobytes())
+
+
+def test_bfloat16_opens_in_a_process_that_has_not_imported_tensorflow_yet(tmp_path):
+    schema = Schema((Feature("x", "raw", "bfloat16", (2,)),))
+    dataset(tmp_path, schema, {"train": [[{"x": values_of("bfloat16", (2,))}]]})
+    code = (
+        "import sys, tensorflow_datasets as tfds;"
+        "print(next(tfds.builder_from_directory(sys.argv[1]).as_dataset(split='train').as_numpy_iterator()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert "dtype=bfloat16" in done.stdout, done.stderr
+
+
+def test_byte_strings_that_are_no_text_come_back_as_they_are(tmp_path):
+    schema = Schema((Feature("key", "bytes", "bytes"), Feature("parts", "bytes", "bytes", (2,))))
+    example = {"key": b"caf\xe9/\xff\0.jpg\0", "parts": [b"", b"\x80\0"]}
+    dataset(tmp_path, schema, {"train": [[example]]})
+    builder = tfds.builder_from_directory(tmp_path)
+    (read,) = builder.as_dataset(split="train").as_numpy_iterator()
+    assert (read["key"], read["parts"].tolist()) == (example["key"], example["parts"])
+    # the way of TFDS's data sources, without TensorFlow
+    without_tf = builder.info.features.deserialize_example_np(record(schema, example))
+    assert without_tf["key"] == example["key"]
+
+
+@pytest.mark.parametrize(
+    ("channels", "encoded"),
+    [
+        pytest.param(3, [("RGB", "JPEG"), ("L", "JPEG"), ("RGB", "PNG"), ("P", "PNG")], id="colour"),
+        pytest.param(1, [("L", "JPEG"), ("L", "PNG"), ("RGB", "JPEG")], id="grey"),
+        pytest.param(4, [("RGBA", "PNG"), ("RGB", "PNG")], id="alpha"),
+    ],
+)
+def test_images_of_either_encoding_come_back_with_the_channels_of_the_schema(channels, encoded, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (None, None, channels)),))
+    files = [encode(mode, file_format) for mode, file_format in encoded]
+    dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
+    read = opened(tmp_path)
+    assert len(read) == len(files)
+    for example, file in zip(read, files, strict=True):
+        np.testing.assert_array_equal(example["image"], tf.io.decode_image(file, channels=channels))
+
+
+def test_images_of_unknown_channels_come_back_with_their_own(tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (None, None, None)),))
+    files = [encode("RGBA", "PNG"), encode("RGB", "JPEG"), encode("L", "PNG")]
+    dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
+    assert [example["image"].shape[2] for example in opened(tmp_path)] == [4, 3, 1]
+
+
+def encode(mode: str, file_format: str) -> bytes:
+    pixels = np.arange(5 * 7 * 4, dtype=np.uint8).reshape(5, 7, 4)
+    file = io.BytesIO()
+    Image.fromarray(pixels, "RGBA").convert("RGB").convert(mode).save(file, file_format)
+    return file.getvalue()
+
+
+LABELLED = Schema(
+    (Feature("image", "raw", "uint8", (2,)), Feature("label", "label", "int64")), ("cat", "dog")
+)
+
+
+def labelled(number: int, start: int = 0) -> list[dict]:
+    return [{"image": np.uint8([i, i]), "label": i % 2} for i in range(start, start + number)]
+
+
+def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
+    splits = {"train": [labelled(3), labelled(0), labelled(2, 3)], "val-2": [labelled(1, 7)]}
+    manifest = dataset(tmp_path, LABELLED, splits)
+    builder = tfds.builder_from_directory(tmp_path)
+    assert {name: split.shard_lengths for name, split in builder.info.splits.items()} == {
+        "train": [3, 0, 2],
+        "val-2": [1],
+    }
+    for name, split in manifest.splits.items():
+        assert builder.info.splits[name].num_bytes == split.num_bytes
+        assert builder.info.splits[name].filenames == [shard.path for shard in split.shards]
+        found = builder.info.splits[name].get_available_shards()
+        assert sorted(path.name for path in found) == [shard.path for shard in split.shards]
+    assert sorted(int(e["image"][0]) for e in opened(tmp_path)) == [0, 1, 2, 3, 4]
+    assert [int(e["image"][0]) for e in opened(tmp_path, "train[3:]")] == [3, 4]
+    assert len(builder.as_dataset(split="train")) == 5
+    assert [int(e["image"][0]) for e in opened(tmp_path, "val-2")] == [7]
+
+
+def test_a_split_without_examples_is_left_out_so_that_all_others_read_at_once(tmp_path):
+    dataset(tmp_path, LABELLED, {"train": [labelled(2)], "val": [labelled(0)]})
+    assert {name: len(ds) for name, ds in tfds.builder_from_directory(tmp_path).as_dataset().items()} == {
+        "train": 2
+    }
+
+
+def test_the_image_and_its_label_are_what_as_supervised_delivers(tmp_path):
+    schema = Schema((*LABELLED.features, Feature("key", "bytes", "bytes")), LABELLED.class_names)
+    dataset(tmp_path, schema, {"train": [[{**labelled(1, 5)[0], "key": b"5"}]]})
+    ((image, label),) = tfds.builder_from_directory(tmp_path).as_dataset(split="train", as_supervised=True)
+    assert (image.numpy().tolist(), int(label)) == ([5, 5], 1)
+
+
+def test_two_inputs_are_not_supervised(tmp_path):
+    schema = Schema((*LABELLED.features, Feature("mask", "raw", "uint8", (1,))), LABELLED.class_names)
+    dataset(tmp_path, schema, {"train": [[{**labelled(1)[0], "mask": np.uint8([1])}]]})
+    assert tfds.builder_from_directory(tmp_path).info.supervised_keys is None
+
+
+CLASS_NAMES = (
+    *("cat", "Straßenbahn", "日本 猫", "#", "0"),
+    *(
+        "",
+        " ",
+        " cat",
+        "cat ",
+        "\u3000cat",
+        "two\nlines",
+        "cat\r",
+        "\x1c",
+        "\u2028",
+        "\ufeffcat",
+        "a\0b",
+        "ca\udce9",
+    ),
+    *("\\x20cat", "\\empty", "a\\nb", "a\\\nb"),
+)
+
+
+def test_every_class_name_keeps_its_own_line(tmp_path):
+    schema = Schema((Feature("label", "label", "uint8"),), CLASS_NAMES)
+    dataset(tmp_path, schema, {"train": [[{"label": i} for i in range(len(CLASS_NAMES))]]})
+    label = tfds.builder_from_directory(tmp_path).info.features["label"]
+    assert label.num_classes == len(label.names) == len(set(label.names)) == len(CLASS_NAMES)
+    assert [label.str2int(name) for name in label.names] == [int(e["label"]) for e in opened(tmp_path)]
+    assert label.names[:3] == list(CLASS_NAMES[:3])
+
+
+def test_a_line_of_labels_is_the_name_as_a_python_literal():
+    names = tuple(name for name in CLASS_NAMES if name)
+    schema = Schema((Feature("label", "label", "uint8"),), names)
+    text = tfds_files(replace(SOUND, schema=schema))["label.labels.txt"].decode("utf-8")
+    for name, line in zip(names, text.removesuffix("\n").split("\n"), strict=True):
+        literal = "".join(c if c.isascii() else c.encode("unicode_escape").decode("ascii") for c in line)
+        assert literal.encode("ascii").decode("unicode_escape") == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("photos", "photos"),
+        ("my-photos", "my_photos"),
+        ("CIFAR10", "cifar10"),
+        ("ImageNet.v2-SMALL", "image_net_v2_small"),
+        ("9lives", "dataset_9lives"),
+    ],
+)
+def test_any_name_of_ours_opens_under_the_nearest_name_that_tfds_allows(name, shown, tmp_path):
+    dataset(tmp_path, LABELLED, {"train": [labelled(1)]}, name)
+    builder = tfds.builder_from_directory(tmp_path)
+    assert builder.name == shown
+    # TFDS parses names where a dataset is asked for, not where a directory is opened
+    assert tfds.core.naming.is_valid_dataset_name(builder.name)
+    assert len(opened(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", "a.b", "a b", "ä", "..", "tfds_id"])
+def test_any_name_of_a_feature_is_read_and_has_its_class_names(name, tmp_path):
+    schema = Schema((Feature(name, "label", "int64"), Feature("a", "int", "int64")), ("cat", "dog"))
+    dataset(tmp_path, schema, {"train": [[{name: 1, "a": 5}]]})
+    assert {key: int(value) for key, value in opened(tmp_path)[0].items()} == {name: 1, "a": 5}
+    assert tfds.builder_from_directory(tmp_path).info.features[name].names == ["cat", "dog"]
+
+
+SOUND = Manifest(
+    "photos",
+    BUILD_ID,
+    LABELLED,
+    {"train": Split((Shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001", 1, 100, DIGEST),))},
+    Totals(1, 1),
+)
+
+
+def with_feature(feature: Feature) -> Manifest:
+    names = ("cat", "dog") if feature.kind == "label" else ()
+    return replace(SOUND, schema=Schema((feature,), names))
+
+
+def with_shards(*paths: str) -> Manifest:
+    return replace(SOUND, splits={"train": Split(tuple(Shard(path, 1, 100, DIGEST) for path in paths))})
+
+
+UNSAYABLE = {
+    "raw uint32": (with_feature(Feature("x", "raw", "uint32")), r"features\.x: is raw uint32"),
+    "labels file too long": (with_feature(Feature("x" * 245, "label", "int8")), "longer than 244 bytes"),
+    "split with a dot": (
+        replace(SOUND, splits={"val.2": SOUND.splits["train"]}),
+        r"splits\.val\.2: TFDS allows",
+    ),
+    "split named all": (replace(SOUND, splits={"all": SOUND.splits["train"]}), "keeps 'all' for itself"),
+    "split without a letter": (
+        replace(SOUND, splits={"__": SOUND.splits["train"]}),
+        "splits.__: TFDS allows",
+    ),
+    "no examples": (
+        replace(SOUND, splits={"train": Split((replace(SOUND.shards[0], num_examples=0),))}),
+        "splits: hold no examples",
+    ),
+    "shards without numbers": (with_shards("a.tfrecord"), r"splits\.train\.shards: TFDS needs names alike"),
+    "shards numbered short": (with_shards("a.tfrecord-0-of-1"), "shards: TFDS needs"),
+    "shards not in order": (
+        with_shards("a.tfrecord-00001-of-00002", "a.tfrecord-00000-of-00002"),
+        "shards: TFDS needs",
+    ),
+    "shards of two names": (
+        with_shards("a.tfrecord-00000-of-00002", "b.tfrecord-00001-of-00002"),
+        "shards: TFDS needs",
+    ),
+    "shards with braces": (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS needs"),
+    "shards without a type": (with_shards("a-00000-of-00001"), "shards: TFDS needs"),
+}
+
+
+@pytest.mark.parametrize(("manifest", "message"), UNSAYABLE.values(), ids=UNSAYABLE.keys())
+def test_what_tfds_cannot_read_has_a_reason_and_no_files(manifest, message, tmp_path):
+    assert list(tmp_path.iterdir()) == []
+    (problem,) = write_tfds_view(manifest, tmp_path)
+    assert re.search(message, str(problem))
+    assert tfds_files(manifest) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tfds_indeed_cannot_read_raw_uint32(tmp_path):
+    # when this fails, TFDS has learned it, and the view may say it
+    schema = Schema((Feature("x", "raw", "int32", (1,)),))
+    dataset(tmp_path, schema, {"train": [[{"x": np.int32([1])}]]})
+    features = tmp_path / FEATURES_NAME
+    features.write_text(features.read_text().replace("int32", "uint32"))
+    with pytest.raises(TypeError, match="uint32"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "read"),
+    [
+        (["part-00000-of-00002.tfrecord", "part-00001-of-00002.tfrecord"], [0, 1]),
+        (["train/data.tfrecord-00000-of-00001"], [0]),
+        (["00000-of-00001/a.tfrecord-00000-of-00001"], [0]),
+    ],
+)
+def test_shards_named_by_others_open_where_tfds_can_spell_the_names(paths, read, tmp_path):
+    schema = Schema((Feature("x", "int", "int64"),))
+    shards = []
+    for index, path in enumerate(paths):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        with tf.io.TFRecordWriter(str(tmp_path / path)) as writer:
+            writer.write(record(schema, {"x": index}))
+        shards.append(Shard(path, 1, (tmp_path / path).stat().st_size, DIGEST))
+    manifest = replace(SOUND, schema=schema, splits={"train": Split(tuple(shards))})
+    assert write_tfds_view(manifest, tmp_path) == []
+    assert sorted(int(example["x"]) for example in opened(tmp_path)) == read
+
+
+def test_the_files_are_the_same_bytes_each_time_and_written_only_when_they_differ(tmp_path):
+    assert write_tfds_view(SOUND, tmp_path) == []
+    names = {INFO_NAME, FEATURES_NAME, "label.labels.txt"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == tfds_files(SOUND)
+    assert tfds_files(SOUND).keys() == names
+    for name in names:
+        os.utime(tmp_path / name, ns=(1, 1))
+    (tmp_path / FEATURES_NAME).write_text("{}")
+    assert write_tfds_view(SOUND, tmp_path) == []
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == tfds_files(SOUND)
+    assert [name for name in sorted(names) if (tmp_path / name).stat().st_mtime_ns != 1] == [FEATURES_NAME]
+
+
+def test_what_a_former_manifest_named_goes_and_the_rest_stays(tmp_path):
+    write_tfds_view(SOUND, tmp_path)
+    (tmp_path / "labels.txt").write_text("cat\n")
+    write_tfds_view(with_feature(Feature("class", "label", "int64")), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {INFO_NAME, FEATURES_NAME, "class.labels.txt", "labels.txt"}
+    write_tfds_view(with_feature(Feature("x", "raw", "uint32")), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"labels.txt"}
+
+
+def test_the_files_of_a_dataset_that_tfds_made_stay_untouched(tmp_path):
+    theirs = {INFO_NAME: json.dumps({"name": "mnist"}), FEATURES_NAME: "{}", "old.labels.txt": "a\n"}
+    for name, text in theirs.items():
+        (tmp_path / name).write_text(text)
+    (problem,) = write_tfds_view(SOUND, tmp_path)
+    assert str(problem).startswith("dataset_info.json: was not written by tfshards and stays; move it away")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == theirs
+
+
+def test_the_view_is_made_without_tensorflow_and_tfds():
+    code = (
+        "import sys; import tfshards.prep.views.tfds; "
+        "print([m for m in ('tensorflow', 'tensorflow_datasets') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_sound_manifest_has_no_problems():
+    assert tfds_problems(SOUND) == []
