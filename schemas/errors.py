@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# The problems that the text of a FormatError lists; a damaged shard list could fill a terminal for minutes.
+MAX_LISTED = 20
+
 
 class TfshardsError(Exception):
     """Base of all errors that tfshards raises on purpose."""
@@ -46,7 +49,15 @@ class FormatError(TfshardsError, ValueError):
     """A file of a dataset breaks the format; ``problems`` holds every fault found, not only the first."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        # both as they came, so that the error can be pickled across processes
+        super().__init__(subject, problems)
         self.subject = subject
         self.problems = tuple(problems)
-        lines = [f"{subject}: {len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"]
-        super().__init__("\n".join(lines + [f"  {problem}" for problem in self.problems]))
+
+    def __str__(self) -> str:
+        number = len(self.problems)
+        lines = [f"{self.subject}: {number} problem{'s' if number != 1 else ''}"]
+        lines += [f"  {problem}" for problem in self.problems[:MAX_LISTED]]
+        if number > MAX_LISTED:
+            lines.append(f"  and {number - MAX_LISTED} more")
+        return "\n".join(lines)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfshards.schemas.reading import Json, ObjectReader
+from tfshards.schemas.reading import MAX_INT, Json, ObjectReader, shown
 
 WireType = Literal["bytes", "int64", "float"]
 
@@ -48,6 +48,9 @@ class Kind:
     dtypes: frozenset[str]
     unknown_dims: bool = False
 
+
+# NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
+_MAX_DIMENSIONS = 32
 
 _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
 
@@ -98,18 +101,21 @@ class Feature:
 
     @property
     def num_elements(self) -> int:
-        """The number of elements of one value; 1 for an image, whose value is one encoded string.
-
-        Raises:
-            ValueError: a dimension is unknown.
-        """
+        """The number of elements of one value; 1 for an image, whose value is one encoded string."""
         if self.kind == "image":
             return 1
-        return math.prod(dim if dim is not None else _unknown(self) for dim in self.shape)
+        # no other kind has unknown dimensions
+        return math.prod(dim for dim in self.shape if dim is not None)
 
     @property
     def num_bytes(self) -> int:
-        """The length in bytes of one raw value."""
+        """The length in bytes of one value of kind ``raw``.
+
+        Raises:
+            ValueError: the kind is another; its values have no fixed length.
+        """
+        if self.kind != "raw":
+            raise ValueError(f"feature {self.name!r} is of kind {self.kind!r}; only 'raw' has a fixed length")
         return self.num_elements * ITEM_SIZES[self.dtype]
 
     def to_json(self) -> dict[str, Json]:
@@ -124,38 +130,38 @@ class Feature:
         name, kind, dtype = (reader.take(field, str, "") for field in ("name", "kind", "dtype"))
         shape: list[int | None] = []
         for index, dim in enumerate(reader.take("shape", list, [])):
-            if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
-                reader.note(f"shape[{index}]", f"is {dim!r}, must be an integer or null")
-            else:
+            if dim is None or (isinstance(dim, int) and not isinstance(dim, bool)):
                 shape.append(dim)
-        if len(reader.problems) > known:
-            return None
+            else:
+                reader.note(f"shape[{index}]", f"is {shown(dim)}, must be an integer or null")
+        places = [problem.place for problem in reader.problems[known:]]
         for field, message in feature_faults(name, kind, dtype, tuple(shape)).items():
-            reader.note(field, message)
+            # what is not even of the right type is noted already
+            if not any(place.startswith(reader.at(field)) for place in places):
+                reader.note(field, message)
         return cls(name, kind, dtype, tuple(shape)) if len(reader.problems) == known else None
 
 
 def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:
     """Return what is wrong with a feature of these four, by field; empty if nothing is."""
     faults: dict[str, str] = {}
-    if not name:
-        faults["name"] = "is empty"
+    if not name or not name.isprintable():
+        faults["name"] = f"is {shown(name)}, must be one or more printable characters"
     if kind not in KINDS:
-        faults["kind"] = f"is {kind!r}, must be one of {', '.join(sorted(KINDS))}"
+        faults["kind"] = f"is {shown(kind)}, must be one of {', '.join(sorted(KINDS))}"
         return faults
     if dtype not in KINDS[kind].dtypes:
         allowed = ", ".join(sorted(KINDS[kind].dtypes))
-        faults["dtype"] = f"is {dtype!r}, but kind {kind!r} holds {allowed}"
+        faults["dtype"] = f"is {shown(dtype)}, but kind {kind!r} holds {allowed}"
+    listed = shown(list(shape))
     if any(dim is not None and dim < 0 for dim in shape):
-        faults["shape"] = f"is {list(shape)}, must not have negative dimensions"
+        faults["shape"] = f"is {listed}, must not have negative dimensions"
+    elif kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
+        faults["shape"] = f"is {listed}, but an image is (height, width, channels) with 1, 3 or 4 channels"
     elif None in shape and not KINDS[kind].unknown_dims:
-        faults["shape"] = f"is {list(shape)}, but kind {kind!r} needs every dimension"
-    if kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
-        faults["shape"] = (
-            f"is {list(shape)}, but an image is (height, width, channels) with 1, 3 or 4 channels"
-        )
+        faults["shape"] = f"is {listed}, but kind {kind!r} needs every dimension"
+    elif len(shape) > _MAX_DIMENSIONS:
+        faults["shape"] = f"has {len(shape)} dimensions, more than {_MAX_DIMENSIONS}"
+    elif math.prod(dim or 1 for dim in shape) > MAX_INT:
+        faults["shape"] = f"is {listed}, more than 2^63 - 1 elements"
     return faults
-
-
-def _unknown(feature: Feature) -> int:
-    raise ValueError(f"feature {feature.name!r} of shape {feature.shape} has no fixed number of elements")

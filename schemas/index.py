@@ -20,10 +20,11 @@ from tfshards.schemas.errors import FormatError, Problem
 FRAME_OVERHEAD = 16
 
 # 18 digits: every such number fits int64
-_LINES = re.compile(r"(?:\d{1,18} \d{1,18}\n)*")
+_LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 
 
-@dataclass(frozen=True)
+# eq=False: NumPy compares arrays element by element, which is no answer here
+@dataclass(frozen=True, eq=False)
 class RecordIndex:
     """The frames of one shard, in order and without gaps.
 

@@ -8,63 +8,40 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from tfshards.schemas.atomic import sync_directory, write_atomically
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.reading import Json, ObjectReader, parse_json
+from tfshards.schemas.names import MANIFEST_NAME, name_fault
+from tfshards.schemas.reading import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.schema import Schema
+from tfshards.schemas.split import Shard, Split
 
-MANIFEST_NAME = "dataset.json"
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST_NAME",
+    "REQUIRES",
+    "Manifest",
+    "Shard",
+    "Split",
+    "Totals",
+    "file_problems",
+    "name_fault",
+    "parse_manifest",
+    "read_manifest",
+    "sync_directory",
+    "write_atomically",
+    "write_manifest",
+]
+
 FORMAT_VERSION = 1
 # The first release of tfshards that reads FORMAT_VERSION; an older one names it in its error.
 REQUIRES = "tfshards>=0.1"
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BUILD_ID = re.compile(r"[0-9a-f]{8}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One TFRecord file.
-
-    Attributes:
-        path: relative to the dataset's directory, with ``/`` between the parts.
-        num_examples: the number of records.
-        num_bytes: the file's size.
-        digest: ``sha256:`` and 64 hex digits, over the whole file.
-    """
-
-    path: str
-    num_examples: int
-    num_bytes: int
-    digest: str
-
-
-@dataclass(frozen=True)
-class Split:
-    """One split: its shards in order, and how often each class occurs.
-
-    Attributes:
-        shards: in the order in which their examples are numbered.
-        label_counts: examples by class name, or by the class's number where the classes have no names, in
-            label order; empty where there is no label.
-    """
-
-    shards: tuple[Shard, ...]
-    label_counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def num_examples(self) -> int:
-        """The number of examples."""
-        return sum(shard.num_examples for shard in self.shards)
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of all shards together."""
-        return sum(shard.num_bytes for shard in self.shards)
 
 
 @dataclass(frozen=True)
@@ -84,6 +61,35 @@ class Totals:
     rejected: int = 0
     skipped: int = 0
     reasons: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the totals as they stand in ``dataset.json``."""
+        return {
+            "entries": self.entries,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "skipped": self.skipped,
+            "reasons": {outcome: dict(counts) for outcome, counts in self.reasons.items()},
+        }
+
+    @classmethod
+    def read(cls, reader: ObjectReader) -> Totals:
+        """Return the totals in ``reader``, after noting what is wrong with them."""
+        reader.only(("entries", "accepted", "rejected", "skipped", "reasons"))
+        entries, accepted, rejected, skipped = (
+            reader.count(name) for name in ("entries", "accepted", "rejected", "skipped")
+        )
+        together = accepted + rejected + skipped
+        if together != entries:
+            reader.note("entries", f"is {entries}, but accepted + rejected + skipped is {together}")
+        outcomes = reader.object("reasons")
+        outcomes.only(("rejected", "skipped"))
+        reasons = {outcome: outcomes.counts(outcome) for outcome in outcomes.value}
+        for outcome, stated in (("rejected", rejected), ("skipped", skipped)):
+            counted = sum(reasons.get(outcome, {}).values())
+            if counted != stated:
+                outcomes.note(outcome, f"adds up to {counted}, but totals.{outcome} is {stated}")
+        return cls(entries, accepted, rejected, skipped, reasons)
 
 
 @dataclass(frozen=True)
@@ -120,42 +126,55 @@ class Manifest:
 
     def to_text(self) -> str:
         """Return the text of ``dataset.json``: ASCII, indented, the same for equal manifests."""
-        return json.dumps(self.to_json(), indent=1) + "\n"
+        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
 
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values."""
-        totals = self.totals
         return {
             "format_version": FORMAT_VERSION,
             "requires": REQUIRES,
             "name": self.name,
             "build_id": self.build_id,
             "schema": self.schema.to_json(),
-            "splits": {name: _split_json(split) for name, split in self.splits.items()},
-            "totals": {
-                "entries": totals.entries,
-                "accepted": totals.accepted,
-                "rejected": totals.rejected,
-                "skipped": totals.skipped,
-                "reasons": {outcome: dict(counts) for outcome, counts in totals.reasons.items()},
-            },
+            "splits": {name: split.to_json() for name, split in self.splits.items()},
+            "totals": self.totals.to_json(),
             "options": dict(self.options),
             "split_cuts": dict(self.split_cuts),
         }
+
+    @classmethod
+    def read(cls, reader: ObjectReader) -> Manifest | None:
+        """Return the manifest in ``reader``, or None after noting what is wrong with it."""
+        known = len(reader.problems)
+        reader.only(_FIELDS)
+        reader.count("format_version", least=1)
+        reader.take("requires", str, "")
+        name, build_id = reader.text("name", name_fault), reader.text("build_id", _build_id_fault)
+        schema = Schema.read(reader.object("schema"))
+        splits = _read_splits(reader, schema)
+        totals = Totals.read(reader.object("totals"))
+        options, split_cuts = reader.take("options", dict, {}), reader.take("split_cuts", dict, {})
+        num_examples = sum(split.num_examples for split in splits.values())
+        if totals.accepted != num_examples:
+            message = f"is {totals.accepted}, but the splits hold {num_examples} examples"
+            reader.note("totals.accepted", message)
+        if schema is None or len(reader.problems) > known:
+            return None
+        return cls(name, build_id, schema, splits, totals, options, split_cuts)
 
 
 def read_manifest(root: str | os.PathLike[str]) -> Manifest:
     """Return the manifest of the dataset in the directory ``root``.
 
     Raises:
-        InputError: there is no manifest, so that ``root`` is no dataset.
+        InputError: there is no manifest that can be read, so that ``root`` is no dataset.
         FormatError: the manifest breaks the format; it holds every problem, each with its place.
     """
     path = Path(root) / MANIFEST_NAME
     try:
         text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(_no_dataset(Path(root))) from None
+    except OSError as error:
+        raise InputError(_no_dataset(Path(root), error)) from None
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
@@ -169,48 +188,31 @@ def parse_manifest(text: str, subject: str) -> Manifest:
     """
     document = parse_json(text, subject)
     if not isinstance(document, dict):
-        raise FormatError(subject, [Problem("(document)", "must be an object")])
-    reader = ObjectReader(document)
-    version = reader.count("format_version")
-    if version > FORMAT_VERSION:
-        needed = document.get("requires", "a newer tfshards")
-        message = f"is {version}, this release reads up to {FORMAT_VERSION}; install {needed}"
+        raise FormatError(subject, [Problem("(document)", f"is {shown(document)}, must be an object")])
+    version = document.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        # nothing else in a newer document can be judged here
+        requires = document.get("requires")
+        needed = requires if isinstance(requires, str) and requires.isprintable() else "a newer tfshards"
+        message = f"is {shown(version)}, this release reads up to {FORMAT_VERSION}; install {needed}"
         raise FormatError(subject, [Problem("format_version", message)])
-    if version < 1 and not reader.problems:
-        reader.note("format_version", f"is {version}, the first is 1")
-    manifest = _read_document(reader)
-    if reader.problems:
+    reader = ObjectReader(document)
+    manifest = Manifest.read(reader)
+    if manifest is None:
         raise FormatError(subject, reader.problems)
     return manifest
 
 
 def write_manifest(manifest: Manifest, root: str | os.PathLike[str]) -> None:
-    """Write the manifest into the directory ``root``, in one step that a reader sees whole or not at all."""
-    write_atomically(Path(root) / MANIFEST_NAME, manifest.to_text().encode("ascii"))
+    """Write the manifest into the directory ``root``, in one step that a reader sees whole or not at all.
 
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that no reader and no crash sees a part of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in the directory ``path`` last through a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    Raises:
+        FormatError: the manifest is one that nobody would read; nothing is written.
+        OSError: the file cannot be written; an earlier manifest still stands.
+    """
+    path, text = Path(root) / MANIFEST_NAME, manifest.to_text()
+    parse_manifest(text, str(path))
+    write_atomically(path, text.encode("ascii"))
 
 
 def file_problems(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
@@ -227,139 +229,46 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str]) -> list[Prob
     return problems
 
 
-def _no_dataset(root: Path) -> str:
-    if not root.exists():
-        return f"{root} does not exist"
-    return f"{root} is no dataset: it has no {MANIFEST_NAME}. A build that was stopped continues when the same command runs again"
+_FIELDS = (
+    "format_version",
+    "requires",
+    "name",
+    "build_id",
+    "schema",
+    "splits",
+    "totals",
+    "options",
+    "split_cuts",
+)
 
 
-def _split_json(split: Split) -> Json:
-    return {
-        "num_examples": split.num_examples,
-        "label_counts": dict(split.label_counts),
-        "shards": [
-            {
-                "path": shard.path,
-                "num_examples": shard.num_examples,
-                "num_bytes": shard.num_bytes,
-                "digest": shard.digest,
-            }
-            for shard in split.shards
-        ],
-    }
-
-
-def _read_document(reader: ObjectReader) -> Manifest:
-    reader.only(
-        (
-            "format_version",
-            "requires",
-            "name",
-            "build_id",
-            "schema",
-            "splits",
-            "totals",
-            "options",
-            "split_cuts",
-        )
-    )
-    reader.take("requires", str, "")
-    name, build_id = reader.take("name", str, "x"), reader.take("build_id", str, "00000000")
-    if not _NAME.fullmatch(name):
-        reader.note("name", f"is {name!r}; {NAME_RULE}")
-    if not _BUILD_ID.fullmatch(build_id):
-        reader.note("build_id", f"is {build_id!r}, must be 8 hex digits")
-    schema = Schema.read(reader.object("schema"))
+def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split]:
     splits_reader = reader.object("splits")
-    splits = {name: _read_split(splits_reader.object(name), schema) for name in splits_reader.value}
-    if not splits:
-        splits_reader.note("", "is empty; a dataset has at least one split")
-    manifest = Manifest(
-        name,
-        build_id,
-        schema,
-        splits,
-        _read_totals(reader.object("totals")),
-        reader.take("options", dict, {}),
-        reader.take("split_cuts", dict, {}),
-    )
-    if manifest.totals.accepted != manifest.num_examples:
-        message = f"is {manifest.totals.accepted}, but the splits hold {manifest.num_examples} examples"
-        reader.note("totals.accepted", message)
-    paths = [shard.path for shard in manifest.shards]
-    for path in sorted(
-        {path for path in paths if paths.count(path) > 1} if len(set(paths)) < len(paths) else ()
-    ):
-        reader.note("splits", f"the shard {path!r} stands twice")
-    return manifest
+    splits = {name: Split.read(splits_reader.object(name), schema) for name in splits_reader.value}
+    if reader.value.get("splits") == {}:
+        reader.note("splits", "is empty, must hold at least one")
+    for fault in filter(None, map(name_fault, splits)):
+        reader.note("splits", f"the name {fault}")
+    paths = Counter(shard.path for split in splits.values() for shard in split.shards)
+    for path, times in paths.items():
+        if path and times > 1:
+            reader.note("splits", f"the shard {shown(path)} stands {times} times")
+    return splits
 
 
-def _read_split(reader: ObjectReader, schema: Schema) -> Split:
-    reader.only(("num_examples", "label_counts", "shards"))
-    split = Split(
-        tuple(_read_shard(item) for item in reader.objects("shards")),
-        reader.counts("label_counts"),
-    )
-    stated = reader.count("num_examples")
-    if stated != split.num_examples:
-        reader.note("num_examples", f"is {stated}, but the shards hold {split.num_examples}")
-    if not split.shards:
-        reader.note("shards", "is empty; a split has at least one shard")
-    labelled = sum(split.label_counts.values())
-    if split.label_counts and labelled != split.num_examples:
-        reader.note(
-            "label_counts", f"adds up to {labelled}, but the split holds {split.num_examples} examples"
+def _build_id_fault(build_id: str) -> str | None:
+    sound = _BUILD_ID.fullmatch(build_id)
+    return None if sound else f"is {shown(build_id)}, must be 8 lower-case hex digits"
+
+
+def _no_dataset(root: Path, error: OSError) -> str:
+    if not os.path.exists(root):
+        return f"{root} does not exist"
+    if not os.path.isdir(root):
+        return f"{root} is a file; name the directory that holds {MANIFEST_NAME}"
+    if isinstance(error, FileNotFoundError):
+        return (
+            f"{root} is no dataset: it has no {MANIFEST_NAME}. "
+            "A build that was stopped continues when the same command runs again"
         )
-    if schema.class_names:
-        for name in sorted(set(split.label_counts) - set(schema.class_names)):
-            reader.note("label_counts", f"names the class {name!r}, which the schema lacks")
-    return split
-
-
-def _read_shard(reader: ObjectReader) -> Shard:
-    reader.only(("path", "num_examples", "num_bytes", "digest"))
-    path, digest = reader.take("path", str, ""), reader.take("digest", str, "")
-    fault = _path_fault(path)
-    if fault and "path" in reader.value:
-        reader.note("path", f"is {path!r}, {fault}")
-    if not _DIGEST.fullmatch(digest) and "digest" in reader.value:
-        reader.note("digest", f"is {digest!r}, must be 'sha256:' and 64 hex digits")
-    return Shard(path, reader.count("num_examples"), reader.count("num_bytes"), digest)
-
-
-def _path_fault(path: str) -> str | None:
-    parts = PurePosixPath(path).parts
-    if not path or path.startswith("/") or "\\" in path or "\0" in path or ":" in path:
-        return "must be a relative path with / between its parts"
-    if ".." in parts or str(PurePosixPath(path)) != path:
-        return "must not contain '..', '.' or empty parts"
-    return None
-
-
-def _read_totals(reader: ObjectReader) -> Totals:
-    reader.only(("entries", "accepted", "rejected", "skipped", "reasons"))
-    reasons_reader = reader.object("reasons")
-    totals = Totals(
-        reader.count("entries"),
-        reader.count("accepted"),
-        reader.count("rejected"),
-        reader.count("skipped"),
-        {outcome: reasons_reader.counts(outcome) for outcome in reasons_reader.value},
-    )
-    together = totals.accepted + totals.rejected + totals.skipped
-    if together != totals.entries:
-        reader.note("entries", f"is {totals.entries}, but accepted + rejected + skipped is {together}")
-    reasons_reader.only(("rejected", "skipped"))
-    for outcome, stated in (("rejected", totals.rejected), ("skipped", totals.skipped)):
-        counted = sum(totals.reasons.get(outcome, {}).values())
-        if counted != stated:
-            reasons_reader.note(outcome, f"adds up to {counted}, but totals.{outcome} is {stated}")
-    return totals
-
-
-NAME_RULE = "must be letters, digits, '_', '.' and single '-', starting with a letter or digit"
-
-
-def name_fault(name: str) -> str | None:
-    """Return what is wrong with ``name`` as the name of a dataset or split, or None."""
-    return None if _NAME.fullmatch(name) else f"{name!r} {NAME_RULE}"
+    return f"{root / MANIFEST_NAME} cannot be read: {error.strerror}"

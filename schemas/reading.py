@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from tfshards.schemas.errors import FormatError, Problem
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T", bool, int, str, list[Json], dict[str, Json])
 
 _JSON_NAMES = {bool: "true or false", int: "an integer", str: "a string", list: "a list", dict: "an object"}
 # Larger integers than int64 can have no meaning in a dataset, and overflow where they are used.
-_MAX_INT = 2**63 - 1
+MAX_INT = 2**63 - 1
+
+# However large or deep a value is, its report is a line.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist, _SHORT.maxdict = 2, 100, 6, 3
+
+
+def shown(value: Json) -> str:
+    """Return ``value`` for use in a message: printable, on one line and shortened in the middle."""
+    return "null" if value is None else _SHORT.repr(value)
 
 
 def parse_json(text: str, subject: str) -> Json:
-    """Return the JSON value in ``text``; a repeated name in an object is an error, as is NaN.
+    """Return the JSON value in ``text``.
+
+    A name repeated in one object is an error, as is a number that float64 does not hold.
 
     Raises:
         FormatError: ``text`` is not JSON in that sense; the message starts with ``subject``.
     """
-
-    def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-        names = dict(pairs)
-        if len(names) < len(pairs):
-            spelled = [name for name, _ in pairs]
-            repeated = next(name for name in names if spelled.count(name) > 1)
-            raise ValueError(f"the name {repeated!r} stands twice in one object")
-        return names
-
-    def no_constant(name: str) -> Json:
-        raise ValueError(f"{name} is not JSON")
-
     try:
-        value: Json = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+        value: Json = json.loads(
+            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+        )
     except (ValueError, RecursionError) as error:
         raise FormatError(subject, [Problem("(document)", f"not readable as JSON: {error}")]) from error
     return value
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    names: dict[str, Json] = {}
+    for name, value in pairs:
+        if name in names:
+            raise ValueError(f"the name {shown(name)} stands twice in one object")
+        names[name] = value
+    return names
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {shown(digits)} is too large")
+    return number
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
 
 
 @dataclass
@@ -49,7 +72,7 @@ class ObjectReader:
     Attributes:
         value: the object; an empty one stands in where the document held something else.
         place: where the object stands in the document.
-        problems: shared by every reader of the document.
+        problems: shared by every reader of the document, except those of stand-ins: that is reported once.
     """
 
     value: Mapping[str, Json]
@@ -58,7 +81,8 @@ class ObjectReader:
 
     def at(self, name: str) -> str:
         """Return the place of the field ``name``."""
-        return f"{self.place}.{name}" if self.place else name
+        spelled = name if name and name.isprintable() else repr(name)
+        return f"{self.place}.{spelled}" if self.place else spelled
 
     def note(self, name: str, message: str) -> None:
         """Add a problem with the field ``name``."""
@@ -71,28 +95,40 @@ class ObjectReader:
             return default
         return self._typed(self.value[name], self.at(name), kind, default)
 
-    def count(self, name: str) -> int:
-        """Return the field ``name``, an integer of at least 0."""
-        number = self.take(name, int, 0)
-        if not 0 <= number <= _MAX_INT:
-            self.note(name, f"is {number}, must lie between 0 and 2^63 - 1")
-            return 0
+    def text(self, name: str, fault: Callable[[str], str | None]) -> str:
+        """Return the string ``name``, after noting what ``fault`` finds wrong with it."""
+        found = self.take(name, str, "")
+        message = fault(found) if isinstance(self.value.get(name), str) else None
+        if message:
+            self.note(name, message)
+        return found
+
+    def count(self, name: str, least: int = 0) -> int:
+        """Return the field ``name``, an integer of at least ``least``."""
+        number = self.take(name, int, least)
+        if not least <= number <= MAX_INT:
+            self.note(name, f"is {shown(number)}, must lie between {least} and 2^63 - 1")
+            return least
         return number
 
     def object(self, name: str) -> ObjectReader:
         """Return a reader of the object ``name``."""
-        return ObjectReader(self.take(name, dict, {}), self.at(name), self.problems)
+        self.take(name, dict, {})
+        return self._inner(self.value.get(name), self.at(name))
 
     def objects(self, name: str) -> Iterator[ObjectReader]:
         """Yield a reader for each object of the list ``name``."""
         for index, item in enumerate(self.take(name, list, [])):
             place = f"{self.at(name)}[{index}]"
-            yield ObjectReader(self._typed(item, place, dict, {}), place, self.problems)
+            self._typed(item, place, dict, {})
+            yield self._inner(item, place)
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """Return the list of strings ``name``."""
-        items = enumerate(self.take(name, list, []))
-        return tuple(self._typed(item, f"{self.at(name)}[{index}]", str, "") for index, item in items)
+        """Return the strings of the list ``name``."""
+        items = self.take(name, list, [])
+        for index, item in enumerate(items):
+            self._typed(item, f"{self.at(name)}[{index}]", str, "")
+        return tuple(item for item in items if isinstance(item, str))
 
     def counts(self, name: str) -> dict[str, int]:
         """Return the object ``name``, whose values are integers of at least 0."""
@@ -104,11 +140,14 @@ class ObjectReader:
         for name in sorted(set(self.value) - set(names)):
             self.note(name, "is not a field of this format")
 
+    def _inner(self, value: Json, place: str) -> ObjectReader:
+        if isinstance(value, dict):
+            return ObjectReader(value, place, self.problems)
+        return ObjectReader({}, place)
+
     def _typed(self, value: Json, place: str, kind: type[T], default: T) -> T:
         # bool is a subclass of int in Python, but not in JSON
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            found = "null" if value is None else repr(value)
-            shown = found if len(found) <= 60 else f"{found[:57]}..."
-            self.problems.append(Problem(place, f"is {shown}, must be {_JSON_NAMES[kind]}"))
+            self.problems.append(Problem(place, f"is {shown(value)}, must be {_JSON_NAMES[kind]}"))
             return default
         return value

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfshards.schemas.feature import Feature
-from tfshards.schemas.reading import Json, ObjectReader
+from tfshards.schemas.reading import Json, ObjectReader, shown
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,16 @@ class Schema:
         class_names: the name of class ``i`` at place ``i``, or empty where the classes have no names.
 
     Raises:
-        ValueError: a name stands twice.
+        ValueError: there is no feature, a name stands twice, or classes have names but no feature is a label.
     """
 
     features: tuple[Feature, ...]
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, names in (("feature", self.names), ("class", self.class_names)):
-            repeated = _repeated(names)
-            if repeated:
-                raise ValueError(f"{what} names stand twice: {', '.join(map(repr, repeated))}")
+        faults = schema_faults(self.features, self.class_names)
+        if faults:
+            raise ValueError("; ".join(f"{place} {message}" for place, message in faults))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,20 +62,35 @@ class Schema:
         }
 
     @classmethod
-    def read(cls, reader: ObjectReader) -> Schema:
-        """Return the schema in ``reader``, less what is wrong with it, which is noted there."""
+    def read(cls, reader: ObjectReader) -> Schema | None:
+        """Return the schema in ``reader``, or None after noting what is wrong with it."""
+        known = len(reader.problems)
         reader.only(("features", "class_names"))
-        features = [Feature.read(item) for item in reader.objects("features")]
+        read = [Feature.read(item) for item in reader.objects("features")]
         class_names = reader.strings("class_names")
-        sound = [feature for feature in features if feature is not None]
-        for field, names in (("features", [f.name for f in sound]), ("class_names", class_names)):
-            for name in _repeated(names):
-                reader.note(field, f"the name {name!r} stands twice")
-        if not features:
-            reader.note("features", "is empty; an example has at least one feature")
-        unique = {feature.name: feature for feature in sound}
-        return cls(tuple(unique.values()), tuple(dict.fromkeys(class_names)))
+        features = tuple(feature for feature in read if feature is not None)
+        # What a feature that could not be read might have mended is no fault of its own.
+        complete = len(features) == len(read) and isinstance(reader.value.get("features"), list)
+        for field, message in (schema_faults if complete else _name_faults)(features, class_names):
+            reader.note(field, message)
+        return cls(features, class_names) if len(reader.problems) == known else None
 
 
-def _repeated(names: tuple[str, ...] | list[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+def schema_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what is wrong with a schema of these features and class names, as (field, message)."""
+    faults = _name_faults(features, class_names)
+    if not features:
+        faults.append(("features", "is empty, must hold at least one"))
+    if class_names and not any(feature.kind == "label" for feature in features):
+        faults.append(("class_names", "is not empty, but no feature is of kind 'label'"))
+    return faults
+
+
+def _name_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
+    lists = (("features", [feature.name for feature in features]), ("class_names", class_names))
+    return [
+        (field, f"holds the name {shown(name)} {times} times")
+        for field, names in lists
+        for name, times in Counter(names).items()
+        if times > 1
+    ]

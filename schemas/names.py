@@ -1,0 +1,41 @@
+"""Which names a dataset, its splits and its shards may have, so that none breaks a path or a report."""
+
+from __future__ import annotations
+
+import re
+
+from tfshards.schemas.reading import shown
+
+MANIFEST_NAME = "dataset.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
+# Dataset and split together, with what a shard's, an index's and a temporary file's name add: below the
+# 255 bytes that file systems allow.
+_MAX_NAME = 80
+# What a build writes beside the shards.
+_RESERVED = re.compile(
+    rf"{re.escape(MANIFEST_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt|rejected-.*\.jsonl"
+)
+
+
+def name_fault(name: str) -> str | None:
+    """Return what is wrong with ``name`` as the name of a dataset or split, or None."""
+    if not _NAME.fullmatch(name):
+        return (
+            f"{shown(name)} must be letters, digits, '_', '.' and single '-', starting with a letter or digit"
+        )
+    if len(name) > _MAX_NAME:
+        return f"{shown(name)} has {len(name)} characters; at most {_MAX_NAME} are allowed"
+    return None
+
+
+def shard_path_fault(path: str) -> str | None:
+    """Return what is wrong with ``path`` as the path of a shard relative to its dataset, or None."""
+    parts = path.split("/")
+    if not path.isprintable() or "\\" in path or ":" in path or parts[0] == "":
+        return f"{shown(path)} must be a relative path of printable characters with / between its parts"
+    if any(part == "" or part.startswith(".") for part in parts):
+        return f"{shown(path)} must not contain '..', '.', hidden or empty parts"
+    if "index" in parts or _RESERVED.fullmatch(path):
+        return f"{shown(path)} is reserved for another file of the dataset"
+    return None

@@ -1,0 +1,132 @@
+"""One split of a dataset: its shards, and how often each class occurs in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.names import shard_path_fault
+from tfshards.schemas.reading import Json, ObjectReader, shown
+from tfshards.schemas.schema import Schema
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One TFRecord file.
+
+    Attributes:
+        path: relative to the dataset's directory, with ``/`` between the parts.
+        num_examples: the number of records.
+        num_bytes: the file's size.
+        digest: ``sha256:`` and 64 hex digits, over the whole file.
+    """
+
+    path: str
+    num_examples: int
+    num_bytes: int
+    digest: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the shard as it stands in ``dataset.json``."""
+        return {
+            "path": self.path,
+            "num_examples": self.num_examples,
+            "num_bytes": self.num_bytes,
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def read(cls, reader: ObjectReader) -> Shard:
+        """Return the shard in ``reader``, after noting what is wrong with it."""
+        reader.only(("path", "num_examples", "num_bytes", "digest"))
+        path, digest = reader.text("path", shard_path_fault), reader.text("digest", _digest_fault)
+        known = len(reader.problems)
+        num_examples, num_bytes = reader.count("num_examples"), reader.count("num_bytes")
+        if len(reader.problems) == known:
+            least = num_examples * FRAME_OVERHEAD
+            if num_bytes < least:
+                reader.note("num_bytes", f"is {num_bytes}, but {num_examples} records take at least {least}")
+            if num_bytes and not num_examples:
+                reader.note("num_bytes", f"is {num_bytes}, but a shard without examples is empty")
+        return cls(path, num_examples, num_bytes, digest)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split: its shards in order, and how often each class occurs.
+
+    Attributes:
+        shards: in the order in which their examples are numbered.
+        label_counts: examples by class name, or by the class's number where the classes have no names, in
+            label order; empty where there is no label.
+    """
+
+    shards: tuple[Shard, ...]
+    label_counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples."""
+        return sum(shard.num_examples for shard in self.shards)
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all shards together."""
+        return sum(shard.num_bytes for shard in self.shards)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the split as it stands in ``dataset.json``."""
+        return {
+            "num_examples": self.num_examples,
+            "label_counts": dict(self.label_counts),
+            "shards": [shard.to_json() for shard in self.shards],
+        }
+
+    @classmethod
+    def read(cls, reader: ObjectReader, schema: Schema | None) -> Split:
+        """Return the split in ``reader``, after noting what is wrong with it.
+
+        Without a sound ``schema`` the labels are not checked against it.
+        """
+        reader.only(("num_examples", "label_counts", "shards"))
+        split = cls(
+            tuple(Shard.read(item) for item in reader.objects("shards")), reader.counts("label_counts")
+        )
+        if reader.value.get("shards") == []:
+            reader.note("shards", "is empty, must hold at least one")
+        stated = reader.count("num_examples")
+        if stated != split.num_examples:
+            reader.note("num_examples", f"is {stated}, but the shards hold {split.num_examples}")
+        labelled = sum(split.label_counts.values())
+        if split.label_counts and labelled != split.num_examples:
+            message = f"adds up to {labelled}, but the shards hold {split.num_examples} examples"
+            reader.note("label_counts", message)
+        if split.label_counts and schema is not None:
+            _note_unknown_labels(reader, schema)
+        return split
+
+
+def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
+    counts = reader.object("label_counts")
+    if schema.label is None:
+        reader.note("label_counts", "is not empty, but the schema has no scalar feature of kind 'label'")
+    elif schema.class_names:
+        for name in sorted(set(counts.value) - set(schema.class_names)):
+            counts.note(name, "is no class of the schema")
+    else:
+        limits = np.iinfo(schema.label.dtype)
+        for name in counts.value:
+            if not _INTEGER.fullmatch(name) or not limits.min <= int(name) <= limits.max:
+                counts.note(name, f"is no {schema.label.dtype}, and the schema names no classes")
+
+
+def _digest_fault(digest: str) -> str | None:
+    sound = _DIGEST.fullmatch(digest)
+    return None if sound else f"is {shown(digest)}, must be 'sha256:' and 64 lower-case hex digits"
