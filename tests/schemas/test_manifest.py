@@ -1,0 +1,619 @@
+import copy
+import dataclasses
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfshards.schemas import (
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    Feature,
+    FormatError,
+    InputError,
+    Manifest,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    file_problems,
+    parse_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / MANIFEST_NAME
+
+IMAGE = Feature("image", "image", "uint8", (None, None, 3))
+LABEL = Feature("label", "label", "int64")
+KEY = Feature("key", "bytes", "bytes")
+OTHER_TYPES = [None, True, 7, 2.5, "text", ["item"], {"field": 1}]
+
+
+def shard(path, num_examples=10, num_bytes=None):
+    num_bytes = 100 * num_examples if num_bytes is None else num_bytes
+    return Shard(path, num_examples, num_bytes, "sha256:" + "0123456789abcdef" * 4)
+
+
+def photos() -> Manifest:
+    """Return a small manifest that has a bit of everything."""
+    train = [shard(f"photos-train-3f9a2c1b.tfrecord-{index:05d}-of-00002") for index in range(2)]
+    val = [shard("photos-val-3f9a2c1b.tfrecord-00000-of-00001", 3)]
+    return Manifest(
+        name="photos",
+        build_id="3f9a2c1b",
+        schema=Schema((IMAGE, LABEL, KEY), ("cat", "h\u00fcndchen", "na\udcefve")),
+        splits={
+            "train": Split(tuple(train), {"cat": 12, "h\u00fcndchen": 8, "na\udcefve": 0}),
+            "val": Split(tuple(val), {"cat": 1, "h\u00fcndchen": 1, "na\udcefve": 1}),
+        },
+        totals=Totals(
+            30, 23, 2, 5, {"rejected": {"truncated": 2}, "skipped": {"hidden name": 4, "other file": 1}}
+        ),
+        options={"source": "images", "seed": 0, "resize": None, "shards": {"train": 2, "val": 1}},
+        split_cuts={"splits": ["train", "val"], "all": ["e6ff"]},
+    )
+
+
+def document():
+    return json.loads(photos().to_text())
+
+
+def changed(place, value):
+    """Return the document of ``photos`` with ``value`` at ``place``, a tuple of names and indexes."""
+    top = document()
+    at(top, place[:-1])[place[-1]] = value
+    return top
+
+
+def at(value, place):
+    for step in place:
+        value = value[step]
+    return value
+
+
+def spelled(place):
+    """Return ``place`` as problems spell it."""
+    text = ""
+    for step in place:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += ("." if text else "") + (step if step.isprintable() and step else repr(step))
+    return text
+
+
+def problems_of(top):
+    try:
+        parse_manifest(json.dumps(top), "d.json")
+    except FormatError as error:
+        return [(problem.place, problem.message) for problem in error.problems]
+    return []
+
+
+def places(value, place=()):
+    """Yield the place of every value in the document whose form the format fixes."""
+    if place:
+        yield place
+    if place in (("options",), ("split_cuts",)):
+        return
+    steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for step in steps:
+        yield from places(value[step], (*place, step))
+
+
+# Objects whose names are data, so that one more or less is no unknown or missing field.
+def is_map(place):
+    return place[-1:] in (("splits",), ("label_counts",)) or place[:2] == ("totals", "reasons")
+
+
+# Manifests
+
+NAMES = st.text("aZ09_.", min_size=1, max_size=5).map(lambda text: f"n{text}")
+KEYS = st.binary(max_size=4).map(lambda name: name.decode("utf-8", "surrogateescape"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+RAW = st.builds(
+    Feature,
+    NAMES,
+    st.just("raw"),
+    st.sampled_from(["bool", "bfloat16", "complex128"]),
+    st.lists(st.integers(0, 9), max_size=3).map(tuple),
+)
+
+
+@st.composite
+def splits(draw, name, schema):
+    sizes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    shards = tuple(
+        shard(f"{name}/{index}", size, size and size * 16 + draw(st.integers(0, 2**50)))
+        for index, size in enumerate(sizes)
+    )
+    if not schema.label or draw(st.booleans()):
+        return Split(shards)
+    numbers = st.integers(-(2**63), 2**63 - 1).map(str)
+    labels = schema.class_names or draw(st.lists(numbers, min_size=1, max_size=3, unique=True))
+    first = draw(st.integers(0, sum(sizes)))
+    counts = dict.fromkeys(labels, 0) | {labels[0]: first}
+    counts[labels[-1]] += sum(sizes) - first
+    return Split(shards, counts)
+
+
+@st.composite
+def manifests(draw):
+    features = draw(st.lists(RAW, min_size=1, max_size=3, unique_by=lambda feature: feature.name))
+    class_names = ()
+    if draw(st.booleans()):
+        features.insert(draw(st.integers(0, len(features))), LABEL)
+        class_names = tuple(draw(st.lists(KEYS, max_size=3, unique=True)))
+    schema = Schema(tuple(features), class_names)
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    parts = {name: draw(splits(name, schema)) for name in names}
+    reasons = {
+        outcome: draw(st.dictionaries(KEYS, st.integers(0, 99), max_size=2))
+        for outcome in draw(st.permutations(["rejected", "skipped"]))
+    }
+    accepted = sum(split.num_examples for split in parts.values())
+    rejected, skipped = (sum(reasons[outcome].values()) for outcome in ("rejected", "skipped"))
+    return Manifest(
+        draw(NAMES),
+        draw(st.text("0123456789abcdef", min_size=8, max_size=8)),
+        schema,
+        parts,
+        Totals(accepted + rejected + skipped, accepted, rejected, skipped, reasons),
+        draw(st.dictionaries(KEYS, JSON, max_size=3)),
+        draw(st.dictionaries(KEYS, JSON, max_size=3)),
+    )
+
+
+# The text
+
+
+def test_the_format_is_pinned():
+    assert photos().to_text() == GOLDEN.read_text(encoding="ascii")
+    assert parse_manifest(GOLDEN.read_text(encoding="ascii"), "golden") == photos()
+
+
+@given(manifests())
+def test_any_manifest_comes_back_from_its_text(manifest):
+    text = manifest.to_text()
+    parsed = parse_manifest(text, "d.json")
+    assert parsed == manifest
+    # dicts are equal whatever their order
+    assert parsed.to_text() == text
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_a_cut_text_is_reported(data):
+    text = photos().to_text().rstrip()
+    end = data.draw(st.integers(0, len(text) - 1))
+    with pytest.raises(FormatError, match=r"^d.json: 1 problem\n  \(document\): not readable as JSON: "):
+        parse_manifest(text[:end], "d.json")
+
+
+def test_a_manifest_knows_all_shards_and_examples():
+    manifest = photos()
+    assert [shard.num_examples for shard in manifest.shards] == [10, 10, 3]
+    assert (manifest.num_examples, manifest.splits["train"].num_bytes) == (23, 2000)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_options_that_are_no_json_are_not_written(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dataclasses.replace(photos(), options={"x": number}).to_text()
+
+
+# What is wrong with a document
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_any_value_of_a_wrong_type_is_reported_with_its_place(data):
+    top = json.loads(data.draw(manifests()).to_text())
+    place = data.draw(st.sampled_from(list(places(top))))
+    old = at(top, place)
+    # a dimension may be null
+    allowed = (type(old), type(None) if "shape" in place else type(old))
+    value = data.draw(st.sampled_from([value for value in OTHER_TYPES if type(value) not in allowed]))
+    at(top, place[:-1])[place[-1]] = value
+    messages = [message for where, message in problems_of(top) if where == spelled(place)]
+    assert (
+        len([message for message in messages if ", must be " in message and message.startswith("is ")]) == 1
+    )
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_any_missing_field_is_reported_with_its_place(data):
+    top = json.loads(data.draw(manifests()).to_text())
+    fixed = [place for place in places(top) if isinstance(place[-1], str) and not is_map(place[:-1])]
+    place = data.draw(st.sampled_from(fixed))
+    del at(top, place[:-1])[place[-1]]
+    assert problems_of(top).count((spelled(place), "is missing")) == 1
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_any_unknown_field_is_reported_with_its_place(data):
+    top = json.loads(data.draw(manifests()).to_text())
+    objects = [
+        place for place in [(), *places(top)] if isinstance(at(top, place), dict) and not is_map(place)
+    ]
+    place = data.draw(st.sampled_from([p for p in objects if p not in (("options",), ("split_cuts",))]))
+    at(top, place)["units"] = 1
+    assert problems_of(top) == [(spelled((*place, "units")), "is not a field of this format")]
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_whatever_stands_anywhere_it_is_read_or_reported(data):
+    top = document()
+    place = data.draw(st.sampled_from(list(places(top))))
+    at(top, place[:-1])[place[-1]] = data.draw(JSON)
+    found = problems_of(top)
+    if found:
+        assert all(place.isprintable() for place, _ in found)
+    else:
+        manifest = parse_manifest(json.dumps(top), "d.json")
+        assert json.loads(manifest.to_text()) == top | {"requires": "tfshards>=0.1"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        pytest.param(("name",), "a b", "name: 'a b' must be letters", id="the name makes file names"),
+        pytest.param(("build_id",), "3F9A2C1B", "build_id: is '3F9A2C1B', must be 8 lower", id="upper case"),
+        pytest.param(("build_id",), "3f9a2c1", "build_id: is '3f9a2c1', must be 8", id="7 digits"),
+        pytest.param(("format_version",), 0, "format_version: is 0, must lie between 1", id="the first is 1"),
+        pytest.param(("splits",), {}, "splits: is empty, must hold at least one", id="no split"),
+        pytest.param(
+            ("splits", "train", "shards"),
+            [],
+            "splits.train.shards: is empty, must hold at least one",
+            id="no shard",
+        ),
+        pytest.param(
+            ("splits", "val", "num_examples"),
+            4,
+            "splits.val.num_examples: is 4, but the shards hold 3",
+            id="a split's sum",
+        ),
+        pytest.param(
+            ("splits", "val", "label_counts", "cat"),
+            2,
+            "splits.val.label_counts: adds up to 4, but the shards hold 3 examples",
+            id="the sum of the labels",
+        ),
+        pytest.param(
+            ("splits", "val", "label_counts", "cow"),
+            0,
+            "splits.val.label_counts.cow: is no class of the schema",
+            id="an unknown class, even of no examples",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "path"),
+            "../a",
+            "splits.val.shards[0].path: '../a' must not contain '..'",
+            id="outside of the dataset",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "path"),
+            "photos-train-3f9a2c1b.tfrecord-00000-of-00002",
+            "splits: the shard 'photos-train-3f9a2c1b.tfrecord-00000-of-00002' stands 2 times",
+            id="a shard in two splits",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "digest"),
+            "md5:0123",
+            "splits.val.shards[0].digest: is 'md5:0123', must be 'sha256:' and 64 lower",
+            id="another digest",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "num_bytes"),
+            47,
+            "splits.val.shards[0].num_bytes: is 47, but 3 records take at least 48",
+            id="less than the frames alone",
+        ),
+        pytest.param(
+            ("totals", "entries"),
+            31,
+            "totals.entries: is 31, but accepted + rejected + skipped is 30",
+            id="an entry lost",
+        ),
+        pytest.param(
+            ("totals", "accepted"),
+            22,
+            "totals.accepted: is 22, but the splits hold 23 examples",
+            id="an example lost",
+        ),
+        pytest.param(
+            ("totals", "reasons", "rejected"),
+            {},
+            "totals.reasons.rejected: adds up to 0, but totals.rejected is 2",
+            id="rejected for no reason",
+        ),
+        pytest.param(
+            ("totals", "reasons", "skipped", "hidden name"),
+            5,
+            "totals.reasons.skipped: adds up to 6, but totals.skipped is 5",
+            id="skipped too often",
+        ),
+        pytest.param(
+            ("totals", "reasons", "lost"),
+            {"x": 1},
+            "totals.reasons.lost: is not a field of this format",
+            id="there is no other outcome",
+        ),
+        pytest.param(
+            ("schema", "features", 1, "dtype"),
+            "uint64",
+            "schema.features[1].dtype: is 'uint64', but kind 'label' holds",
+            id="a faulty feature",
+        ),
+    ],
+)
+def test_what_contradicts_the_rest_is_reported(place, value, problem):
+    found = [f"{where}: {message}" for where, message in problems_of(changed(place, value))]
+    assert any(line.startswith(problem) for line in found), found
+
+
+@pytest.mark.parametrize("number", [1, 16])
+def test_a_shard_without_examples_is_empty(number):
+    top = document()
+    top["splits"]["val"]["shards"].append(shard("empty", 0, 0).to_json())
+    assert problems_of(top) == []
+    top["splits"]["val"]["shards"][1]["num_bytes"] = number
+    message = f"is {number}, but a shard without examples is empty"
+    assert problems_of(top) == [("splits.val.shards[1].num_bytes", message)]
+
+
+def test_the_smallest_records_take_16_bytes():
+    assert problems_of(changed(("splits", "val", "shards", 0, "num_bytes"), 48)) == []
+
+
+def test_the_name_of_a_split_is_checked_as_that_of_the_dataset():
+    top = document()
+    top["splits"]["a/b"] = top["splits"].pop("val")
+    [(place, message)] = problems_of(top)
+    assert (place, message[:28]) == ("splits", "the name 'a/b' must be lette")
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype", "wrong"),
+    [
+        pytest.param(["0", "-1", "42"], "int64", [], id="integers"),
+        pytest.param(["9223372036854775807", "-9223372036854775808"], "int64", [], id="all of int64"),
+        pytest.param(["9223372036854775808"], "int64", ["9223372036854775808"], id="more than int64"),
+        pytest.param(["255", "256", "-1"], "uint8", ["256", "-1"], id="within the dtype"),
+        pytest.param(
+            ["01", "-0", "+1", " 1", "1.0", "", "\u0661", "cat", "9" * 5000],
+            "int64",
+            ["01", "-0", "+1", " 1", "1.0", "''", "\u0661", "cat", "9" * 5000],
+            id="one spelling a number",
+        ),
+    ],
+)
+def test_classes_without_names_are_counted_by_number(labels, dtype, wrong):
+    schema = Schema((Feature("label", "label", dtype), KEY))
+    counts = dict.fromkeys(labels, 0) | {"7": 10}
+    manifest = Manifest("a", "0" * 8, schema, {"all": Split((shard("x"),), counts)}, Totals(10, 10))
+    message = f"is no {dtype}, and the schema names no classes"
+    expected = [(f"splits.all.label_counts.{label}", message) for label in wrong]
+    assert problems_of(manifest.to_json()) == expected
+
+
+@pytest.mark.parametrize("feature", [KEY, Feature("tags", "label", "int64", (3,))])
+def test_only_the_classes_of_a_scalar_label_are_counted(feature):
+    split = Split((shard("x"),), {"1": 10})
+    manifest = Manifest("a", "0" * 8, Schema((feature,)), {"all": split}, Totals(10, 10))
+    message = "is not empty, but the schema has no scalar feature of kind 'label'"
+    assert problems_of(manifest.to_json()) == [("splits.all.label_counts", message)]
+    uncounted = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
+    assert problems_of(uncounted.to_json()) == []
+
+
+def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
+    assert problems_of(changed(("schema", "features", 1), 3)) == [
+        ("schema.features[1]", "is 3, must be an object")
+    ]
+
+
+def test_a_wrong_count_is_not_judged_as_if_it_were_zero():
+    found = dict(problems_of(changed(("splits", "val", "shards", 0, "num_examples"), "3")))
+    assert found["splits.val.shards[0].num_examples"] == "is '3', must be an integer"
+    assert "splits.val.shards[0].num_bytes" not in found
+
+
+def test_two_paths_that_are_missing_are_not_a_repeated_one():
+    top = document()
+    for item in top["splits"]["train"]["shards"]:
+        del item["path"]
+    assert problems_of(top) == [(f"splits.train.shards[{i}].path", "is missing") for i in range(2)]
+
+
+def test_all_problems_are_reported_at_once():
+    top = document()
+    top["name"] = ""
+    top["schema"]["features"][0]["dtype"] = "int8"
+    top["schema"]["class_names"].append("cat")
+    top["splits"]["train"]["shards"][1]["path"] = "/tmp/x"
+    top["splits"]["val"]["shards"][0]["digest"] = "?"
+    top["splits"]["val"]["num_examples"] = 5
+    top["totals"]["entries"] = 31
+    del top["options"]
+    with pytest.raises(FormatError, match=r"^data/dataset.json: 8 problems\n") as caught:
+        parse_manifest(json.dumps(top), "data/dataset.json")
+    assert [problem.place for problem in caught.value.problems] == [
+        "name",
+        "schema.features[0].dtype",
+        "schema.class_names",
+        "splits.train.shards[1].path",
+        "splits.val.shards[0].digest",
+        "splits.val.num_examples",
+        "totals.entries",
+        "options",
+    ]
+    assert all(str(problem) in str(caught.value) for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(("text", "found"), [("3", "3"), ("null", "null"), ("[{}]", r"\[{}\]")])
+def test_a_document_that_is_no_object_is_reported(text, found):
+    with pytest.raises(FormatError, match=rf"\(document\): is {found}, must be an object"):
+        parse_manifest(text, "d.json")
+
+
+@pytest.mark.parametrize(
+    ("requires", "needed"),
+    [
+        pytest.param("tfshards>=3.2", "tfshards>=3.2", id="as it says"),
+        pytest.param(None, "a newer tfshards", id="it does not say"),
+        pytest.param(["tfshards>=3"], "a newer tfshards", id="in a form that is not ours"),
+        pytest.param("\x1b[31m", "a newer tfshards", id="nothing that a terminal obeys"),
+    ],
+)
+def test_a_newer_format_says_which_release_reads_it_and_nothing_else_is_judged(requires, needed):
+    newer = {"format_version": FORMAT_VERSION + 1, "requires": requires, "shards": "elsewhere"}
+    expected = f"is {FORMAT_VERSION + 1}, this release reads up to {FORMAT_VERSION}; install {needed}"
+    assert problems_of(newer) == [("format_version", expected)]
+
+
+def test_true_is_no_format_version():
+    assert problems_of(changed(("format_version",), True)) == [
+        ("format_version", "is True, must be an integer")
+    ]
+
+
+@pytest.mark.parametrize("path", ["shard-{}", "same"], ids=["sound", "every path and class repeated"])
+def test_a_manifest_of_20_000_shards_is_read_quickly(path):
+    shards = tuple(shard(path.format(index), 1) for index in range(20_000))
+    names = tuple(f"class {index}" for index in range(20_000))
+    split = Split(shards, dict.fromkeys(names, 1))
+    top = Manifest("a", "0" * 8, Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000)).to_json()
+    if path == "same":
+        top["schema"]["class_names"] += names
+    text = json.dumps(top)
+    start = time.process_time()
+    found = problems_of(json.loads(text))
+    # 0.4 s; half a minute if every shard or class looked at all others
+    assert time.process_time() - start < 4
+    assert len(found) == (0 if path == "shard-{}" else 20_001)
+
+
+# The file
+
+
+def test_a_manifest_that_was_written_is_read(tmp_path):
+    write_manifest(photos(), tmp_path)
+    assert read_manifest(tmp_path) == photos()
+    assert read_manifest(str(tmp_path)) == photos()
+    assert (tmp_path / "dataset.json").read_bytes() == GOLDEN.read_bytes()
+
+
+def test_the_error_of_a_faulty_file_names_it(tmp_path):
+    (tmp_path / MANIFEST_NAME).write_text("{}", encoding="ascii")
+    with pytest.raises(
+        FormatError, match=rf"^{tmp_path}/dataset.json: 9 problems\n  format_version: is miss"
+    ):
+        read_manifest(tmp_path)
+
+
+def test_a_file_that_is_no_utf_8_is_reported(tmp_path):
+    (tmp_path / MANIFEST_NAME).write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(FormatError, match=rf"^{tmp_path}/dataset.json: 1 problem\n.*is not UTF-8: .*0xff"):
+        read_manifest(tmp_path)
+
+
+def test_a_folder_without_a_manifest_is_no_dataset(tmp_path):
+    with pytest.raises(
+        InputError, match=rf"^{tmp_path} is no dataset: it has no dataset.json. A build that was"
+    ):
+        read_manifest(tmp_path)
+
+
+def test_a_folder_that_is_missing_is_called_missing(tmp_path):
+    with pytest.raises(InputError, match=rf"^{tmp_path}/gone does not exist$"):
+        read_manifest(tmp_path / "gone")
+
+
+def test_the_manifest_itself_is_not_taken_for_its_folder(tmp_path):
+    write_manifest(photos(), tmp_path)
+    with pytest.raises(
+        InputError, match=r"/dataset.json is a file; name the directory that holds dataset.json$"
+    ):
+        read_manifest(tmp_path / MANIFEST_NAME)
+
+
+def test_a_manifest_that_cannot_be_opened_says_why(tmp_path):
+    (tmp_path / MANIFEST_NAME).mkdir()
+    with pytest.raises(InputError, match=rf"^{tmp_path}/dataset.json cannot be read: Is a directory$"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path):
+    write_manifest(photos(), tmp_path)
+    faulty = dataclasses.replace(photos(), totals=Totals(1, 1))
+    with pytest.raises(FormatError, match=r"totals\.accepted: is 1, but the splits hold 23"):
+        write_manifest(faulty, tmp_path)
+    assert read_manifest(tmp_path) == photos()
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+    (tmp_path / MANIFEST_NAME).mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_manifest(photos(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST_NAME]
+
+
+def test_a_reader_sees_the_old_manifest_or_the_new_one(tmp_path):
+    versions = [photos(), dataclasses.replace(photos(), build_id="00000000")]
+    write_manifest(versions[0], tmp_path)
+    seen, done = [], threading.Event()
+
+    def poll():
+        while not done.is_set():
+            try:
+                seen.append(read_manifest(tmp_path))
+            except Exception as error:
+                seen.append(error)
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    for number in range(60):
+        write_manifest(versions[number % 2], tmp_path)
+    done.set()
+    reader.join()
+    assert len(seen) > 5
+    assert [one for one in seen if one not in versions] == []
+    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST_NAME]
+
+
+# The shards
+
+
+def test_shards_that_are_missing_or_of_another_size_are_all_reported(tmp_path):
+    manifest = photos()
+    for one in manifest.shards:
+        (tmp_path / one.path).write_bytes(bytes(one.num_bytes))
+    assert file_problems(manifest, tmp_path) == []
+    first, _, third = (one.path for one in manifest.shards)
+    (tmp_path / first).unlink()
+    (tmp_path / third).write_bytes(bytes(299))
+    assert [str(problem) for problem in file_problems(manifest, str(tmp_path))] == [
+        f"{first}: cannot be read: No such file or directory",
+        f"{third}: has 299 bytes, the manifest says 300",
+    ]
+
+
+def test_the_document_is_not_changed_by_reading_it():
+    top = document()
+    before = copy.deepcopy(top)
+    problems_of(top)
+    assert top == before
