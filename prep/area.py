@@ -1,7 +1,7 @@
 """The build area: the files under the output in which a build keeps its plan and what it has finished.
 
 ``OUT/.build/<build id>/`` holds, for the first layout and, where inputs were rejected, for the final one:
-``first/train-00000.plan`` (one JSON row a line) and ``first/train-00000.done`` (what became of it). A build
+``first/train-00000.plan`` (the rows, as JSON) and ``first/train-00000.done`` (what became of it). A build
 that was killed finds them again; a committed one leaves nothing behind.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -83,16 +83,15 @@ class BuildArea:
         for name in ("first", "final", "unfinished"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
 
-    def write_plan(self, layout: Layout, shard: ShardId, rows: Iterable[Row]) -> str:
+    def write_plan(self, layout: Layout, shard: ShardId, rows: Sequence[Row]) -> str:
         """Write the rows of one shard, in order, and return their digest."""
-        text = "".join(map(_line, rows)).encode("ascii")
+        text = _plan_text(rows)
         self._path(layout, shard, "plan").write_bytes(text)
         return hashlib.sha256(text).hexdigest()
 
     def read_plan(self, layout: Layout, shard: ShardId) -> list[Row]:
         """Return the rows of one shard."""
-        with self._path(layout, shard, "plan").open(encoding="ascii") as file:
-            return [Row(*json.loads(line)) for line in file]
+        return list(map(Row._make, json.loads(self._path(layout, shard, "plan").read_bytes())))
 
     def unfinished_path(self, name: str) -> Path:
         """Return where the file ``name`` grows before it is renamed."""
@@ -139,8 +138,8 @@ def other_areas(out: Path, build_id: str) -> Iterator[Path]:
 
 def rows_digest(rows: Sequence[Row]) -> str:
     """Return the SHA-256, in hex, of the rows as a plan file holds them."""
-    return hashlib.sha256("".join(map(_line, rows)).encode("ascii")).hexdigest()
+    return hashlib.sha256(_plan_text(rows)).hexdigest()
 
 
-def _line(row: Row) -> str:
-    return json.dumps(row, separators=(",", ":")) + "\n"
+def _plan_text(rows: Sequence[Row]) -> bytes:
+    return json.dumps(rows, separators=(",", ":")).encode("ascii")

@@ -115,7 +115,7 @@ class _Run:
         self.area.open()
         digests = {
             ShardId(split, index): self.area.write_plan(
-                layout, ShardId(split, index), map(self.plan.listing.row, numbers.tolist())
+                layout, ShardId(split, index), self.plan.listing.rows(numbers)
             )
             for split, shards in layouts.items()
             for index, numbers in enumerate(shards)

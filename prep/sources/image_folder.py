@@ -218,13 +218,25 @@ def _warnings(class_names: tuple[str, ...], labels: IntArray | None) -> tuple[st
 def _read_unchanged(path: bytes, row: Row) -> bytes:
     """Return the file's bytes if it is still the one that was listed."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
-            data = file.read() if status.st_size == row.size else b""
+        # os.open, not open: a third of the system calls, and small files are all there is to this
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = _read_all(descriptor, row.size)
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
     if (status.st_size, status.st_mtime_ns, len(data)) != (row.size, row.stamp, row.size):
         raise InputError(f"{os.fsdecode(path)}: changed after the build had listed it; run the command again")
+    return data
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    """Return ``size`` bytes, or fewer if the file ends before."""
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
     return data
 
 

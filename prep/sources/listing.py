@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, overload
 
+import numpy as np
+
 from tfshards.prep.example import Values
 from tfshards.prep.plan import IntArray
 from tfshards.schemas import Schema
@@ -81,11 +83,12 @@ class Listing:
         """The number of examples and of skipped entries."""
         return len(self.keys) + sum(self.skipped.values())
 
-    def row(self, number: int) -> Row:
-        """Return the plan row of an example."""
-        label = -1 if self.labels is None else int(self.labels[number])
-        key = self.keys[number].decode("utf-8", "surrogateescape")
-        return Row(key, label, int(self.sizes[number]), int(self.stamps[number]))
+    def rows(self, numbers: IntArray) -> list[Row]:
+        """Return the plan rows of these examples."""
+        keys = [self.keys[number].decode("utf-8", "surrogateescape") for number in numbers.tolist()]
+        labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
+        columns = (keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
+        return list(map(Row._make, zip(*columns, strict=True)))
 
 
 class Reader(Protocol):
