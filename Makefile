@@ -1,0 +1,45 @@
+# make demo   from nothing to a trained model: environment, images, shards, training
+# make test   all tests; make check adds formatter, linter, types and coverage
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.installed
+	rm -rf demo
+	$(BIN)/python examples/digits_folder.py demo/digits
+	$(BIN)/tfshards build images demo/digits demo/data/digits --shards 8 --shards test=2 \
+	  --split train=0.8 --split test=0.2 --stratify
+	$(BIN)/tfshards verify demo/data/digits --deep
+	$(BIN)/python examples/mirrored_fit.py demo/data/digits
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+check: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Give a folder of class folders: make bench PHOTOS=/data/photos
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/prep.py --photos $(PHOTOS)
+	$(BIN)/python benchmarks/arrays.py
+	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
+
+clean:
+	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
