@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return verb(options)
     except OptionsError as error:
         return _fail(error, 2)
+    except BrokenPipeError:
+        # whoever read the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (TfshardsError, OSError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:

@@ -1,0 +1,59 @@
+"""Every command and every piece of Python in the README runs as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", README.read_text(), re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the README's photos and arrays."""
+    folder = tmp_path_factory.mktemp("readme")
+    random = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(40):
+            pixels = random.integers(0, 256, (72, 96, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{number:04d}.jpg")
+    np.save(folder / "images.npy", random.integers(0, 256, (50, 8, 8), dtype=np.uint8))
+    np.save(folder / "labels.npy", np.arange(50) % 5)
+    return folder
+
+
+def test_every_block_of_the_readme_runs_in_order(folder):
+    assert len(BLOCKS) >= 8
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for language, block in BLOCKS:
+        command = ["bash", "-euc", block] if language == "sh" else [sys.executable, "-c", block]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+
+
+def test_the_links_of_the_readme_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (README.parent / target).exists(), target
+
+
+def test_make_demo_ends_with_an_accuracy_above_nine_tenths(tmp_path):
+    root = README.parent
+    copy = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(root), str(copy)], check=True)
+    # the environment that is there; making one is left to the check from a clean checkout
+    venv = Path(sys.executable).parents[1]
+    stamp = venv / ".installed"
+    command = ["make", "demo", f"VENV={venv}", *(("-o", str(stamp)) if stamp.exists() else ())]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    accuracy = re.search(r"^accuracy: (0\.\d+)", done.stdout, re.M)
+    assert accuracy, done.stdout
+    assert float(accuracy[1]) > 0.9
