@@ -1,0 +1,476 @@
+"""A reader of datasets written from docs/format.md alone, and what it finds in datasets written by that page.
+
+The reader uses the standard library and TensorFlow. It knows nothing of tfshards, so that it shows what
+others can read.
+"""
+
+import hashlib
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards.schemas import KINDS, file_problems, index_path, parse_index, read_manifest
+
+PAGE = Path(__file__).parents[1] / "docs" / "format.md"
+
+
+# The reader
+
+
+def read_dataset(root):
+    """Return the examples of each split in order, as ``{split: [{feature: array}]}``.
+
+    Arrays have the schema's dtype and shape; byte strings stand in arrays of objects, images are decoded.
+
+    Raises:
+        ValueError: the dataset is not what docs/format.md says; the message names the file and the record.
+    """
+    root = Path(root)
+    manifest = json.loads((root / "dataset.json").read_text(encoding="utf-8"))
+    if manifest["format_version"] > 1:
+        raise ValueError(f"format version {manifest['format_version']}: install {manifest['requires']}")
+    check_sums(manifest)
+    check_rejects(root, manifest)
+    return {
+        name: [
+            example for shard in split["shards"] for example in read_shard(root, shard, manifest["schema"])
+        ]
+        for name, split in manifest["splits"].items()
+    }
+
+
+def check_sums(manifest):
+    splits, totals = manifest["splits"].values(), manifest["totals"]
+    equal = [(totals["entries"], totals["accepted"] + totals["rejected"] + totals["skipped"])]
+    equal.append((totals["accepted"], sum(split["num_examples"] for split in splits)))
+    for split in splits:
+        equal.append((split["num_examples"], sum(shard["num_examples"] for shard in split["shards"])))
+        if split["label_counts"]:
+            equal.append((split["num_examples"], sum(split["label_counts"].values())))
+    for outcome in ("rejected", "skipped"):
+        equal.append((totals[outcome], sum(totals["reasons"].get(outcome, {}).values())))
+    if any(stated != counted for stated, counted in equal):
+        raise ValueError("dataset.json: its counts do not add up")
+
+
+def check_rejects(root, manifest):
+    path, reasons = root / f"rejected-{manifest['build_id']}.jsonl", {}
+    for line in path.read_text(encoding="ascii").splitlines() if manifest["totals"]["rejected"] else ():
+        reject = json.loads(line)
+        if sorted(reject) != ["detail", "key", "reason"] or not all(
+            isinstance(v, str) for v in reject.values()
+        ):
+            raise ValueError(f"{path}: {line} is no reject")
+        reasons[reject["reason"]] = reasons.get(reject["reason"], 0) + 1
+    if reasons != manifest["totals"]["reasons"].get("rejected", {}):
+        raise ValueError(f"{path}: does not hold what totals.reasons.rejected counts")
+
+
+def read_shard(root, shard, schema):
+    path, index = root / shard["path"], root / Path(shard["path"]).parent / "index"
+    data = path.read_bytes()
+    if len(data) != shard["num_bytes"]:
+        raise ValueError(f"{path}: has {len(data)} bytes instead of {shard['num_bytes']}")
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != shard["digest"]:
+        raise ValueError(f"{path}: the digest differs")
+    examples, lines, offset = [], [], 0
+    while offset < len(data):
+        place = f"{path}, record {len(examples)}"
+        record = read_frame(data, offset, place)
+        examples.append(read_example(record, schema, place))
+        lines.append(f"{offset} {len(record) + 16}\n")
+        offset += len(record) + 16
+    if len(examples) != shard["num_examples"]:
+        raise ValueError(f"{path}: has {len(examples)} records instead of {shard['num_examples']}")
+    if (index / f"{path.name}.idx").read_bytes() != "".join(lines).encode("ascii"):
+        raise ValueError(f"{path}: the index is another's")
+    return examples
+
+
+def read_frame(data, offset, place):
+    header = data[offset : offset + 12]
+    if len(header) < 12:
+        raise ValueError(f"{place}: the header is cut")
+    length, crc = struct.unpack("<QI", header)
+    if crc != masked_crc(header[:8]):
+        raise ValueError(f"{place}: the CRC of the length does not hold")
+    end = offset + 12 + length
+    if end + 4 > len(data):
+        raise ValueError(f"{place}: is longer than its file")
+    record, (crc,) = data[offset + 12 : end], struct.unpack_from("<I", data, end)
+    if crc != masked_crc(record):
+        raise ValueError(f"{place}: the CRC of the data does not hold")
+    return record
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def crc_of_byte(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+CRC_TABLE = [crc_of_byte(byte) for byte in range(256)]
+
+
+def masked_crc(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+def read_example(record, schema, place):
+    stored = tf.train.Example.FromString(record).features.feature
+    values = {}
+    for feature in schema["features"]:
+        if feature["name"] not in stored:
+            raise ValueError(f"{place}: lacks {feature['name']!r}")
+        values[feature["name"]] = read_value(
+            feature, stored[feature["name"]], f"{place}, {feature['name']!r}"
+        )
+        if feature["kind"] == "label" and schema["class_names"]:
+            label = values[feature["name"]]
+            if np.any((label < 0) | (label >= len(schema["class_names"]))):
+                raise ValueError(f"{place}: {label} is no class")
+    return values
+
+
+LISTS = {
+    "image": "bytes_list",
+    "label": "int64_list",
+    "bytes": "bytes_list",
+    "int": "int64_list",
+    "float": "float_list",
+    "raw": "bytes_list",
+}
+
+
+def read_value(feature, stored, place):
+    kind, shape = feature["kind"], feature["shape"]
+    if stored.WhichOneof("kind") != LISTS[kind]:
+        raise ValueError(f"{place}: is a {stored.WhichOneof('kind')}")
+    items = list(getattr(stored, LISTS[kind]).value)
+    if len(items) != (1 if kind in ("image", "raw") else np.prod(shape, dtype=int)):
+        raise ValueError(f"{place}: has {len(items)} values")
+    if kind == "image":
+        pixels = tf.io.decode_image(items[0], channels=shape[2] or 0, expand_animations=False).numpy()
+        if any(want not in (None, got) for want, got in zip(shape, pixels.shape, strict=True)):
+            raise ValueError(f"{place}: has the shape {pixels.shape}")
+        return pixels
+    if kind == "bytes":
+        value = np.empty(len(items), dtype=object)
+        value[:] = items
+        return value.reshape(shape)
+    dtype = np.dtype(tf.as_dtype(feature["dtype"]).as_numpy_dtype)
+    if kind == "raw":
+        if len(items[0]) != dtype.itemsize * np.prod(shape, dtype=int):
+            raise ValueError(f"{place}: has {len(items[0])} bytes")
+        return np.frombuffer(items[0], dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+    wide = np.array(items, dtype=np.int64 if LISTS[kind] == "int64_list" else np.float32)
+    value = wide.astype(dtype)
+    if not np.array_equal(value.astype(wide.dtype), wide, equal_nan=kind == "float"):
+        raise ValueError(f"{place}: does not fit {dtype}")
+    return value.reshape(shape)
+
+
+# A dataset written by hand, from the same page
+
+
+def extremes(dtype):
+    """Return values of the dtype, shape (2, 3), that show when one bit is lost."""
+    numpy_dtype = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+    if dtype == "bool":
+        return np.array([[True, False, True], [False, False, True]])
+    if "int" in dtype:
+        limits = np.iinfo(dtype)
+        return np.array([[limits.min, limits.max, 0], [1, 2, 100]], dtype=dtype)
+    numbers = np.array([[0.1, -0.0, np.inf], [-np.inf, np.nan, 3]], dtype=numpy_dtype)
+    return numbers + np.array(1j, numpy_dtype) * 2 if "complex" in dtype else numbers
+
+
+TENSORS = [
+    (kind, dtype)
+    for kind, dtypes in {
+        "label": ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"],
+        "int": ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"],
+        "float": ["float16", "bfloat16", "float32"],
+        "raw": ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+        + ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"],
+    }.items()
+    for dtype in dtypes
+]
+PIXELS = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+
+
+def objects(values, shape):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def features_and_values(key):
+    """Yield ``(name, kind, dtype, shape, value, stored)`` for each feature of one example."""
+    for kind, dtype in TENSORS:
+        value = extremes(dtype)
+        whole, scalar, empty = value, value[1, 2], value[:, :0]
+        for suffix, part in (("", whole), ("_scalar", scalar), ("_empty", empty)):
+            part = np.asarray(part)
+            # True stands as 1
+            numbers = part.astype(np.int64) if dtype == "bool" else part
+            stored = [part.tobytes()] if kind == "raw" else numbers.ravel().tolist()
+            yield f"{kind}_{dtype}{suffix}", kind, dtype, list(part.shape), part, stored
+    yield "key", "bytes", "bytes", [], objects([key], ()), [key]
+    strings = [b"", b"\x00\xff", b"c", b"d"]
+    yield "words", "bytes", "bytes", [2, 2], objects(strings, (2, 2)), strings
+    grey = PIXELS[:, :, :1]
+    encoded = tf.io.encode_png(PIXELS).numpy()
+    yield "image", "image", "uint8", [None, None, 3], PIXELS, [encoded]
+    yield "fixed", "image", "uint8", [4, 5, None], PIXELS, [encoded]
+    repeated = np.repeat(grey, 3, axis=2)
+    yield "grey", "image", "uint8", [None, None, 3], repeated, [tf.io.encode_png(grey).numpy()]
+
+
+def serialised(key):
+    example = tf.train.Example()
+    for name, kind, _, _, _, stored in features_and_values(key):
+        # An empty list is set, too.
+        values = getattr(example.features.feature[name], LISTS[kind])
+        values.SetInParent()
+        values.value.extend(stored)
+    return example.SerializeToString(deterministic=True)
+
+
+KEYS = {"train": [[b"a/1.png", b"caf\xe9/2.png"], [b"b/3.png"]], "val": [[b"c/4.png"], []]}
+
+
+def write_dataset(root):
+    """Write the dataset of all kinds and dtypes, whose examples have the keys above."""
+    (root / "index").mkdir(parents=True)
+    splits = {}
+    for split, shards in KEYS.items():
+        written = []
+        for number, keys in enumerate(shards):
+            name = f"all-{split}-00c0ffee.tfrecord-{number:05d}-of-{len(shards):05d}"
+            lengths = []
+            with tf.io.TFRecordWriter(str(root / name)) as writer:
+                for key in keys:
+                    writer.write(serialised(key))
+                    lengths.append(len(serialised(key)) + 16)
+            lines = [f"{sum(lengths[:i])} {length}\n" for i, length in enumerate(lengths)]
+            (root / "index" / f"{name}.idx").write_text("".join(lines), encoding="ascii")
+            written.append({"path": name, "num_examples": len(keys)} | stated(root / name))
+        count = sum(map(len, shards))
+        splits[split] = {"num_examples": count, "label_counts": {"100": count}, "shards": written}
+    features = [
+        {"name": name, "kind": kind, "dtype": dtype, "shape": shape}
+        for name, kind, dtype, shape, _, _ in features_and_values(b"")
+    ]
+    reasons = {"rejected": {"damaged": 1}}
+    manifest = {
+        "format_version": 1,
+        "requires": "tfshards>=0.1",
+        "name": "all",
+        "build_id": "00c0ffee",
+        "schema": {"features": features, "class_names": []},
+        "splits": splits,
+        "totals": {"entries": 5, "accepted": 4, "rejected": 1, "skipped": 0, "reasons": reasons},
+        "options": {"by": "hand"},
+        "split_cuts": {},
+    }
+    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early"}
+    (root / "rejected-00c0ffee.jsonl").write_text(json.dumps(rejected) + "\n", encoding="ascii")
+    (root / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+
+
+def stated(path):
+    data = path.read_bytes()
+    return {"num_bytes": len(data), "digest": f"sha256:{hashlib.sha256(data).hexdigest()}"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    root = tmp_path_factory.mktemp("format") / "all"
+    write_dataset(root)
+    return root
+
+
+# What the reader finds
+
+
+def test_every_kind_and_dtype_is_read_exactly(written):
+    splits = read_dataset(written)
+    assert {name: len(examples) for name, examples in splits.items()} == {"train": 3, "val": 1}
+    for split, shards in KEYS.items():
+        for example, key in zip(splits[split], (key for keys in shards for key in keys), strict=True):
+            rows = list(features_and_values(key))
+            assert list(example) == [name for name, *_ in rows]
+            for name, _, _, _, value, _ in rows:
+                assert (name, example[name].dtype, example[name].shape) == (name, value.dtype, value.shape)
+                # not ==, since NaN differs from itself and -0.0 does not from 0.0
+                assert (
+                    name,
+                    example[name].tolist() if value.dtype == object else example[name].tobytes(),
+                ) == (
+                    name,
+                    value.tolist() if value.dtype == object else value.tobytes(),
+                )
+
+
+def test_no_kind_or_dtype_is_left_out():
+    written = set(TENSORS) | {("bytes", "bytes"), ("image", "uint8")}
+    assert written == {(name, dtype) for name, kind in KINDS.items() for dtype in kind.dtypes}
+
+
+def test_our_validator_takes_what_was_written_by_the_page(written):
+    manifest = read_manifest(written)
+    assert file_problems(manifest, written) == []
+    for shard in manifest.shards:
+        index = parse_index((written / index_path(shard.path)).read_text(encoding="ascii"), shard.path)
+        assert (len(index.lengths), index.num_bytes) == (shard.num_examples, shard.num_bytes)
+
+
+def code_block(language):
+    return re.search(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)[1]
+
+
+def write_the_page_s_example(root):
+    """Write the example as the page shows it; return its one shard."""
+    (root / "dataset.json").write_text(code_block("json"), encoding="ascii")
+    shard = root / read_manifest(root).shards[0].path
+    # the columns of hex end where the remarks begin, three spaces or more after them
+    columns = (re.match(r" *((?:[0-9a-f]{2} )+)", line) for line in code_block("hex").splitlines())
+    shard.write_bytes(bytes.fromhex("".join(column[1] for column in columns)))
+    (root / "index").mkdir()
+    (root / "index" / f"{shard.name}.idx").write_text(code_block("text"), encoding="ascii")
+    return shard
+
+
+def test_the_example_of_the_page_is_a_dataset(tmp_path):
+    shard = write_the_page_s_example(tmp_path)
+    assert file_problems(read_manifest(tmp_path), tmp_path) == []
+    [example] = read_dataset(tmp_path)["train"]
+    assert example["x"].dtype == np.int16
+    assert {name: value.tolist() for name, value in example.items()} == {
+        "x": [1, -2],
+        "label": 1,
+        "key": b"7",
+    }
+    # and it is what TensorFlow writes
+    [record] = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
+    assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
+
+
+def test_the_check_value_of_the_crc_is_that_of_the_page():
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+def replaced(data, place, byte):
+    return data[:place] + bytes([byte]) + data[place + 1 :]
+
+
+LONG = struct.pack("<Q", 2**40)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        pytest.param(lambda d: replaced(d, 0, 46), "record 0: the CRC of the length", id="another length"),
+        pytest.param(
+            lambda d: LONG + struct.pack("<I", masked_crc(LONG)) + d[12:],
+            "record 0: is longer than its file",
+            id="a length that TensorFlow would allocate",
+        ),
+        pytest.param(lambda d: replaced(d, 30, 0), "record 0: the CRC of the data", id="another byte"),
+        pytest.param(lambda d: replaced(d, 62, 0), "record 0: the CRC of the data", id="another checksum"),
+        pytest.param(lambda d: d[:-1], "record 0: is longer than its file", id="a cut"),
+        pytest.param(lambda d: d + b"\0", "record 1: the header is cut", id="a trailing byte"),
+        pytest.param(lambda d: b"", "has 0 records instead of 1", id="a cut between records"),
+        pytest.param(lambda d: d + d, "has 2 records instead of 1", id="a record twice"),
+    ],
+)
+def test_a_damaged_shard_is_named_even_if_size_and_digest_are_made_to_fit(tmp_path, damage, message):
+    shard = write_the_page_s_example(tmp_path)
+    shard.write_bytes(damage(shard.read_bytes()))
+    with pytest.raises(
+        ValueError, match=f"{shard.name}: has .* bytes instead of 63|{shard.name}: the digest"
+    ):
+        read_dataset(tmp_path)
+    manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
+    manifest["splits"]["train"]["shards"][0] |= stated(shard)
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+    with pytest.raises(ValueError, match=f"{shard.name}.*{message}"):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"format_version": 2}, "format version 2: install tfshards>=0.1", id="a newer format"),
+        pytest.param({"totals": {"entries": 2}}, "counts do not add up", id="an entry lost"),
+        pytest.param({"schema": {"class_names": ["cat"]}}, "record 0: 1 is no class", id="an unknown class"),
+        pytest.param(
+            {"schema": {"features": [{"name": "y", "kind": "raw", "dtype": "int8", "shape": []}]}},
+            "record 0: lacks 'y'",
+            id="a missing feature",
+        ),
+        pytest.param(
+            {"schema": {"features": [{"name": "x", "kind": "int", "dtype": "int8", "shape": [2]}]}},
+            "'x': is a bytes_list",
+            id="another list",
+        ),
+        pytest.param(
+            {"schema": {"features": [{"name": "x", "kind": "raw", "dtype": "int16", "shape": [3]}]}},
+            "'x': has 4 bytes",
+            id="another length",
+        ),
+        pytest.param(
+            {"schema": {"features": [{"name": "label", "kind": "label", "dtype": "int8", "shape": [2]}]}},
+            "'label': has 1 values",
+            id="another number of values",
+        ),
+    ],
+)
+def test_a_manifest_that_says_otherwise_is_refused(tmp_path, changes, message):
+    write_the_page_s_example(tmp_path)
+    manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
+    for name, value in changes.items():
+        manifest[name] = manifest[name] | value if isinstance(value, dict) else value
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_dataset(tmp_path)
+
+
+def test_an_index_that_is_another_shard_s_is_refused(tmp_path):
+    shard = write_the_page_s_example(tmp_path)
+    (tmp_path / "index" / f"{shard.name}.idx").write_text("0 64\n", encoding="ascii")
+    with pytest.raises(ValueError, match="the index is another's"):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "does not hold what totals.reasons.rejected counts", id="a line lost"),
+        pytest.param(
+            '{"key": "a", "reason": "odd", "detail": ""}', "does not hold what", id="another reason"
+        ),
+        pytest.param('{"key": "a", "reason": "damaged"}', "is no reject", id="a field lost"),
+        pytest.param('{"key": "a", "reason": "damaged", "detail": 3}', "is no reject", id="another type"),
+    ],
+)
+def test_rejects_that_the_manifest_does_not_count_are_refused(tmp_path, text, message):
+    write_dataset(tmp_path / "all")
+    path = tmp_path / "all" / "rejected-00c0ffee.jsonl"
+    path.write_text(text, encoding="ascii")
+    with pytest.raises(ValueError, match=f"{path.name}: .*{message}"):
+        read_dataset(tmp_path / "all")
