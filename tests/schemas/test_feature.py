@@ -142,7 +142,9 @@ def test_a_faulty_feature_cannot_be_made(changes, field, message):
 
 
 @pytest.mark.parametrize(
-    "shape", [[1] * 32, [2**31, 2**31], [0]], ids=["32 dimensions", "2^62 elements", "no elements"]
+    "shape",
+    [[1] * 32, [2**63 - 1], [0], [0, 2**62]],
+    ids=["32 dimensions", "2^63 - 1 elements", "no elements", "none of many"],
 )
 def test_the_largest_and_smallest_shapes_are_taken(shape):
     feature, problems = read(SOUND | {"kind": "raw", "shape": shape})
