@@ -1,0 +1,10 @@
+"""Read a dataset of tfshards as a ``tf.data.Dataset``, on one worker or on many.
+
+    from tfshards import loader
+    train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
+"""
+
+from tfshards.loader.options import Image, Position, Shuffle, Worker
+from tfshards.loader.pipeline import load
+
+__all__ = ["Image", "Position", "Shuffle", "Worker", "load"]

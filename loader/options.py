@@ -1,0 +1,140 @@
+"""The values that say how a dataset is read; each checks itself, nothing here reads a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from tfshards.schemas import OptionsError
+
+Remainder: TypeAlias = Literal["drop", "pad", "keep"]
+Crop: TypeAlias = Literal["center", "random"]
+
+IMAGE_DTYPES = ("uint8", "float32")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Which of the processes that read together this one is.
+
+    Attributes:
+        index: from 0 to ``count - 1``; each index is used by one process.
+        count: the number of processes.
+    """
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least("Worker.count", self.count, 1)
+        if not 0 <= self.index < self.count:
+            raise OptionsError(
+                f"Worker.index={self.index} does not fit count={self.count}; use 0 to {self.count - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Another order in each epoch, a pure function of the dataset, the seed and the epoch.
+
+    Attributes:
+        seed: any integer of 64 bits.
+        window: the number of steps over which the examples of a lane are mixed; None for about 32 MiB of
+            records. 1 is the fastest: batches then still come from places all over the split, but inside
+            a lane neighbours in the files stay neighbours.
+        lanes: from how many places of the split a global batch is drawn; it divides the global batch size
+            and is a multiple of the number of workers. None for the largest such number up to 16.
+    """
+
+    seed: int = 0
+    window: int | None = None
+    lanes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("Shuffle.seed", self.seed)
+        if self.window is not None:
+            _at_least("Shuffle.window", self.window, 1)
+        if self.lanes is not None:
+            _at_least("Shuffle.lanes", self.lanes, 1)
+
+
+@dataclass(frozen=True)
+class Position:
+    """The place of a batch in a run: after ``step`` batches of epoch ``epoch``, both counted from 0."""
+
+    epoch: int = 0
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least("Position.epoch", self.epoch, 0)
+        _at_least("Position.step", self.step, 0)
+
+
+@dataclass(frozen=True)
+class Image:
+    """How images are decoded.
+
+    Attributes:
+        size: ``(height, width)`` of the result; None keeps the stored size, which must then be one and the
+            same for all images, because a batch has one shape.
+        crop: None resizes the whole image, whatever its aspect ratio; "center" first cuts the largest
+            centred box of the result's aspect ratio; "random" cuts a random box of 8 to 100 % of the area
+            with an aspect ratio of 3/4 to 4/3, as Inception was trained (Szegedy et al.,
+            arXiv:1409.4842). The box is a pure function of the seed, the epoch and the example.
+        channels: 1 (grey), 3 (RGB) or 4 (RGBA, not for JPEG).
+        dtype: "uint8", rounded, or "float32" with values from 0 to 255.
+        seed: of the random boxes.
+    """
+
+    size: tuple[int, int] | None = None
+    crop: Crop | None = None
+    channels: int = 3
+    dtype: str = "uint8"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+            raise OptionsError(f"Image.size={self.size!r} must be (height, width), each at least 1")
+        if self.crop not in (None, *get_args(Crop)):
+            raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
+        if self.crop and self.size is None:
+            raise OptionsError(f"Image.crop={self.crop!r} needs a size, as in Image(size=(224, 224))")
+        if self.channels not in (1, 3, 4):
+            raise OptionsError(f"Image.channels={self.channels!r} must be 1, 3 or 4")
+        if self.dtype not in IMAGE_DTYPES:
+            raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
+        check_seed("Image.seed", self.seed)
+
+
+def check_remainder(remainder: str) -> None:
+    """Raise unless ``remainder`` is one of the three words.
+
+    Raises:
+        OptionsError: it is none of them.
+    """
+    if remainder not in get_args(Remainder):
+        raise OptionsError(f"remainder={remainder!r} must be one of {', '.join(get_args(Remainder))}")
+
+
+def check_batch_size(name: str, batch_size: int) -> None:
+    """Raise unless ``batch_size`` is at least 1.
+
+    Raises:
+        OptionsError: it is less.
+    """
+    _at_least(name, batch_size, 1)
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Raise unless ``seed`` fits an int64.
+
+    Raises:
+        OptionsError: it does not.
+    """
+    if not -(2**63) <= seed < 2**63:
+        raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
+
+
+def _at_least(name: str, number: int, least: int) -> None:
+    if number < least:
+        raise OptionsError(f"{name}={number} must be at least {least}")

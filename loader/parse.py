@@ -1,0 +1,48 @@
+"""Records to tensors: the loader's side of the table ``schemas.KINDS``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from tfshards.schemas import Feature
+
+# tf.io.decode_raw has no kernels for these; the same bits are decoded as the other type.
+_DECODED_AS = {"uint32": "int32", "uint64": "int64"}
+
+
+def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str, tf.Tensor]:
+    """Return the values of ``features`` in serialized ``tf.train.Example`` records.
+
+    Args:
+        records: shape ``(n,)`` string.
+        features: the features to parse; the others' values are not copied.
+
+    Returns:
+        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype; an image
+        is its encoded bytes, shape ``(n,)`` string.
+    """
+    spec = {feature.name: _wire_spec(feature) for feature in features}
+    values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
+    return {feature.name: _decode(values[feature.name], feature) for feature in features}
+
+
+def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature:
+    if feature.kind in ("image", "raw"):
+        return tf.io.FixedLenFeature([], tf.string)
+    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
+    # An empty list cannot be told from a missing one in every writer, so that it may be missing too.
+    default = [] if feature.num_elements == 0 else None
+    return tf.io.FixedLenFeature(feature.shape, wire_dtype, default_value=default)
+
+
+def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    if feature.kind in ("image", "bytes"):
+        return value
+    if feature.kind != "raw":
+        return tf.cast(value, feature.dtype)
+    elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
+    if feature.dtype in _DECODED_AS:
+        elements = tf.bitcast(elements, feature.dtype)
+    return tf.reshape(elements, tf.concat([tf.shape(value), feature.shape], axis=0))

@@ -1,0 +1,328 @@
+"""``load``: a dataset on disk as a ``tf.data.Dataset``.
+
+The windows of the epochs are numbered through; everything about a window follows from its number. Numbers
+become blocks, blocks are read in parallel, a window's blocks are put in order and parsed in one go.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import tensorflow as tf
+
+from tfshards.loader.assign import Assignment, assign, divisors, num_lanes, num_steps
+from tfshards.loader.images import crop_bits, decode_image
+from tfshards.loader.options import (
+    Image,
+    Position,
+    Remainder,
+    Shuffle,
+    Worker,
+    check_batch_size,
+    check_remainder,
+)
+from tfshards.loader.parse import parse_examples
+from tfshards.loader.read import Shards, open_shards, read_block
+from tfshards.loader.window import Blocks, window_blocks, window_rows
+from tfshards.schemas import (
+    Feature,
+    FormatError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    file_problems,
+    read_manifest,
+)
+
+WEIGHT = "sample_weight"
+
+# By name; the second holds what travels beside the features until the batches are made: "real", "bits".
+_Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """All that the graph of one ``load`` is made from."""
+
+    shards: Shards
+    assignment: Assignment
+    features: tuple[Feature, ...]
+    as_tuple: bool
+    shuffle: Shuffle | None
+    image: Image | None
+
+
+def load(
+    path: str | os.PathLike[str],
+    split: str | None = None,
+    *,
+    batch_size: int,
+    worker: Worker | None = None,
+    shuffle: Shuffle | None = None,
+    epochs: int | None = 1,
+    remainder: Remainder = "drop",
+    select: Sequence[str] | None = None,
+    image: Image | None = None,
+    start: Position | None = None,
+) -> tf.data.Dataset:
+    """Return the batches of one split, as one worker reads them.
+
+    With a global batch size ``G = batch_size * worker.count`` and ``n`` examples an epoch has ``n // G`` steps
+    with ``remainder="drop"``, else ``n / G`` rounded up; the number is the same for each worker, and
+    ``len()`` of the result is known.
+
+    Args:
+        path: the directory with ``dataset.json``.
+        split: may be left out where there is one only.
+        batch_size: of this worker.
+        worker: which of several processes this is; each example goes to one of them.
+        shuffle: another order in each epoch; None keeps the stored order.
+        epochs: the epoch to stop before, or None to go on for ever. The result over the default, one epoch,
+            gives the next epoch each time it is iterated if anything in it is random, as
+            ``model.fit(dataset, epochs=90)`` and ``tf.data``'s own ``shuffle`` have it; any other result
+            gives the same batches each time.
+        remainder: "drop" leaves out the last ``n % G`` places of the epoch's order; "pad" fills the last step
+            with the split's first example; "keep" makes the last step smaller, perhaps empty.
+        select: names of features; the result is then a tuple of them, also for one name.
+        image: decodes the features of kind ``image``; without it they are encoded bytes.
+        start: the position from which on a run is resumed; for the same order it needs the same options, and
+            a number of workers that divides the lanes (see ``Shuffle``).
+
+    Returns:
+        Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
+        ``select``. With ``remainder="pad"`` there is one more float32 value of shape ``(batch_size,)``: the
+        dict's ``sample_weight``, or the tuple's last; 1 for an example, 0 for padding.
+
+    Raises:
+        OptionsError: an option is wrong, or does not fit the others or the dataset.
+        InputError: there is no dataset in ``path``, or no such split in it.
+        FormatError: the manifest or an index breaks the format, or a shard is missing or has another size.
+    """
+    check_batch_size("batch_size", batch_size)
+    check_remainder(remainder)
+    worker, start, one_pass = worker or Worker(), start or Position(), start is not None or epochs != 1
+    root = Path(path)
+    manifest = read_manifest(root)
+    name = split_name(manifest, split, root)
+    features = _selected(manifest.schema, select, image, remainder)
+    taken = manifest.splits[name]
+    problems = file_problems(replace(manifest, splits={name: taken}), root)
+    if problems:
+        raise FormatError(f"{root}: the shards of split {name!r}", problems)
+    assignment = assign(taken.num_examples, taken.num_bytes, batch_size, worker, remainder, shuffle)
+    _check_start(start, epochs, assignment, shuffle)
+    if assignment.num_steps == 0:
+        warnings.warn(no_steps(name, assignment), stacklevel=2)
+    shards = open_shards(root, taken)
+    reading = _Reading(shards, assignment, features, select is not None, shuffle, image)
+    random = shuffle is not None or (image is not None and image.crop == "random")
+    return _batches(reading, _windows(assignment, start, epochs, random and not one_pass), start, epochs)
+
+
+def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
+    """Return ``split``, or the name of the only split.
+
+    Raises:
+        InputError: there is no such split, or ``split`` is None and there are several.
+    """
+    names = ", ".join(map(repr, manifest.splits))
+    if split is None and len(manifest.splits) > 1:
+        raise InputError(f"{root} has several splits; name one of {names}")
+    if split is not None and split not in manifest.splits:
+        raise InputError(f"{root} has no split {split!r}; there is {names}")
+    return split if split is not None else next(iter(manifest.splits))
+
+
+def no_steps(name: str, assignment: Assignment) -> str:
+    """Return the sentence that says why an epoch has no steps."""
+    return (
+        f"split {name!r} has {assignment.num_examples} examples, fewer than the global batch size "
+        f"{assignment.global_batch_size} ({assignment.batch_size} * {assignment.worker.count} workers), so "
+        f"that remainder={assignment.remainder!r} leaves no steps; use a smaller batch size or remainder='pad'"
+    )
+
+
+def _selected(
+    schema: Schema, select: Sequence[str] | None, image: Image | None, remainder: Remainder
+) -> tuple[Feature, ...]:
+    if isinstance(select, str):
+        raise OptionsError(f"select={select!r} must be a sequence of names; use select=({select!r},)")
+    names = schema.names if select is None else tuple(select)
+    there_are = f"there are {', '.join(map(repr, schema.names))}"
+    if not names:
+        raise OptionsError(f"select={select!r} is empty; {there_are}")
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {there_are}")
+    if len(set(names)) < len(names):
+        raise OptionsError(f"select={tuple(names)!r} names a feature twice")
+    features = tuple(schema[name] for name in names)
+    if remainder == "pad" and select is None and WEIGHT in names:
+        raise OptionsError(f"remainder='pad' adds {WEIGHT!r}, which is a feature already; use select=")
+    images = [feature for feature in features if feature.kind == "image"]
+    if image is not None and not images:
+        raise OptionsError(f"image= is given, but none of {', '.join(map(repr, names))} is of kind 'image'")
+    for feature in images:
+        if image is not None and image.size is None and None in feature.shape[:2]:
+            raise OptionsError(
+                f"image {feature.name!r} differs in size from example to example, shape {feature.shape}, so "
+                "that it cannot be batched; use Image(size=(height, width)), or leave image= out"
+            )
+    return features
+
+
+def _check_start(
+    start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None
+) -> None:
+    if epochs is not None and epochs < 1:
+        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
+    if epochs is not None and start.epoch >= epochs:
+        raise OptionsError(
+            f"start={start} lies behind the end, epochs={epochs}; epochs counts from the run's beginning, "
+            f"use at least {start.epoch + 1}"
+        )
+    if start.step and start.step >= assignment.num_steps:
+        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
+    if shuffle is not None and shuffle.lanes is None and start != Position():
+        usual = num_lanes(assignment.global_batch_size, 1)
+        if assignment.lanes != usual:
+            raise OptionsError(
+                f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
+                f"that this run cannot be told to be the one to resume; use {divisors(usual)} workers, or "
+                f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
+            )
+
+
+def _windows(
+    assignment: Assignment, start: Position, epochs: int | None, next_each_time: bool
+) -> tf.data.Dataset:
+    """Return ``(epoch, window)``, int64, of each window to read."""
+    per_epoch = assignment.num_windows
+    first = start.epoch * per_epoch + start.step // assignment.window
+    end = epochs * per_epoch if epochs is not None else (tf.int64.max if per_epoch else 0)
+
+    def numbered(base: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.range(first, end).map(lambda i: (base + i // per_epoch, i % per_epoch))
+
+    if next_each_time:
+        return _iterations().flat_map(numbered)
+    return numbered(tf.constant(0, tf.int64))
+
+
+def _iterations() -> tf.data.Dataset:
+    """Return a dataset of one int64: how often it was iterated before."""
+    # The name makes the resource one of its own, which goes with the dataset (ResourceHandle::ANONYMOUS_NAME).
+    counter = tf.raw_ops.VarHandleOp(
+        dtype=tf.int64, shape=[], shared_name="cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+    )
+    tf.raw_ops.AssignVariableOp(resource=counter, value=tf.constant(-1, tf.int64))
+
+    def count(_: tf.Tensor) -> tf.Tensor:
+        tf.raw_ops.AssignAddVariableOp(resource=counter, value=tf.constant(1, tf.int64))
+        return tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
+
+    return tf.data.Dataset.range(1).map(count)
+
+
+def _batches(
+    reading: _Reading, windows: tf.data.Dataset, start: Position, epochs: int | None
+) -> tf.data.Dataset:
+    assignment = reading.assignment
+    padded = assignment.remainder != "drop"
+
+    def read(block: Blocks) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return block.epoch, block.window, read_block(reading.shards, block.parts, block.length, padded)
+
+    blocks = windows.map(
+        lambda epoch, window: (
+            window_blocks(assignment, reading.shards, reading.shuffle, epoch, window),
+        )
+    ).unbatch()
+    # (epoch, window, records), each with a first dimension of num_blocks
+    records = blocks.map(lambda block: read(Blocks(*block)), tf.data.AUTOTUNE).batch(assignment.num_blocks)
+    skipped = start.step % assignment.window
+    if reading.image is None:
+        steps = records.map(lambda *window: _parse_window(reading, *window, by_step=True), 2).unbatch()
+        steps = steps.skip(skipped)
+    else:
+        examples = records.map(lambda *window: _parse_window(reading, *window, by_step=False), 2).unbatch()
+        examples = examples.skip(skipped * assignment.batch_size)
+        decoded = examples.map(lambda *example: _decode_images(reading, *example), tf.data.AUTOTUNE)
+        steps = decoded.batch(assignment.batch_size, drop_remainder=True)
+    steps = steps.map(lambda *batch: _finish(reading, *batch))
+    options = tf.data.Options()
+    options.deterministic = True
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    count = tf.data.INFINITE_CARDINALITY
+    if epochs is not None or not assignment.num_steps:
+        count = max(0, ((epochs or 1) - start.epoch) * assignment.num_steps - start.step)
+    steps = steps.apply(tf.data.experimental.assert_cardinality(count))
+    return steps.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def _parse_window(
+    reading: _Reading, epochs: tf.Tensor, windows: tf.Tensor, records: tf.Tensor, *, by_step: bool
+) -> _Values:
+    """Return the values of a window's rows, ``(steps, batch_size, ...)`` or, not ``by_step``, ``(rows, ...)``."""
+    assignment = reading.assignment
+    rows = window_rows(assignment, reading.shards, reading.shuffle, epochs[0], windows[0])
+    records = tf.reshape(records, [-1])
+    if rows.order is not None:
+        records = tf.gather(records, rows.order)
+    values = parse_examples(records, reading.features)
+    beside = {}
+    if assignment.remainder != "drop":
+        beside["real"] = rows.real
+    if reading.image is not None and reading.image.crop == "random":
+        beside["bits"] = crop_bits(reading.image, epochs[0], rows.numbers)
+    if not by_step:
+        return values, beside
+    return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
+
+
+def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, tf.Tensor]:
+    split = {}
+    for name, value in values.items():
+        inner = value.shape[1:]
+        shape = tf.concat([[tf.shape(value)[0] // batch_size, batch_size], inner], axis=0)
+        split[name] = tf.ensure_shape(tf.reshape(value, shape), [None, batch_size, *inner])
+    return split
+
+
+def _decode_images(
+    reading: _Reading, values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
+) -> _Values:
+    """Return the values of one example with its images decoded."""
+    assert reading.image is not None
+    decoded = dict(values)
+    bits = beside.get("bits", tf.constant(0, tf.int64))
+    for feature in reading.features:
+        if feature.kind == "image":
+            pixels = decode_image(decoded[feature.name], reading.image, bits)
+            if reading.image.size is None:
+                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], reading.image.channels])
+            decoded[feature.name] = pixels
+    return decoded, {name: value for name, value in beside.items() if name != "bits"}
+
+
+def _finish(
+    reading: _Reading, batch: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor] | tuple[tf.Tensor, ...]:
+    names = [feature.name for feature in reading.features]
+    values = [batch[name] for name in names]
+    if reading.assignment.remainder == "keep":
+        real = beside["real"]
+        values = tf.cond(
+            tf.reduce_all(real),
+            lambda: values,
+            lambda: [tf.boolean_mask(value, real) for value in values],
+        )
+    if reading.assignment.remainder == "pad":
+        names, values = [*names, WEIGHT], [*values, tf.cast(beside["real"], tf.float32)]
+    return tuple(values) if reading.as_tuple else dict(zip(names, values, strict=True))

@@ -1,0 +1,168 @@
+"""Records by their numbers: a split's shards as a table, and datasets that read ranges of them.
+
+A range is entered by a real seek, at an offset that the shard's index gives; nothing before it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.order import Order
+from tfshards.schemas import FormatError, Problem, RecordIndex, Shard, Split, index_path, parse_index
+
+# The offsets that are kept in memory: 1 MiB. In larger splits every stride-th record has one, and the reader
+# hops over the headers of the few records up to the one it wants (5 microseconds each).
+MOST_OFFSETS = 1 << 17
+# Reading ahead further than this only fills the processor's cache with what is read once.
+BUFFER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of one split, as the graph needs them.
+
+    Attributes:
+        paths: shape ``(num_shards,)``.
+        sizes: shape ``(num_shards,)`` int64: records in each.
+        offsets: int64: the byte at which the records 0, stride, 2 * stride, ... of each shard start.
+        first_offsets: shape ``(num_shards,)`` int64: where in ``offsets`` each shard begins.
+        stride: the distance of two records whose offsets are known.
+    """
+
+    paths: tuple[str, ...]
+    sizes: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    first_offsets: npt.NDArray[np.int64]
+    stride: int
+
+    @property
+    def bases(self) -> npt.NDArray[np.int64]:
+        """Shape ``(num_shards,)`` int64: the number of each shard's first example."""
+        return np.cumsum(self.sizes) - self.sizes
+
+
+def open_shards(root: Path, split: Split) -> Shards:
+    """Return the shards of ``split`` in the dataset directory ``root``, with the offsets of their records.
+
+    Raises:
+        FormatError: an index file is missing, broken, or does not fit its shard.
+    """
+    stride = max(1, -(-split.num_examples // MOST_OFFSETS))
+    problems: list[Problem] = []
+    offsets = [_offsets(root, shard, problems)[::stride] for shard in split.shards]
+    if problems:
+        raise FormatError(f"{root}: the indexes of the shards", problems)
+    lengths = np.array([len(known) for known in offsets], np.int64)
+    return Shards(
+        tuple(str(root / shard.path) for shard in split.shards),
+        np.array([shard.num_examples for shard in split.shards], np.int64),
+        np.concatenate(offsets),
+        np.cumsum(lengths) - lengths,
+        stride,
+    )
+
+
+def ranges(order: Order, starts: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    """Return where blocks of consecutive places of an epoch are stored.
+
+    Args:
+        order: of the epoch.
+        starts: shape ``(num_blocks,)`` int64: the first place of each block.
+        counts: shape ``(num_blocks,)`` int64: the number of places of each.
+
+    Returns:
+        Shape ``(num_blocks, parts, 3)`` int64: shard, first record in it, number of records, in reading
+        order. ``parts`` is that of the block that touches most shards; the others end in parts of 0 records.
+    """
+    num_examples = tf.maximum(order.ends[-1] // 2, 1)
+    starts = (order.rotation + starts) % num_examples
+    ends = starts + counts
+    first = tf.searchsorted(order.ends, starts, side="right")
+    last = tf.searchsorted(order.starts, ends, side="left")
+    parts = tf.range(tf.maximum(tf.reduce_max(last - first), 1))
+    entry = tf.minimum(first[:, tf.newaxis] + parts, tf.size(order.ends) - 1)
+    shard_starts = tf.gather(order.starts, entry)
+    low = tf.maximum(starts[:, tf.newaxis], shard_starts)
+    high = tf.minimum(ends[:, tf.newaxis], tf.gather(order.ends, entry))
+    # the clamped entries at the end of the table repeat its last shard
+    real = first[:, tf.newaxis] + parts < last[:, tf.newaxis]
+    counts = tf.where(real, tf.maximum(high - low, 0), 0)
+    return tf.stack([tf.gather(order.shards, entry), low - shard_starts, counts], axis=-1)
+
+
+def read_block(shards: Shards, parts: tf.Tensor, length: tf.Tensor, padded: bool) -> tf.Tensor:
+    """Return the records of one block as a tensor, shape ``(length,)`` string.
+
+    Args:
+        shards: of the split.
+        parts: shape ``(parts, 3)`` int64, as ``ranges`` gives them.
+        length: scalar int64; with ``padded`` the split's first record fills up to it.
+        padded: whether the block may be shorter than ``length``.
+    """
+    records = tf.data.Dataset.from_tensor_slices(parts).flat_map(lambda part: _read_part(shards, part))
+    if padded:
+        first_shard = int(np.flatnonzero(shards.sizes)[0]) if shards.sizes.any() else 0
+        first = _read_part(shards, tf.constant([first_shard, 0, 1], tf.int64))
+        records = records.concatenate(first.repeat(length - tf.reduce_sum(parts[:, 2])))
+    return records.batch(length).get_single_element()
+
+
+def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
+    shard, first, count = part[0], part[1], part[2]
+    path = tf.gather(tf.constant(shards.paths), shard)
+    known = tf.gather(shards.first_offsets, shard) + first // shards.stride
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=[path],
+        compression_type="",
+        buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
+        byte_offsets=[tf.gather(shards.offsets, known)],
+    )
+    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    if shards.stride > 1:
+        records = records.skip(first % shards.stride)
+    size = tf.gather(shards.sizes, shard)
+    # TensorFlow's reader takes a file that ends early for a whole one
+    return records.concatenate(_ended_early(path, size)).take(count)
+
+
+def _ended_early(path: tf.Tensor, expected: tf.Tensor) -> tf.data.Dataset:
+    """Return a dataset that raises an error naming the shard as soon as it is read."""
+
+    def fail(_: tf.Tensor) -> tf.Tensor:
+        found = tf.data.TFRecordDataset(path).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
+        message = tf.strings.join(
+            ["shard ", path, " ends after ", tf.strings.as_string(found), " records, but the manifest says ",
+             tf.strings.as_string(expected), "; it was changed after it was opened: restore or rebuild it"]
+        )  # fmt: skip
+        with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
+            return tf.identity(path)
+
+    return tf.data.Dataset.range(1).map(fail)
+
+
+def _offsets(root: Path, shard: Shard, problems: list[Problem]) -> npt.NDArray[np.int64]:
+    path = index_path(shard.path)
+    try:
+        index = parse_index((root / path).read_text(encoding="ascii"), path)
+    except OSError as error:
+        problems.append(Problem(path, f"cannot be read: {error.strerror}"))
+    except UnicodeDecodeError:
+        problems.append(Problem(path, "is not ASCII text"))
+    except FormatError as error:
+        problems.extend(Problem(f"{path}: {problem.place}", problem.message) for problem in error.problems)
+    else:
+        _check_index(index, shard, path, problems)
+        return index.offsets
+    return np.zeros(0, np.int64)
+
+
+def _check_index(index: RecordIndex, shard: Shard, path: str, problems: list[Problem]) -> None:
+    found = f"{len(index.lengths)} records in {index.num_bytes} bytes"
+    expected = f"{shard.num_examples} records in {shard.num_bytes} bytes"
+    if found != expected:
+        problems.append(Problem(path, f"describes {found}, the manifest says {expected} for its shard"))

@@ -1,0 +1,113 @@
+"""A writer of small datasets, so that the loader's tests need nothing of ``prep``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tfshards.schemas import (
+    Feature,
+    Manifest,
+    RecordIndex,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    index_path,
+    write_manifest,
+)
+
+Example = Mapping[str, object]
+Writer = Callable[..., Path]
+
+BUILD_ID = "0123abcd"
+
+
+def wire(feature: Feature, value: object) -> tf.train.Feature:
+    """Return ``value`` as ``schemas.KINDS`` says that it is stored."""
+    if feature.kind in ("image", "bytes"):
+        values = [value] if isinstance(value, bytes) else list(value)
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+    array = np.asarray(value)
+    if feature.kind == "raw":
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[array.tobytes()]))
+    if feature.wire == "int64":
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=array.ravel().astype(np.int64)))
+    return tf.train.Feature(float_list=tf.train.FloatList(value=array.ravel().astype(np.float32)))
+
+
+def serialize(schema: Schema, example: Example) -> bytes:
+    features = {feature.name: wire(feature, example[feature.name]) for feature in schema.features}
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def write_shard(root: Path, name: str, records: Sequence[bytes]) -> Shard:
+    with tf.io.TFRecordWriter(str(root / name)) as writer:
+        for record in records:
+            writer.write(record)
+    index = root / index_path(name)
+    index.parent.mkdir(exist_ok=True)
+    lengths = np.array([len(record) + 16 for record in records], np.int64)
+    index.write_text(RecordIndex(lengths).to_text())
+    data = (root / name).read_bytes()
+    return Shard(name, len(records), len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
+
+
+def write(
+    root: Path,
+    schema: Schema,
+    splits: Mapping[str, Sequence[Sequence[Example]]],
+    label_counts: Mapping[str, Mapping[str, int]] | None = None,
+) -> Path:
+    """Write the dataset whose splits hold these shards of examples, and return ``root``."""
+    root.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for split, shards in splits.items():
+        written[split] = Split(
+            tuple(
+                write_shard(
+                    root,
+                    f"d-{split}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}",
+                    [serialize(schema, example) for example in examples],
+                )
+                for index, examples in enumerate(shards)
+            ),
+            (label_counts or {}).get(split, {}),
+        )
+    total = sum(split.num_examples for split in written.values())
+    write_manifest(Manifest("d", BUILD_ID, schema, written, Totals(total, total)), root)
+    return root
+
+
+NUMBERS = Schema((Feature("number", "int", "int64"),))
+
+
+@pytest.fixture(scope="session")
+def write_dataset() -> Writer:
+    return write
+
+
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[int]], Path]:
+    """Return the dataset with shards of these sizes whose example ``i`` holds the number ``i``."""
+    made: dict[tuple[int, ...], Path] = {}
+
+    def make(sizes: Sequence[int]) -> Path:
+        key = tuple(sizes)
+        if key not in made:
+            bounds = np.cumsum([0, *sizes])
+            shards = [
+                [{"number": number} for number in range(low, high)]
+                for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+            ]
+            made[key] = write(tmp_path_factory.mktemp("numbered"), NUMBERS, {"train": shards})
+        return made[key]
+
+    return make
