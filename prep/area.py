@@ -89,9 +89,10 @@ class BuildArea:
         self._path(layout, shard, "plan").write_bytes(text)
         return hashlib.sha256(text).hexdigest()
 
-    def read_plan(self, layout: Layout, shard: ShardId) -> list[Row]:
-        """Return the rows of one shard."""
-        return list(map(Row._make, json.loads(self._path(layout, shard, "plan").read_bytes())))
+    def read_plan(self, layout: Layout, shard: ShardId) -> tuple[list[Row], str]:
+        """Return the rows of one shard and their digest."""
+        text = self._path(layout, shard, "plan").read_bytes()
+        return list(map(Row._make, json.loads(text))), hashlib.sha256(text).hexdigest()
 
     def unfinished_path(self, name: str) -> Path:
         """Return where the file ``name`` grows before it is renamed."""

@@ -77,7 +77,7 @@ def write_shard(job: Job, shard: ShardId) -> None:
 
 
 def _write(job: Job, shard: ShardId) -> None:
-    rows = job.area.read_plan(job.layout, shard)
+    rows, planned = job.area.read_plan(job.layout, shard)
     path = job.shard_path(shard)
     unfinished = job.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
     accepted: list[Row] = []
@@ -103,7 +103,8 @@ def _write(job: Job, shard: ShardId) -> None:
     _publish(job.area, index_path(path), index.to_text().encode("ascii"))
     unfinished.replace(job.area.out / path)
     written = Shard(path, len(accepted), index.num_bytes, f"sha256:{digest.hexdigest()}")
-    job.area.write_done(job.layout, shard, Done(written, rows_digest(accepted), tuple(rejected)))
+    there = rows_digest(accepted) if rejected else planned
+    job.area.write_done(job.layout, shard, Done(written, there, tuple(rejected)))
 
 
 @dataclass(frozen=True)
