@@ -21,33 +21,31 @@ Values: TypeAlias = "bytes | int | Sequence[bytes] | Sequence[int] | Sequence[fl
 # The same, as a record gives it back.
 Decoded: TypeAlias = "list[bytes] | list[int] | list[float]"
 
+# Below this, copying bytes costs less than handling them apart.
+SMALL_BYTES = 4096
+
 # field number << 3 | 2: every field on the way is length-delimited
 _LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _FIRST, _SECOND = b"\x0a", b"\x12"
 
 
-def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], bytes]:
-    """Return a function from the values of one example, in the schema's order, to its bytes.
+def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[bytes]]:
+    """Return a function from the values of one example, in the schema's order, to its bytes, in parts.
 
-    Between the values stand only tags and lengths. These depend on nothing but the values' lengths, so they
-    are kept: examples of one size, as arrays give, cost one join.
+    A small example comes in one part; of a large one the values themselves are parts, which spares a copy.
     """
     # A deterministic map is sorted by key.
-    places = sorted(range(len(schema.features)), key=lambda index: schema.features[index].name.encode())
-    packers = [(_packer(schema.features[place]), place) for place in places]
-    named = [(feature, _name_part(feature)) for feature in (schema.features[place] for place in places)]
+    places = sorted(range(len(schema.features)), key=lambda place: schema.features[place].name.encode())
+    fields = [(place, _packer(schema.features[place]), _header(schema.features[place])) for place in places]
 
-    @lru_cache(maxsize=4096)
-    def between(lengths: tuple[int, ...]) -> list[bytes]:
-        return _constant_parts(named, lengths)
-
-    def encode(values: Sequence[Values]) -> bytes:
-        packed = [pack(values[place]) for pack, place in packers]
-        # [head 0, values 0, head 1, values 1, ...]
-        parts = [b""] * (2 * len(packed))
-        parts[0::2] = between(tuple(map(len, packed)))
-        parts[1::2] = packed
-        return b"".join(parts)
+    def encode(values: Sequence[Values]) -> Sequence[bytes]:
+        parts: list[bytes] = []
+        for place, pack, header in fields:
+            packed = pack(values[place])
+            parts += (header(len(packed)), packed)
+        total = sum(map(len, parts))
+        parts.insert(0, _FIRST + _varint(total))
+        return parts if total >= SMALL_BYTES else (b"".join(parts),)
 
     return encode
 
@@ -70,26 +68,26 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     return values
 
 
-def _constant_parts(features: Sequence[tuple[Feature, bytes]], lengths: Sequence[int]) -> list[bytes]:
-    """Return what stands before each feature's packed values, of ``lengths`` bytes each."""
-    heads, total = [], 0
-    for (feature, name), length in zip(features, lengths, strict=True):
+def _header(feature: Feature) -> Callable[[int], bytes]:
+    """Return a function from the length of the packed values to all that stands before them.
+
+    These are tags and lengths, which depend on nothing else; so the commonest are kept.
+    """
+    name = feature.name.encode()
+    name_part = _FIRST + _varint(len(name)) + name + _SECOND
+    tag = _LIST_TAGS[feature.wire]
+    is_bytes_list, is_packed = _is_bytes_list(feature), feature.wire != "bytes"
+
+    @lru_cache(maxsize=4096)
+    def header(length: int) -> bytes:
         # From the inside out: the list's one field, the list, the map's entry. An empty packed list is not
         # written, an empty string is.
-        bare = _is_bytes_list(feature) or (not length and feature.wire != "bytes")
-        head = b"" if bare else _FIRST + _varint(length)
-        head = _LIST_TAGS[feature.wire] + _varint(len(head) + length) + head
-        head = name + _varint(len(head) + length) + head
-        heads.append(_FIRST + _varint(len(head) + length) + head)
-        total += len(heads[-1]) + length
-    if heads:
-        heads[0] = _FIRST + _varint(total) + heads[0]
-    return heads
+        head = b"" if is_bytes_list or (is_packed and not length) else _FIRST + _varint(length)
+        head = tag + _varint(len(head) + length) + head
+        head = name_part + _varint(len(head) + length) + head
+        return _FIRST + _varint(len(head) + length) + head
 
-
-def _name_part(feature: Feature) -> bytes:
-    name = feature.name.encode()
-    return _FIRST + _varint(len(name)) + name + _SECOND
+    return header
 
 
 def _is_bytes_list(feature: Feature) -> bool:

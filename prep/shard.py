@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
-from tfshards.prep.example import Values, example_encoder
+from tfshards.prep.example import SMALL_BYTES, Values, example_encoder
 from tfshards.prep.progress import Reporter
 from tfshards.prep.sources.listing import Accepted, Reader, Row
 from tfshards.prep.tfrecord import frame
@@ -29,7 +29,7 @@ from tfshards.schemas import BuildError, InputError, RecordIndex, Schema, Shard,
 # memory does not depend on the shard's size.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
-# Larger writes make the kernel look for larger free pages: 1 MiB at a time costs three times the system time.
+# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
 _THREADS = min(4, (os.cpu_count() or 1) + 1)
 
@@ -88,12 +88,13 @@ def _write(job: Job, shard: ShardId) -> None:
         for piece in _read_ahead(rows, _piece_reader(job)):
             if job.area.stop_path.exists():
                 raise BuildError("stopped, since another worker failed")
-            digest.update(piece.data)
-            _write_all(file.fileno(), piece.data)
+            for buffer in piece.buffers:
+                digest.update(buffer)
+            _write_all(file.fileno(), piece.buffers)
             accepted += piece.accepted
             rejected += piece.rejected
             lengths += piece.lengths
-            job.reporter.report(len(piece.accepted) + len(piece.rejected), len(piece.data))
+            job.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.lengths))
         os.fsync(file.fileno())
     if rejected and job.layout == "final":
         raise InputError(
@@ -111,7 +112,7 @@ def _write(job: Job, shard: ShardId) -> None:
 class _Piece:
     """A run of examples, encoded and framed."""
 
-    data: bytes
+    buffers: list[bytes]
     lengths: list[int]
     accepted: list[Row]
     rejected: list[Reject]
@@ -130,9 +131,9 @@ def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
                 values.append(outcome.values)
             else:
                 rejected.append(Reject(row.key, outcome.reason, outcome.detail))
-        frames = [frame(encode(item)) for item in values]
-        lengths = [len(header) + len(record) + len(footer) for header, record, footer in frames]
-        return _Piece(b"".join(chain.from_iterable(frames)), lengths, accepted, rejected)
+        frames = [frame(*encode(item)) for item in values]
+        lengths = [sum(map(len, parts)) for parts in frames]
+        return _Piece(_join_small(chain.from_iterable(frames)), lengths, accepted, rejected)
 
     return read
 
@@ -166,10 +167,37 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield piece
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view[:_WRITE_BYTES]) :]
+def _join_small(buffers: Iterable[bytes]) -> list[bytes]:
+    """Return the same bytes with small neighbours joined; large buffers are not copied."""
+    joined: list[bytes] = []
+    small: list[bytes] = []
+    for buffer in buffers:
+        if len(buffer) < SMALL_BYTES:
+            small.append(buffer)
+        else:
+            joined += (b"".join(small), buffer)
+            small.clear()
+    return [*joined, b"".join(small)]
+
+
+def _write_all(descriptor: int, buffers: Sequence[bytes]) -> None:
+    group: list[bytes] = []
+    filled = 0
+    for buffer in buffers:
+        group.append(buffer)
+        filled += len(buffer)
+        if filled >= _WRITE_BYTES:
+            _write_group(descriptor, group, filled)
+            group, filled = [], 0
+    _write_group(descriptor, group, filled)
+
+
+def _write_group(descriptor: int, group: list[bytes], num_bytes: int) -> None:
+    written = os.writev(descriptor, group)
+    # The rest of a write that a signal, or a disk that is nearly full, cut short.
+    rest = memoryview(b"".join(group))[written:] if written < num_bytes else b""
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _publish(area: BuildArea, path: str, data: bytes) -> None:

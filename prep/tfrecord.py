@@ -36,14 +36,16 @@ class RecordError(TfshardsError):
         super().__init__(f"{path}: record {record} at byte {offset}: {fault}")
 
 
-def frame(record: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return header, data and footer of the record's frame, to be written one after the other."""
-    return _header(len(record)), record, _FOOTER.pack(masked_crc32c(record))
+def frame(*record: bytes) -> tuple[bytes, ...]:
+    """Return the frame of a record in parts, in order: header, the record's own parts, footer."""
+    return _header(sum(map(len, record))), *record, _FOOTER.pack(masked_crc32c(*record))
 
 
-def masked_crc32c(data: bytes) -> int:
-    """Return the CRC-32C of ``data``, rotated and offset as TFRecord files hold it."""
-    crc: int = google_crc32c.value(data)
+def masked_crc32c(*parts: bytes) -> int:
+    """Return the CRC-32C of the parts together, rotated and offset as TFRecord files hold it."""
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
