@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfshards.loader.options import Shuffle
+
 # What a hash is for: its first word after the seed, so that no two uses see the same bits.
 SHARDS, ROTATION, MIXING, CROP = range(4)
 
@@ -31,16 +33,23 @@ class Order(NamedTuple):
     rotation: tf.Tensor
 
 
-def stored_order(sizes: tf.Tensor) -> Order:
-    """Return the order in which the examples are stored, for shards of ``sizes`` (int64) examples."""
-    return _order(sizes, tf.range(tf.size(sizes)), tf.constant(0, tf.int64))
+def order_of(sizes: tf.Tensor, shuffle: Shuffle | None, epoch: tf.Tensor) -> Order:
+    """Return the order of an epoch (int64) over shards of ``sizes`` (int64) examples.
 
-
-def epoch_order(sizes: tf.Tensor, seed: int, epoch: tf.Tensor) -> Order:
-    """Return the order of an epoch: the shards permuted, entered at a random place."""
-    shards = permutation(random_bits(seed, SHARDS, epoch, tf.range(tf.size(sizes, tf.int64))))
-    rotation = random_bits(seed, ROTATION, epoch) % tf.maximum(tf.reduce_sum(sizes), 1)
-    return _order(sizes, shards, rotation)
+    Without ``shuffle`` it is the order in which the examples are stored; else the shards are permuted, and
+    the sequence is entered at a random place.
+    """
+    if shuffle is None:
+        shards = tf.range(tf.size(sizes))
+        rotation = tf.constant(0, tf.int64)
+    else:
+        bits = random_bits(shuffle.seed, SHARDS, epoch, tf.range(tf.size(sizes, tf.int64)))
+        shards = permutation(bits)
+        rotation = random_bits(shuffle.seed, ROTATION, epoch) % tf.maximum(tf.reduce_sum(sizes), 1)
+    twice = tf.concat([shards, shards], axis=0)
+    lengths = tf.gather(sizes, twice)
+    ends = tf.cumsum(lengths)
+    return Order(tf.cast(twice, tf.int64), ends - lengths, ends, rotation)
 
 
 def stored_numbers(order: Order, places: tf.Tensor, bases: tf.Tensor) -> tf.Tensor:
@@ -81,10 +90,3 @@ def _splitmix64(state: tf.Tensor) -> tf.Tensor:
             factor, tf.uint64
         )
     return state ^ tf.bitwise.right_shift(state, tf.constant(31, tf.uint64))
-
-
-def _order(sizes: tf.Tensor, shards: tf.Tensor, rotation: tf.Tensor) -> Order:
-    twice = tf.concat([shards, shards], axis=0)
-    lengths = tf.gather(sizes, twice)
-    ends = tf.cumsum(lengths)
-    return Order(tf.cast(twice, tf.int64), ends - lengths, ends, rotation)

@@ -27,8 +27,9 @@ from tfshards.loader.options import (
     check_remainder,
 )
 from tfshards.loader.parse import parse_examples
-from tfshards.loader.read import Shards, open_shards, read_block
-from tfshards.loader.window import Blocks, window_blocks, window_rows
+from tfshards.loader.read import Shards, as_written, open_shards
+from tfshards.loader.streams import read_pieces
+from tfshards.loader.window import example_numbers, window_rows
 from tfshards.schemas import (
     Feature,
     FormatError,
@@ -41,6 +42,8 @@ from tfshards.schemas import (
 )
 
 WEIGHT = "sample_weight"
+# Windows that are parsed at the same time; one parses on several threads already.
+PARSED_AHEAD = 2
 
 # By name; the second holds what travels beside the features until the batches are made: "real", "bits".
 _Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
@@ -122,7 +125,8 @@ def load(
     shards = open_shards(root, taken)
     reading = _Reading(shards, assignment, features, select is not None, shuffle, image)
     random = shuffle is not None or (image is not None and image.crop == "random")
-    return _batches(reading, _windows(assignment, start, epochs, random and not one_pass), start, epochs)
+    pieces = read_pieces(assignment, shards, shuffle, start, epochs, random and not one_pass)
+    return _batches(reading, pieces, start, epochs)
 
 
 def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
@@ -199,63 +203,26 @@ def _check_start(
             )
 
 
-def _windows(
-    assignment: Assignment, start: Position, epochs: int | None, next_each_time: bool
-) -> tf.data.Dataset:
-    """Return ``(epoch, window)``, int64, of each window to read."""
-    per_epoch = assignment.num_windows
-    first = start.epoch * per_epoch + start.step // assignment.window
-    end = epochs * per_epoch if epochs is not None else (tf.int64.max if per_epoch else 0)
-
-    def numbered(base: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(first, end).map(lambda i: (base + i // per_epoch, i % per_epoch))
-
-    if next_each_time:
-        return _iterations().flat_map(numbered)
-    return numbered(tf.constant(0, tf.int64))
-
-
-def _iterations() -> tf.data.Dataset:
-    """Return a dataset of one int64: how often it was iterated before."""
-    # The name makes the resource one of its own, which goes with the dataset (ResourceHandle::ANONYMOUS_NAME).
-    counter = tf.raw_ops.VarHandleOp(
-        dtype=tf.int64, shape=[], shared_name="cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-    )
-    tf.raw_ops.AssignVariableOp(resource=counter, value=tf.constant(-1, tf.int64))
-
-    def count(_: tf.Tensor) -> tf.Tensor:
-        tf.raw_ops.AssignAddVariableOp(resource=counter, value=tf.constant(1, tf.int64))
-        return tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
-
-    return tf.data.Dataset.range(1).map(count)
-
-
 def _batches(
-    reading: _Reading, windows: tf.data.Dataset, start: Position, epochs: int | None
+    reading: _Reading, pieces: tf.data.Dataset, start: Position, epochs: int | None
 ) -> tf.data.Dataset:
     assignment = reading.assignment
-    padded = assignment.remainder != "drop"
 
-    def read(block: Blocks) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return block.epoch, block.window, read_block(reading.shards, block.parts, block.length, padded)
+    def parse(epoch: tf.Tensor, number: tf.Tensor, records: tf.Tensor) -> _Values:
+        window = number[0] if assignment.lanes else number[0] // assignment.num_pieces
+        return _parse_window(reading, epoch[0], window, tf.reshape(records, [-1]))
 
-    blocks = windows.map(
-        lambda epoch, window: (
-            window_blocks(assignment, reading.shards, reading.shuffle, epoch, window),
-        )
-    ).unbatch()
-    # (epoch, window, records), each with a first dimension of num_blocks
-    records = blocks.map(lambda block: read(Blocks(*block)), tf.data.AUTOTUNE).batch(assignment.num_blocks)
-    skipped = start.step % assignment.window
+    # (epoch, piece, records), each with a first dimension of num_pieces
+    records = pieces.batch(assignment.num_pieces)
+    parsed = records.map(as_written(parse), PARSED_AHEAD).unbatch()
+    skipped = start.step % (assignment.window if assignment.lanes else assignment.chunk)
     if reading.image is None:
-        steps = records.map(lambda *window: _parse_window(reading, *window, by_step=True), 2).unbatch()
-        steps = steps.skip(skipped)
+        steps = parsed.skip(skipped)
     else:
-        examples = records.map(lambda *window: _parse_window(reading, *window, by_step=False), 2).unbatch()
-        examples = examples.skip(skipped * assignment.batch_size)
-        decoded = examples.map(lambda *example: _decode_images(reading, *example), tf.data.AUTOTUNE)
-        steps = decoded.batch(assignment.batch_size, drop_remainder=True)
-    steps = steps.map(lambda *batch: _finish(reading, *batch))
+        decode = as_written(lambda *example: _decode_images(reading, *example))
+        examples = parsed.skip(skipped * assignment.batch_size).map(decode, tf.data.AUTOTUNE)
+        steps = examples.batch(assignment.batch_size, drop_remainder=True)
+    steps = steps.map(as_written(lambda *batch: _finish(reading, *batch)))
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -267,21 +234,21 @@ def _batches(
 
 
 def _parse_window(
-    reading: _Reading, epochs: tf.Tensor, windows: tf.Tensor, records: tf.Tensor, *, by_step: bool
+    reading: _Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor
 ) -> _Values:
-    """Return the values of a window's rows, ``(steps, batch_size, ...)`` or, not ``by_step``, ``(rows, ...)``."""
-    assignment = reading.assignment
-    rows = window_rows(assignment, reading.shards, reading.shuffle, epochs[0], windows[0])
-    records = tf.reshape(records, [-1])
+    """Return the values of a window, ``(steps, batch_size, ...)``, or ``(rows, ...)`` if images follow."""
+    assignment, shuffle, image = reading.assignment, reading.shuffle, reading.image
+    rows = window_rows(assignment, shuffle, epoch, window)
     if rows.order is not None:
         records = tf.gather(records, rows.order)
     values = parse_examples(records, reading.features)
     beside = {}
     if assignment.remainder != "drop":
         beside["real"] = rows.real
-    if reading.image is not None and reading.image.crop == "random":
-        beside["bits"] = crop_bits(reading.image, epochs[0], rows.numbers)
-    if not by_step:
+    if image is not None and image.crop == "random":
+        numbers = example_numbers(reading.shards, shuffle, epoch, rows)
+        beside["bits"] = crop_bits(image, epoch, numbers)
+    if image is not None:
         return values, beside
     return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
 

@@ -5,8 +5,10 @@ A range is entered by a real seek, at an offset that the shard's index gives; no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,8 @@ import tensorflow as tf
 
 from tfshards.loader.order import Order
 from tfshards.schemas import FormatError, Problem, RecordIndex, Shard, Split, index_path, parse_index
+
+GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 
 # The offsets that are kept in memory: 1 MiB. In larger splits every stride-th record has one, and the reader
 # hops over the headers of the few records up to the one it wants (5 microseconds each).
@@ -46,6 +50,15 @@ class Shards:
         return np.cumsum(self.sizes) - self.sizes
 
 
+def as_written(function: GraphFunction) -> GraphFunction:
+    """Return ``function`` marked to be traced without AutoGraph's rewriting, which nothing here needs.
+
+    The rewriting takes seconds for the first dataset of a process.
+    """
+    marked: GraphFunction = tf.autograph.experimental.do_not_convert(function)
+    return marked
+
+
 def open_shards(root: Path, split: Split) -> Shards:
     """Return the shards of ``split`` in the dataset directory ``root``, with the offsets of their records.
 
@@ -67,49 +80,31 @@ def open_shards(root: Path, split: Split) -> Shards:
     )
 
 
-def ranges(order: Order, starts: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Return where blocks of consecutive places of an epoch are stored.
-
-    Args:
-        order: of the epoch.
-        starts: shape ``(num_blocks,)`` int64: the first place of each block.
-        counts: shape ``(num_blocks,)`` int64: the number of places of each.
+def parts_of(order: Order, start: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Return where ``count`` consecutive places of an epoch from ``start`` on (int64 scalars) are stored.
 
     Returns:
-        Shape ``(num_blocks, parts, 3)`` int64: shard, first record in it, number of records, in reading
-        order. ``parts`` is that of the block that touches most shards; the others end in parts of 0 records.
+        Shape ``(parts, 3)`` int64: shard, first record in it, number of records, in reading order.
     """
-    num_examples = tf.maximum(order.ends[-1] // 2, 1)
-    starts = (order.rotation + starts) % num_examples
-    ends = starts + counts
-    first = tf.searchsorted(order.ends, starts, side="right")
-    last = tf.searchsorted(order.starts, ends, side="left")
-    parts = tf.range(tf.maximum(tf.reduce_max(last - first), 1))
-    entry = tf.minimum(first[:, tf.newaxis] + parts, tf.size(order.ends) - 1)
-    shard_starts = tf.gather(order.starts, entry)
-    low = tf.maximum(starts[:, tf.newaxis], shard_starts)
-    high = tf.minimum(ends[:, tf.newaxis], tf.gather(order.ends, entry))
-    # the clamped entries at the end of the table repeat its last shard
-    real = first[:, tf.newaxis] + parts < last[:, tf.newaxis]
-    counts = tf.where(real, tf.maximum(high - low, 0), 0)
-    return tf.stack([tf.gather(order.shards, entry), low - shard_starts, counts], axis=-1)
+    start = (order.rotation + start) % tf.maximum(order.ends[-1] // 2, 1)
+    end = start + count
+    first = tf.searchsorted(order.ends, [start], side="right")[0]
+    last = tf.searchsorted(order.starts, [end], side="left")[0]
+    starts, ends = order.starts[first:last], order.ends[first:last]
+    low = tf.maximum(start, starts)
+    return tf.stack([order.shards[first:last], low - starts, tf.minimum(end, ends) - low], axis=-1)
 
 
-def read_block(shards: Shards, parts: tf.Tensor, length: tf.Tensor, padded: bool) -> tf.Tensor:
-    """Return the records of one block as a tensor, shape ``(length,)`` string.
+def read_parts(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
+    """Return the records, scalar string, of ``parts``, of shape ``(parts, 3)`` as ``parts_of`` gives them."""
+    read = as_written(lambda part: _read_part(shards, part))
+    return tf.data.Dataset.from_tensor_slices(parts).flat_map(read)
 
-    Args:
-        shards: of the split.
-        parts: shape ``(parts, 3)`` int64, as ``ranges`` gives them.
-        length: scalar int64; with ``padded`` the split's first record fills up to it.
-        padded: whether the block may be shorter than ``length``.
-    """
-    records = tf.data.Dataset.from_tensor_slices(parts).flat_map(lambda part: _read_part(shards, part))
-    if padded:
-        first_shard = int(np.flatnonzero(shards.sizes)[0]) if shards.sizes.any() else 0
-        first = _read_part(shards, tf.constant([first_shard, 0, 1], tf.int64))
-        records = records.concatenate(first.repeat(length - tf.reduce_sum(parts[:, 2])))
-    return records.batch(length).get_single_element()
+
+def first_record(shards: Shards) -> tf.data.Dataset:
+    """Return the split's first record."""
+    shard = int(np.flatnonzero(shards.sizes)[0]) if shards.sizes.any() else 0
+    return _read_part(shards, tf.constant([shard, 0, 1], tf.int64))
 
 
 def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
@@ -134,7 +129,9 @@ def _ended_early(path: tf.Tensor, expected: tf.Tensor) -> tf.data.Dataset:
     """Return a dataset that raises an error naming the shard as soon as it is read."""
 
     def fail(_: tf.Tensor) -> tf.Tensor:
-        found = tf.data.TFRecordDataset(path).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
+        found = tf.data.TFRecordDataset(path).reduce(
+            tf.constant(0, tf.int64), as_written(lambda count, _: count + 1)
+        )
         message = tf.strings.join(
             ["shard ", path, " ends after ", tf.strings.as_string(found), " records, but the manifest says ",
              tf.strings.as_string(expected), "; it was changed after it was opened: restore or rebuild it"]
@@ -142,7 +139,7 @@ def _ended_early(path: tf.Tensor, expected: tf.Tensor) -> tf.data.Dataset:
         with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
             return tf.identity(path)
 
-    return tf.data.Dataset.range(1).map(fail)
+    return tf.data.Dataset.range(1).map(as_written(fail))
 
 
 def _offsets(root: Path, shard: Shard, problems: list[Problem]) -> npt.NDArray[np.int64]:
