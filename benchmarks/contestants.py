@@ -49,7 +49,7 @@ def tfds_arrays_without_key(images: str, labels: str, out: str, shards: int) -> 
 def tfshards_arrays(images: str, labels: str, out: str, shards: int) -> None:
     """Convert two arrays with tfshards from Python, to time the call alone."""
     from tfshards.prep import Arrays
-    from tfshards.prep.build import build
+    from tfshards.prep.builder import build
 
     before = time.perf_counter()
     build(Arrays.open([f"image={images}", f"label={labels}"]), out, shards=shards)

@@ -14,14 +14,14 @@ from tfshards.prep.sources.image_folder import ImageFolder
 from tfshards.prep.verify import verify
 
 if TYPE_CHECKING:
-    from tfshards.prep.build import build
+    from tfshards.prep.builder import build
 
 __all__ = ["Arrays", "ImageFolder", "Options", "build", "verify"]
 
 
 def __getattr__(name: str) -> object:
     if name == "build":
-        from tfshards.prep.build import build
+        from tfshards.prep.builder import build
 
         return build
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

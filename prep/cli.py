@@ -79,7 +79,7 @@ def _build(options: argparse.Namespace) -> int:
     source = _source(options)
     shards, settings = _settings(options)
     # Beam takes about a second to import: only what builds pays for it.
-    from tfshards.prep.build import build
+    from tfshards.prep.builder import build
 
     manifest = build(
         source,

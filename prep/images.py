@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import warnings
-import zlib
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from tfshards.prep import png
 from tfshards.schemas import OptionsError
 
 PILLOW_VERSION = PIL.__version__
@@ -36,8 +36,9 @@ SUFFIXES = {
 }
 _FORMATS = sorted(set(SUFFIXES.values()))
 _MAX_PIXELS = 89_000_000
+# libpng, which TensorFlow reads with, takes no longer side.
+_MAX_SIDE = 1_000_000
 _ORIENTATION = 0x0112
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,17 @@ def normalise(data: bytes, check: Check) -> bytes:
 def _keep_or_convert(image: Image.Image, data: bytes, check: Check) -> bytes:
     if image.width * image.height > _MAX_PIXELS:
         raise ImageError("too large", f"{image.width} x {image.height} pixels; at most {_MAX_PIXELS}")
-    if getattr(image, "n_frames", 1) > 1:
+    if max(image.size) > _MAX_SIDE:
+        raise ImageError("too large", f"{image.width} x {image.height} pixels; no side above {_MAX_SIDE}")
+    # An MPO file is a JPEG with more of them behind it, such as a camera's previews; all show the first.
+    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise ImageError("animated", f"has {image.n_frames} frames")  # type: ignore[attr-defined]
-    if _both_agree(image, data):
+    agree = _both_agree(image, data)
+    if image.format == "PNG" and (check == "decode" or not agree):
+        fault = png.pixel_fault(data)
+        if fault:
+            raise ImageError("damaged", fault)
+    if agree:
         if check == "decode":
             # At an eighth of the size the whole JPEG stream is still read, at half the cost.
             image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
@@ -114,10 +123,10 @@ def _both_agree(image: Image.Image, data: bytes) -> bool:
     """Whether Pillow and TensorFlow decode these bytes to the same upright pixels."""
     if image.getexif().get(_ORIENTATION, 1) not in (0, 1):
         return False
-    if image.format == "JPEG":
+    if image.format in ("JPEG", "MPO"):
         return image.mode in ("L", "RGB") and _is_plain_jpeg(data)
     if image.format == "PNG":
-        return image.mode in ("1", "L", "RGB") and "transparency" not in image.info and _is_plain_png(data)
+        return image.mode in ("1", "L", "RGB") and "transparency" not in image.info and png.is_plain(data)
     return False
 
 
@@ -137,28 +146,7 @@ def _is_plain_jpeg(data: bytes) -> bool:
     return False
 
 
-def _is_plain_png(data: bytes) -> bool:
-    """Whether all chunks are whole, with valid checksums, of at most 8 bits, and without transparency."""
-    if data[:8] != _PNG_SIGNATURE or len(data) < 33 or data[24] > 8:
-        return False
-    place = 8
-    while place + 12 <= len(data):
-        length, name = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
-        end = place + 12 + length
-        if end > len(data) or name in (b"tRNS", b"acTL"):
-            return False
-        body = memoryview(data)[place + 4 : end - 4]
-        if zlib.crc32(body) != int.from_bytes(data[end - 4 : end], "big"):
-            return False
-        if name == b"IEND":
-            return end == len(data)
-        place = end
-    return False
-
-
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in ("1", "L", "RGB"):
-        return image.convert("L") if image.mode == "1" else image
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         # convert() would clip at 255
         raise ImageError("unsupported", f"mode {image.mode}: more than 8 bits a channel")
@@ -166,7 +154,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         opaque = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(opaque, image).convert("RGB")
-    return image.convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
 def describe(data: bytes) -> str:

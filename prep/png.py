@@ -1,0 +1,93 @@
+"""What a PNG file is made of, where Pillow looks less closely than the libpng that TensorFlow reads with.
+
+Format: www.w3.org/TR/png-3. Pixels are not decoded here.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Width, height, depth, colour type, compression, filter, interlacing.
+_HEADER = struct.Struct(">II5B")
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# Each pass of an interlaced image: its first column and row, and the steps between them (section 8.1).
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+# zlib makes at most 1,032 bytes of one: this bounds what is in memory.
+_INFLATE_BYTES = 1 << 14
+
+
+class _Chunk(NamedTuple):
+    name: bytes
+    body: memoryview
+    checksum: int
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether all chunks are whole, in order and true to their checksums, with at most 8 bits and no tRNS.
+
+    Chunks that a decoder must know are only the header, the pixels and the end.
+    """
+    chunks = list(_chunks(data))
+    names = [chunk.name for chunk in chunks]
+    # Pixels may come in several chunks, but on end.
+    runs = [
+        name for name, before in zip(names, [b"", *names], strict=False) if name != b"IDAT" or before != name
+    ]
+    return (
+        names[:1] == [b"IHDR"]
+        # a capital first letter marks what a decoder must know
+        and [name for name in runs if name[:1].isupper()] == [b"IHDR", b"IDAT", b"IEND"]
+        and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
+        and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
+        and len(_SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
+        and _HEADER.unpack_from(chunks[0].body)[2] <= 8
+    )
+
+
+def pixel_fault(data: bytes) -> str | None:
+    """Return how the compressed pixels end early, or None: Pillow shows the rest as black, libpng fails.
+
+    Raises:
+        zlib.error: they are damaged in another way.
+    """
+    chunks = list(_chunks(data))
+    header = next(chunk.body for chunk in chunks if chunk.name == b"IHDR")
+    expected = _num_pixel_bytes(*_HEADER.unpack_from(header))
+    compressed = b"".join(chunk.body for chunk in chunks if chunk.name == b"IDAT")
+    stream = zlib.decompressobj()
+    found = 0
+    for start in range(0, len(compressed), _INFLATE_BYTES):
+        found += len(stream.decompress(compressed[start : start + _INFLATE_BYTES]))
+        if stream.eof or found > expected:
+            break
+    if found < expected:
+        return f"the pixels end after {found} of {expected} bytes"
+    return "the checksum of the pixels is cut" if found == expected and not stream.eof else None
+
+
+def _num_pixel_bytes(
+    width: int, height: int, depth: int, colour: int, _compression: int, _filter: int, interlaced: int
+) -> int:
+    total = 0
+    for left, top, step_x, step_y in _PASSES if interlaced else ((0, 0, 1, 1),):
+        columns, rows = -(-(width - left) // step_x), -(-(height - top) // step_y)
+        if columns > 0 and rows > 0:
+            # a byte before each row says how it is filtered
+            total += rows * (1 + (columns * depth * _CHANNELS[colour] + 7) // 8)
+    return total
+
+
+def _chunks(data: bytes) -> Iterator[_Chunk]:
+    """Yield each whole chunk, up to the end marker."""
+    view, place, name = memoryview(data), len(_SIGNATURE), b""
+    while place + 12 <= len(data) and name != b"IEND":
+        length, name = int.from_bytes(view[place : place + 4], "big"), data[place + 4 : place + 8]
+        end = place + 12 + length
+        if end > len(data):
+            return
+        yield _Chunk(name, view[place + 8 : end - 4], int.from_bytes(view[end - 4 : end], "big"))
+        place = end

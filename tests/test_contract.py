@@ -1,0 +1,146 @@
+"""What prep writes, three readers give back exactly: the loader, TensorFlow, a reader made from docs/format.md."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.prep import Arrays, ImageFolder, Options, build
+from tfshards.schemas import FormatError, read_manifest
+
+NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+OTHERS = ("bool", "float16", "float32", "float64", "complex64", "complex128")
+SHAPES = {"scalar": (), "vector": (3,), "matrix": (2, 3), "empty": (0,)}
+COUNT = 23
+
+
+def values(dtype, shape):
+    """Random bits, so that NaN payloads, signed zeros, extremes and subnormal numbers are among them."""
+    random = np.random.default_rng(len(dtype) + len(shape))
+    if dtype == "bool":
+        return random.integers(0, 2, (COUNT, *shape)).astype(bool)
+    bits = np.dtype("uint16" if dtype == "bfloat16" else dtype).itemsize
+    raw = random.bytes(COUNT * math.prod(shape) * bits)
+    return np.frombuffer(raw, getattr(ml_dtypes, dtype, dtype)).reshape(COUNT, *shape)
+
+
+def bits(array):
+    """The bytes, since NaN is not equal to itself."""
+    return np.ascontiguousarray(array).view(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def columns():
+    made = {
+        f"{dtype}_{name}": values(dtype, shape)
+        for dtype in (*NUMBERS, *OTHERS, "bfloat16")
+        for name, shape in SHAPES.items()
+    }
+    made["big_endian"] = values("int32", (4,)).astype(">i4")
+    made["fortran"] = np.asfortranarray(values("float32", (3, 5)))
+    made["list_int16"] = values("int16", (3,))
+    made["list_bool"] = values("bool", (2,))
+    made["list_float32"] = np.linspace(-1e30, 1e30, COUNT * 2, dtype=np.float32).reshape(COUNT, 2)
+    made["list_float16"] = values("uint8", (2,)).astype(np.float16)
+    made["text"] = np.array([f"näme {number}" for number in range(COUNT)])
+    made["strings"] = np.array([[b"a" * number, b"\xff\x00x"] for number in range(COUNT)])
+    made["label"] = np.arange(COUNT) % 5
+    return made
+
+
+@pytest.fixture(scope="module")
+def dataset(columns, tmp_path_factory):
+    out = tmp_path_factory.mktemp("contract") / "arrays"
+    lists = tuple(name for name in columns if name.startswith("list_"))
+    build(Arrays(columns, lists=lists), out, shards=3, seed=4, talk=lambda _: None)
+    return out
+
+
+def expected(columns, keys):
+    """The columns in the order of the keys, in this machine's byte order, text as UTF-8."""
+    rows = np.array([int(key) for key in keys])
+    taken = {name: array[rows] for name, array in columns.items()}
+    taken["text"] = np.char.encode(taken["text"], "utf-8")
+    taken["big_endian"] = taken["big_endian"].astype("=i4")
+    return taken
+
+
+def assert_same(found, wanted):
+    for name, array in wanted.items():
+        if array.dtype.kind == "S":
+            assert np.array_equal(np.asarray(found[name], dtype=object), array.astype(object)), name
+        else:
+            got = np.asarray(found[name])
+            assert (got.dtype, got.shape) == (array.dtype, array.shape), name
+            assert bits(got) == bits(array), name
+
+
+def test_the_loader_gives_back_every_dtype_and_shape_bit_for_bit(dataset, columns):
+    batches = list(loader.load(dataset, batch_size=5, remainder="keep").as_numpy_iterator())
+    found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    assert sorted(map(int, found["key"])) == list(range(COUNT))
+    assert_same(found, expected(columns, found["key"]))
+
+
+def test_a_reader_written_from_the_format_page_gives_back_the_same(dataset, columns):
+    path = Path(__file__).with_name("test_format_reader.py")
+    spec = importlib.util.spec_from_file_location("format_reader", path)
+    reader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reader)
+    (examples,) = reader.read_dataset(dataset).values()
+    found = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
+    assert_same(found, expected(columns, found["key"]))
+
+
+def test_tensorflow_reads_the_files_with_its_own_functions(dataset, columns):
+    shards = [str(dataset / shard.path) for shard in read_manifest(dataset).shards]
+    spec = {
+        "key": tf.io.FixedLenFeature((), tf.string),
+        "label": tf.io.FixedLenFeature((), tf.int64),
+        "uint8_matrix": tf.io.FixedLenFeature((), tf.string),
+        "list_int16": tf.io.FixedLenFeature((3,), tf.int64),
+        "list_float32": tf.io.FixedLenFeature((2,), tf.float32),
+    }
+    records = tf.data.TFRecordDataset(shards).batch(COUNT)
+    (batch,) = [tf.io.parse_example(serialized, spec) for serialized in records]
+    wanted = expected(columns, batch["key"].numpy())
+    pixels = tf.reshape(tf.io.decode_raw(batch["uint8_matrix"], tf.uint8), (-1, 2, 3))
+    assert np.array_equal(pixels, wanted["uint8_matrix"])
+    for name in ("label", "list_int16", "list_float32"):
+        assert np.array_equal(batch[name], wanted[name]), name
+
+
+def test_images_come_back_as_the_files_bytes_with_their_label_and_key(tmp_path):
+    for number in range(9):
+        path = tmp_path / "photos" / f"class {number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.full((4 + number, 5, 3), number * 20, np.uint8)
+        path.write_bytes(tf.io.encode_png(pixels).numpy())
+    options = Options(splits={"train": "2/3", "val": "1/3"})
+    manifest = build(ImageFolder(tmp_path / "photos"), tmp_path / "out", shards=2, options=options)
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"train": 6, "val": 3}
+    seen = []
+    for split in manifest.splits:
+        for batch in loader.load(tmp_path / "out", split, batch_size=2, remainder="keep").as_numpy_iterator():
+            for image, label, key in zip(batch["image"], batch["label"], batch["key"], strict=True):
+                file = tmp_path / "photos" / key.decode()
+                assert image == file.read_bytes()
+                assert manifest.schema.class_names[label] == file.parent.name
+                seen.append(key)
+    assert len(seen) == len(set(seen)) == 9
+
+
+def test_a_shard_that_was_cut_after_the_build_is_named_before_training(dataset, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(dataset, copy)
+    shard = copy / read_manifest(copy).shards[1].path
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(FormatError, match=f"{shard.name}: has .* bytes, the manifest says"):
+        loader.load(copy, batch_size=5)
