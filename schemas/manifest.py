@@ -83,12 +83,13 @@ class Totals:
         if together != entries:
             reader.note("entries", f"is {entries}, but accepted + rejected + skipped is {together}")
         outcomes = reader.object("reasons")
-        outcomes.only(("rejected", "skipped"))
-        reasons = {outcome: outcomes.counts(outcome) for outcome in outcomes.value}
-        for outcome, stated in (("rejected", rejected), ("skipped", skipped)):
+        stated = {"rejected": rejected, "skipped": skipped}
+        outcomes.only(stated)
+        reasons = {outcome: outcomes.counts(outcome) for outcome in outcomes.value if outcome in stated}
+        for outcome, total in stated.items():
             counted = sum(reasons.get(outcome, {}).values())
-            if counted != stated:
-                outcomes.note(outcome, f"adds up to {counted}, but totals.{outcome} is {stated}")
+            if counted != total:
+                outcomes.note(outcome, f"adds up to {counted}, but totals.{outcome} is {total}")
         return cls(entries, accepted, rejected, skipped, reasons)
 
 
