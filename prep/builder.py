@@ -84,7 +84,7 @@ def build(
         area = BuildArea(folder, plan.build_id)
         current = committed(folder, plan.build_id, overwrite=overwrite)
         if current and current.build_id == plan.build_id:
-            finish(current, area)
+            _finish(current, area, talk)
             talk(f"{folder} is up to date")
             return current
         forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
@@ -96,6 +96,7 @@ def build(
         done = run.write("final", layouts) if rejects else first
         manifest = _manifest(run.name, plan, layouts, done, rejects)
         commit(manifest, rejects, area)
+        _finish(manifest, area, talk)
     return manifest
 
 
@@ -180,6 +181,11 @@ class _Run:
 
 def _holds(path: Path, digest: str) -> bool:
     return path.is_file() and file_digest(path) == digest
+
+
+def _finish(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
+    for problem in finish(manifest, area):
+        talk(f"warning: TensorFlow Datasets will not open this dataset: {problem}")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
-from tfshards.schemas import Manifest, Totals, write_manifest
+from tfshards.schemas import Manifest, Problem, Totals, write_manifest
 from tfshards.schemas.manifest import write_atomically
 
 # Shards, indexes and rejects carry their build's id: this is how a generation is told from another.
@@ -51,14 +51,17 @@ def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> No
     if rejects:
         write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
     write_manifest(manifest, area.out)
-    finish(manifest, area)
 
 
-def finish(manifest: Manifest, area: BuildArea) -> None:
-    """Bring the views in line with the committed manifest and take away the build area."""
+def finish(manifest: Manifest, area: BuildArea) -> list[Problem]:
+    """Bring the views in line with the committed manifest and take away the build area.
+
+    Returns why there is no view for a tool that cannot read the dataset; empty if all can.
+    """
     write_labels(manifest, area.out)
-    write_tfds_view(manifest, area.out)
+    problems = write_tfds_view(manifest, area.out)
     area.remove()
+    return problems
 
 
 def rejects_text(rejects: Sequence[Reject]) -> bytes:

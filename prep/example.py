@@ -41,7 +41,7 @@ def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[byt
     def encode(values: Sequence[Values]) -> Sequence[bytes]:
         parts: list[bytes] = []
         for place, pack, header in fields:
-            packed = pack(values[place])
+            packed: bytes = pack(values[place]) if pack else values[place]  # type: ignore[assignment]
             parts += (header(len(packed)), packed)
         total = sum(map(len, parts))
         parts.insert(0, _FIRST + _varint(total))
@@ -95,18 +95,13 @@ def _is_bytes_list(feature: Feature) -> bool:
     return feature.kind == "bytes" and feature.shape != ()
 
 
-def _packer(feature: Feature) -> Callable[[Values], bytes]:
-    if feature.wire == "int64":
-        return _pack_ints
+def _packer(feature: Feature) -> Callable[[Values], bytes] | None:
+    """Return the function that packs the feature's values; None if they are the packed bytes themselves."""
     if feature.wire == "float":
         return _pack_floats
-    return _pack_strings if _is_bytes_list(feature) else _as_is
-
-
-def _as_is(value: Values) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"expected bytes, got {type(value).__name__}")
-    return value
+    if feature.wire == "int64":
+        return cast("Callable[[Values], bytes]", _varint) if feature.shape == () else _pack_ints
+    return _pack_strings if _is_bytes_list(feature) else None
 
 
 def _pack_strings(values: Values) -> bytes:
@@ -115,8 +110,6 @@ def _pack_strings(values: Values) -> bytes:
 
 
 def _pack_ints(values: Values) -> bytes:
-    if isinstance(values, int):
-        return _varint(values)
     return b"".join(map(_varint, cast("Sequence[int]", values)))
 
 
