@@ -14,7 +14,7 @@ from typing import Literal, cast, get_args
 import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from tfshards.prep import png
+from tfshards.prep import jpeg, png
 from tfshards.schemas import OptionsError
 
 PILLOW_VERSION = PIL.__version__
@@ -41,7 +41,7 @@ _MAX_SIDE = 1_000_000
 _ORIENTATION = 0x0112
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ImageError(Exception):
     """Why an image is rejected.
 
@@ -87,7 +87,8 @@ def normalise(data: bytes, check: Check) -> bytes:
     except Image.DecompressionBombError as error:
         raise ImageError("too large", str(error)) from None
     except UnidentifiedImageError:
-        raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, which is no image") from None
+        known = ", ".join(_FORMATS)
+        raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, opens as none of {known}") from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         raise ImageError(
             "damaged", f"{type(error).__name__}: {error}".encode("ascii", "replace").decode()
@@ -124,25 +125,9 @@ def _both_agree(image: Image.Image, data: bytes) -> bool:
     if image.getexif().get(_ORIENTATION, 1) not in (0, 1):
         return False
     if image.format in ("JPEG", "MPO"):
-        return image.mode in ("L", "RGB") and _is_plain_jpeg(data)
+        return image.mode in ("L", "RGB") and jpeg.is_plain(data)
     if image.format == "PNG":
         return image.mode in ("1", "L", "RGB") and "transparency" not in image.info and png.is_plain(data)
-    return False
-
-
-def _is_plain_jpeg(data: bytes) -> bool:
-    """Whether the frame is 8-bit baseline or progressive Huffman, and the data end with an end marker."""
-    place = 2
-    while place + 5 <= len(data) and data[place] == 0xFF:
-        marker = data[place + 1]
-        if marker == 0xFF:
-            place += 1
-            continue
-        if marker in (0xC0, 0xC1, 0xC2):
-            return data[place + 4] == 8 and b"\xff\xd9" in data[-1024:]
-        if 0xC3 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return False
-        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
     return False
 
 

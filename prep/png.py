@@ -33,7 +33,7 @@ def is_plain(data: bytes) -> bool:
     """
     chunks = list(_chunks(data))
     names = [chunk.name for chunk in chunks]
-    # Pixels may come in several chunks, but on end.
+    # pixels may come in several chunks, but on end.
     runs = [
         name for name, before in zip(names, [b"", *names], strict=False) if name != b"IDAT" or before != name
     ]
@@ -44,12 +44,20 @@ def is_plain(data: bytes) -> bool:
         and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
         and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
         and len(_SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
-        and _HEADER.unpack_from(chunks[0].body)[2] <= 8
+        and _is_plain_header(*_HEADER.unpack_from(chunks[0].body))
     )
 
 
+def _is_plain_header(
+    _width: int, _height: int, depth: int, _colour: int, compression: int, filtering: int, interlaced: int
+) -> bool:
+    return depth <= 8 and compression == filtering == 0 and interlaced <= 1
+
+
 def pixel_fault(data: bytes) -> str | None:
-    """Return how the compressed pixels end early, or None: Pillow shows the rest as black, libpng fails.
+    """Return how the compressed pixels are more or fewer than the header says, or None if they are not.
+
+    Of rows that are missing Pillow makes black ones, where libpng fails.
 
     Raises:
         zlib.error: they are damaged in another way.
@@ -64,13 +72,15 @@ def pixel_fault(data: bytes) -> str | None:
         found += len(stream.decompress(compressed[start : start + _INFLATE_BYTES]))
         if stream.eof or found > expected:
             break
+    if found > expected:
+        return f"the pixels go on behind their {expected} bytes"
     if found < expected:
         return f"the pixels end after {found} of {expected} bytes"
-    return "the checksum of the pixels is cut" if found == expected and not stream.eof else None
+    return None if stream.eof else "the checksum of the pixels is cut"
 
 
 def _num_pixel_bytes(
-    width: int, height: int, depth: int, colour: int, _compression: int, _filter: int, interlaced: int
+    width: int, height: int, depth: int, colour: int, _compression: int, _filtering: int, interlaced: int
 ) -> int:
     total = 0
     for left, top, step_x, step_y in _PASSES if interlaced else ((0, 0, 1, 1),):

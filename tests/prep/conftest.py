@@ -1,0 +1,113 @@
+"""What the tests of ``prep`` share: small inputs on disk, a quiet build, a folder's content as a value."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from PIL import Image
+
+from tfshards.prep import build
+from tfshards.schemas import Manifest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# A busy machine is no fault of the code: examples are bounded by number, not by time.
+settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("prep")
+
+# Modification times are part of a build's id: with one for all, equal files are equal inputs.
+STAMP = 1_600_000_000 * 10**9
+
+MakeFolder = Callable[..., Path]
+Contents = Callable[[Path], dict[str, bytes]]
+Build = Callable[..., Manifest]
+
+
+@pytest.fixture
+def image_folder(tmp_path: Path) -> MakeFolder:
+    """Write files and return their folder: a number becomes a small PNG of its own, bytes stay what they are.
+
+    A name that ends with ``/`` is an empty folder.
+    """
+
+    def make(files: Mapping[str, int | bytes], name: str = "photos") -> Path:
+        root = tmp_path / name
+        root.mkdir(exist_ok=True)
+        for relative, content in files.items():
+            path = root / relative
+            if relative.endswith("/"):
+                path.mkdir(parents=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_png(content) if isinstance(content, int) else content)
+            os.utime(path, ns=(STAMP, STAMP))
+        return root
+
+    return make
+
+
+def _png(number: int) -> bytes:
+    # of various sizes, so that a balance by bytes is another than one by count
+    side = 4 + number % 5
+    pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def small_folder(image_folder: MakeFolder) -> Path:
+    """Thirteen images of two classes."""
+    return image_folder({f"{('cat', 'dog')[number % 2]}/{number:02d}.png": number for number in range(13)})
+
+
+@pytest.fixture
+def array_files(tmp_path: Path) -> Callable[..., list[str]]:
+    """Write arrays to ``NAME.npy`` with a fixed modification time; return ``NAME=PATH`` for each."""
+
+    def make(**arrays: np.ndarray) -> list[str]:
+        arguments = []
+        for name, array in arrays.items():
+            path = tmp_path / f"{name}.npy"
+            np.save(path, array)
+            os.utime(path, ns=(STAMP, STAMP))
+            arguments.append(f"{name}={path}")
+        return arguments
+
+    return make
+
+
+@pytest.fixture
+def talk() -> list[str]:
+    """The lines that ``quiet_build`` was told."""
+    return []
+
+
+@pytest.fixture
+def quiet_build(talk: list[str]) -> Build:
+    """``build``, with its talk in the fixture ``talk``."""
+
+    def run(*args: object, **options: object) -> Manifest:
+        return build(*args, talk=talk.append, **options)
+
+    return run
+
+
+@pytest.fixture
+def contents() -> Contents:
+    """A function from a folder to the bytes of every file in it, hidden ones as well, by relative path."""
+
+    def read(root: Path) -> dict[str, bytes]:
+        return {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+
+    return read
