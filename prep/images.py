@@ -7,8 +7,9 @@ disagree about palettes, transparency, 16 bits, CMYK and broken checksums: hence
 from __future__ import annotations
 
 import io
+import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 import PIL
@@ -77,11 +78,8 @@ def normalise(data: bytes, check: Check) -> bytes:
     if not data:
         raise ImageError("empty", "the file has no bytes")
     try:
-        with warnings.catch_warnings():
-            # What Pillow warns about (odd EXIF, many pixels) is decided below.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                return _keep_or_convert(image, data, check)
+        with _silence, Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            return _keep_or_convert(image, data, check)
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
@@ -149,3 +147,32 @@ def describe(data: bytes) -> str:
             return f"{image.format} {image.width} x {image.height}, mode {image.mode}"
     except (OSError, ValueError, Image.DecompressionBombError):
         return "no image that can be read"
+
+
+@dataclass
+class _Silence:
+    """Keeps warnings away while any thread is inside; all that Pillow warns about is decided here.
+
+    ``catch_warnings`` alone is for one thread: several restore each other's filters and leave them changed.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    num_inside: int = 0
+    caught: warnings.catch_warnings[None] = field(default_factory=warnings.catch_warnings)
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.num_inside == 0:
+                self.caught = warnings.catch_warnings()
+                self.caught.__enter__()
+                warnings.simplefilter("ignore")
+            self.num_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.num_inside -= 1
+            if self.num_inside == 0:
+                self.caught.__exit__(None, None, None)
+
+
+_silence = _Silence()
