@@ -1,10 +1,21 @@
 """Read a dataset of tfshards as a ``tf.data.Dataset``, on one worker or on many.
 
-    from tfshards import loader
-    train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
+from tfshards import loader
+train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
 """
 
+from tfshards.loader.balance import class_weights
+from tfshards.loader.distribute import distribute, steps_per_epoch
 from tfshards.loader.options import Image, Position, Shuffle, Worker
 from tfshards.loader.pipeline import load
 
-__all__ = ["Image", "Position", "Shuffle", "Worker", "load"]
+__all__ = [
+    "Image",
+    "Position",
+    "Shuffle",
+    "Worker",
+    "class_weights",
+    "distribute",
+    "load",
+    "steps_per_epoch",
+]

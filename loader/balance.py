@@ -1,0 +1,35 @@
+"""Uneven classes, from the counts in the manifest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tfshards.loader.pipeline import split_name
+from tfshards.schemas import InputError, read_manifest
+
+
+def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dict[int, float]:
+    """Return a weight for each class, for Keras's ``class_weight``.
+
+    The weight of a class is ``num_examples / (num_classes * its examples)``, so that each class counts as
+    much as every other and the mean over the examples is 1 (scikit-learn's "balanced" rule, after King and
+    Zeng: Logistic Regression in Rare Events Data, 2001). Classes without examples do not count, and their
+    weight is 0.
+
+    Args:
+        path: the directory with ``dataset.json``.
+        split: may be left out where there is one only.
+
+    Raises:
+        InputError: there is no dataset or no such split, or the split has no labels.
+    """
+    manifest = read_manifest(path)
+    name = split_name(manifest, split, Path(path))
+    counts = manifest.splits[name].label_counts
+    if not counts:
+        raise InputError(f"split {name!r} of {path} has no labels to weigh")
+    names = manifest.schema.class_names
+    labels = {names.index(key) if names else int(key): count for key, count in counts.items()}
+    share = sum(labels.values()) / sum(count > 0 for count in labels.values())
+    return {label: share / count if count else 0.0 for label, count in sorted(labels.items())}
