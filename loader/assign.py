@@ -11,8 +11,7 @@ sequence of ``num_examples`` places (with shuffling the sequence differs from ep
   (w + 1) * lanes / W)``, so that the global batches do not depend on ``W``.
 
 A worker reads streams of consecutive places: its lanes, or, in stored order, chunks of some steps. A window is
-what is parsed in one go: one step in stored order, ``window`` steps shuffled; it consists of ``num_pieces``
-pieces, which the streams deliver in turn.
+what is parsed in one go: ``window`` steps, in ``num_pieces`` pieces, which the streams deliver in turn.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from tfshards.schemas import OptionsError
 # With more lanes more readers' buffers compete for the processor's cache: 64 cost a tenth of the speed.
 MOST_LANES = 16
 MOST_WINDOW = 64
-WINDOW_BYTES = 32 << 20
+# Records leave the processor's cache while a longer window is collected.
+WINDOW_BYTES = 16 << 20
 # A stream costs an open file, a seek and some 0.2 ms; in stored order it is at least this long.
 STREAM_BYTES = 8 << 20
-# In stored order, records travel together in pieces that fit the processor's cache.
+# In stored order small batches are parsed together, and large ones are read in pieces that fit the cache.
+PARSED_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
 
 
@@ -42,9 +43,9 @@ class Assignment:
         worker: which worker, of how many.
         remainder: what becomes of the examples that fill no global batch.
         lanes: of all workers together; 0 for stored order.
-        window: steps that are read, mixed and parsed together; 1 in stored order.
+        window: steps that are parsed, and if shuffled mixed, together.
         num_pieces: the pieces of one window of this worker; shuffled, these are its lanes.
-        chunk: the steps of one stream in stored order; 0 otherwise.
+        chunk: the steps of one stream in stored order, a multiple of ``window``; 0 otherwise.
     """
 
     num_examples: int
@@ -114,10 +115,13 @@ def assign(
     """
     if shuffle is None:
         batch_bytes = max(1, num_bytes * batch_size // max(1, num_examples))
+        # With several workers the slices of two steps are no neighbours, so that nothing spans steps.
+        alone = worker.count == 1
+        window = max(1, min(MOST_WINDOW, PARSED_BYTES // batch_bytes)) if alone else 1
         rows = _divisor(batch_size, max(1, PIECE_BYTES * batch_size // batch_bytes))
-        # With several workers the slices of two steps are no neighbours, so that a stream ends with the step.
-        chunk = -(-STREAM_BYTES // batch_bytes) if worker.count == 1 else 1
-        return Assignment(num_examples, batch_size, worker, remainder, 0, 1, batch_size // rows, chunk)
+        num_pieces = 1 if window > 1 else batch_size // rows
+        chunk = window * -(-STREAM_BYTES // (window * batch_bytes)) if alone else 1
+        return Assignment(num_examples, batch_size, worker, remainder, 0, window, num_pieces, chunk)
     # The window depends on the global batch size alone, so that it is the same for any number of workers.
     global_batch_size = batch_size * worker.count
     lanes = num_lanes(global_batch_size, worker.count, shuffle.lanes)

@@ -39,7 +39,7 @@ class Shuffle:
 
     Attributes:
         seed: any integer of 64 bits.
-        window: the number of steps over which the examples of a lane are mixed; None for about 32 MiB of
+        window: the number of steps over which the examples of a lane are mixed; None for about 16 MiB of
             records. 1 is the fastest: batches then still come from places all over the split, but inside
             a lane neighbours in the files stay neighbours.
         lanes: from how many places of the split a global batch is drawn; it divides the global batch size

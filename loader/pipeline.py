@@ -222,7 +222,9 @@ def _batches(
         decode = as_written(lambda *example: _decode_images(reading, *example))
         examples = parsed.skip(skipped * assignment.batch_size).map(decode, tf.data.AUTOTUNE)
         steps = examples.batch(assignment.batch_size, drop_remainder=True)
-    steps = steps.map(as_written(lambda *batch: _finish(reading, *batch)))
+    if assignment.remainder == "keep":
+        steps = steps.map(as_written(_without_padding))
+    steps = steps.map(as_written(lambda *batch: _delivered(reading, *batch)))
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -233,15 +235,16 @@ def _batches(
     return steps.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def _parse_window(
-    reading: _Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor
-) -> _Values:
+def _parse_window(reading: _Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor) -> _Values:
     """Return the values of a window, ``(steps, batch_size, ...)``, or ``(rows, ...)`` if images follow."""
     assignment, shuffle, image = reading.assignment, reading.shuffle, reading.image
     rows = window_rows(assignment, shuffle, epoch, window)
     if rows.order is not None:
         records = tf.gather(records, rows.order)
     values = parse_examples(records, reading.features)
+    for feature in _without_elements(reading.features):
+        # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a stand-in travels on
+        values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     beside = {}
     if assignment.remainder != "drop":
         beside["real"] = rows.real
@@ -251,6 +254,10 @@ def _parse_window(
     if image is not None:
         return values, beside
     return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
+
+
+def _without_elements(features: Sequence[Feature]) -> list[Feature]:
+    return [feature for feature in features if feature.kind != "image" and 0 in feature.shape]
 
 
 def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, tf.Tensor]:
@@ -276,20 +283,29 @@ def _decode_images(
                 pixels = tf.ensure_shape(pixels, [*feature.shape[:2], reading.image.channels])
             decoded[feature.name] = pixels
     return decoded, {name: value for name, value in beside.items() if name != "bits"}
+def _without_padding(values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]) -> _Values:
+    """Return a batch less its padding, which only the last ones of an epoch have."""
+    real = beside["real"]
+    kept = tf.cond(
+        tf.reduce_all(real),
+        lambda: dict(values),
+        lambda: {name: tf.boolean_mask(value, real) for name, value in values.items()},
+    )
+    return kept, {}
 
 
-def _finish(
-    reading: _Reading, batch: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
+def _delivered(
+    reading: _Reading, values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor] | tuple[tf.Tensor, ...]:
-    names = [feature.name for feature in reading.features]
-    values = [batch[name] for name in names]
-    if reading.assignment.remainder == "keep":
-        real = beside["real"]
-        values = tf.cond(
-            tf.reduce_all(real),
-            lambda: values,
-            lambda: [tf.boolean_mask(value, real) for value in values],
-        )
+    """Return a batch as the user gets it."""
+    batch = {feature.name: values[feature.name] for feature in reading.features}
+    for feature in _without_elements(reading.features):
+        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
+        stand_in = batch[feature.name]
+        empty = tf.zeros(tf.concat([tf.shape(stand_in), feature.shape], axis=0), dtype)
+        batch[feature.name] = tf.ensure_shape(empty, [*stand_in.shape, *feature.shape])
+    delivered = tuple(batch.values())
     if reading.assignment.remainder == "pad":
-        names, values = [*names, WEIGHT], [*values, tf.cast(beside["real"], tf.float32)]
-    return tuple(values) if reading.as_tuple else dict(zip(names, values, strict=True))
+        weights = tf.cast(beside["real"], tf.float32)
+        return (*delivered, weights) if reading.as_tuple else {**batch, WEIGHT: weights}
+    return delivered if reading.as_tuple else batch

@@ -9,8 +9,9 @@ from tfshards.loader.options import Position, Shuffle
 from tfshards.loader.order import order_of
 from tfshards.loader.read import Shards, as_written, first_record, parts_of, read_parts
 
-# Streams that are open at the same time in stored order.
-CHUNKS_OPEN = 4
+# Streams that are open at the same time in stored order, and streams that are read at the same time.
+CHUNKS_OPEN = 2
+READ_AHEAD = 2
 
 
 def read_pieces(
@@ -53,12 +54,13 @@ def read_pieces(
         opened = _iterations().flat_map(as_written(streams))
     else:
         opened = streams(tf.constant(0, tf.int64))
+    cycle_length = assignment.num_pieces if assignment.lanes else CHUNKS_OPEN
     # The lanes give a piece each in turn; a chunk gives all of its pieces before the next one has its turn.
     return opened.interleave(
         as_written(read),
-        cycle_length=assignment.num_pieces if assignment.lanes else CHUNKS_OPEN,
-        block_length=1 if assignment.lanes else assignment.chunk * assignment.num_pieces,
-        num_parallel_calls=tf.data.AUTOTUNE,
+        cycle_length=cycle_length,
+        block_length=1 if assignment.lanes else assignment.chunk // assignment.window * assignment.num_pieces,
+        num_parallel_calls=min(READ_AHEAD, cycle_length),
         deterministic=True,
     )
 
@@ -85,11 +87,11 @@ def _read_stream(
     else:
         first_step = stream * assignment.chunk
         steps = tf.minimum(tf.cast(assignment.chunk, tf.int64), assignment.num_steps - first_step)
-        piece_rows = assignment.batch_size // assignment.num_pieces
+        piece_rows = assignment.window * assignment.batch_size // assignment.num_pieces
         start = first_step * assignment.global_batch_size + assignment.worker.index * assignment.batch_size
         end = total
         rows = steps * assignment.batch_size
-        number = first_step * assignment.num_pieces
+        number = first_step // assignment.window * assignment.num_pieces
     count = tf.clip_by_value(end - start, 0, rows)
     records = read_parts(shards, parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count))
     if assignment.remainder != "drop":

@@ -36,9 +36,7 @@ class Rows(NamedTuple):
     places: tf.Tensor
 
 
-def window_rows(
-    assignment: Assignment, shuffle: Shuffle | None, epoch: tf.Tensor, window: tf.Tensor
-) -> Rows:
+def window_rows(assignment: Assignment, shuffle: Shuffle | None, epoch: tf.Tensor, window: tf.Tensor) -> Rows:
     """Return the rows of a window of an epoch (int64 scalars), in the order in which they are delivered."""
     starts, length, counts = _bounds(assignment, window)
     column = tf.range(length)[tf.newaxis, :]
@@ -61,7 +59,9 @@ def window_rows(
 
 def example_numbers(shards: Shards, shuffle: Shuffle | None, epoch: tf.Tensor, rows: Rows) -> tf.Tensor:
     """Return the numbers of the examples in ``rows``, in stored order: shape ``(rows,)`` int64."""
-    return stored_numbers(order_of(tf.constant(shards.sizes), shuffle, epoch), rows.places, tf.constant(shards.bases))
+    return stored_numbers(
+        order_of(tf.constant(shards.sizes), shuffle, epoch), rows.places, tf.constant(shards.bases)
+    )
 
 
 def _bounds(assignment: Assignment, window: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
