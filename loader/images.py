@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from tfshards.loader.options import Image
@@ -42,7 +44,7 @@ def crop_bits(image: Image, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def center_box(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Return ``[top, left, height, width]`` int32 of the largest centred box with the aspect ratio of ``size``."""
+    """Return ``[top, left, height, width]`` int32 of the largest centred box in the proportions of ``size``."""
     box_height = tf.minimum(height, tf.maximum(1, width * size[0] // size[1]))
     box_width = tf.minimum(width, tf.maximum(1, height * size[1] // size[0]))
     return tf.stack([(height - box_height) // 2, (width - box_width) // 2, box_height, box_width])
@@ -57,7 +59,7 @@ def random_box(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int], bits:
     draws = tf.random.stateless_uniform([4, ATTEMPTS], seed=tf.stack([bits, CROP]), alg="philox")
     area = tf.cast(height, tf.float32) * tf.cast(width, tf.float32)
     box_area = area * (MIN_AREA + draws[0] * (MAX_AREA - MIN_AREA))
-    low, high = tf.math.log([MIN_ASPECT, MAX_ASPECT])
+    low, high = math.log(MIN_ASPECT), math.log(MAX_ASPECT)
     aspect = tf.exp(low + draws[1] * (high - low))
     box_width = tf.cast(tf.round(tf.sqrt(box_area * aspect)), tf.int32)
     box_height = tf.cast(tf.round(tf.sqrt(box_area / aspect)), tf.int32)
