@@ -17,6 +17,7 @@ from typing import IO, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.plan import IntArray
 from tfshards.schemas import InputError
 
 AnyArray: TypeAlias = npt.NDArray[np.generic]
@@ -46,6 +47,7 @@ class Column:
         shape: with the number of examples first.
         fortran: whether the first axis varies fastest.
         identity: says what the content is: size and modification time, or a digest.
+        is_original: whether the file is the user's own rather than a copy, so that it might change.
     """
 
     path: str
@@ -54,6 +56,7 @@ class Column:
     shape: tuple[int, ...]
     fortran: bool
     identity: str
+    is_original: bool = False
 
     def open(self) -> AnyArray:
         """Return the array, mapped read-only; one of bfloat16 as uint16."""
@@ -61,6 +64,25 @@ class Column:
         if not math.prod(self.shape) * dtype.itemsize:
             return np.zeros(self.shape, dtype)
         return np.memmap(self.path, dtype, "r", self.offset, self.shape, "F" if self.fortran else "C")
+
+    def take(self, numbers: IntArray) -> AnyArray:
+        """Return a copy of these rows.
+
+        Raises:
+            InputError: the file is gone, or is not the one that was listed.
+        """
+        self._check_unchanged()
+        rows: AnyArray = self.open()[numbers]
+        self._check_unchanged()
+        return rows
+
+    def _check_unchanged(self) -> None:
+        try:
+            if not self.is_original or _identity(os.stat(self.path)) == self.identity:
+                return
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{self.path}: changed after the build had listed it; run the command again")
 
 
 def stage_column(name: str, source: ColumnSource, folder: Path, *, preview: bool) -> Column:
@@ -152,8 +174,9 @@ def _npy_column(path: Path) -> Column:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     _check_size(str(path), status.st_size - offset, dtype, shape)
-    identity = f"{status.st_size} bytes at {status.st_mtime_ns}"
-    return Column(os.path.realpath(path), offset, dtype.str, shape, fortran, identity)
+    return Column(
+        os.path.realpath(path), offset, dtype.str, shape, fortran, _identity(status), is_original=True
+    )
 
 
 def _stage_member(name: str, member: Member, folder: Path, *, preview: bool) -> Column:
@@ -168,10 +191,15 @@ def _stage_member(name: str, member: Member, folder: Path, *, preview: bool) -> 
             copied = not (preview and len(shape) > 1)
             if copied:
                 _copy(file, target, size - file.tell())
-    except (OSError, KeyError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
         raise InputError(f"{place}: cannot be read: {error}") from None
-    identity = f"{status.st_size} bytes at {status.st_mtime_ns}"
-    return Column(str(target) if copied else "", 0, dtype.str, shape, fortran, identity)
+    return Column(str(target) if copied else "", 0, dtype.str, shape, fortran, _identity(status))
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_size} bytes at {status.st_mtime_ns}"
 
 
 def _copy(source: IO[bytes], target: Path, size: int) -> None:
@@ -195,7 +223,9 @@ def _read_header(file: IO[bytes], place: str) -> tuple[tuple[int, ...], bool, np
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
         else:
             raise ValueError(f"format version {version[0]}.{version[1]}; 1.0 and 2.0 are read")
-    except ValueError as error:
+    except OSError:
+        raise
+    except Exception as error:  # NumPy's parser, and zipfile's decompressors, raise almost anything
         raise InputError(f"{place}: is no .npy array that can be read: {error}") from None
     _check(place, dtype, shape)
     return shape, fortran, dtype
@@ -210,6 +240,9 @@ def _check_size(place: str, found: int, dtype: np.dtype[np.generic], shape: tupl
 def _check(place: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
     if not shape:
         raise InputError(f"{place}: is a single value; the first axis must count the examples")
+    # only a file's header can say so
+    if any(isinstance(dim, bool) or dim < 0 for dim in shape):
+        raise InputError(f"{place}: the shape {shape} is none; every dimension must be 0 or more")
     if dtype.hasobject:
         raise InputError(
             f"{place}: holds Python objects, which are never unpickled; convert it to a plain dtype"

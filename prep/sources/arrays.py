@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -136,6 +139,9 @@ class MappedArrays:
         if "key" in lengths:
             raise InputError("an array is named 'key', which is the row number's name; give it another name")
         row_bytes = sum(_row_bytes(column) for column in self.columns.values())
+        if not row_bytes:
+            # nor would the number of rows be bounded by the files' sizes
+            raise InputError("the arrays' rows hold no values; there is nothing to build")
         return Listing(
             schema=Schema((*features, _KEY)),
             keys=RowKeys(count),
@@ -151,21 +157,29 @@ class MappedArrays:
         """Return the values of each row."""
         numbers = np.array([int(row.key) for row in rows])
         columns = [
-            _values(schema[name], column.open()[numbers], column.dtype)
-            for name, column in self.columns.items()
+            _values(schema[name], column.take(numbers), column.dtype) for name, column in self.columns.items()
         ]
         keys = [row.key.encode("ascii") for row in rows]
         return [Accepted(values) for values in zip(*columns, keys, strict=True)]
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return each row's group: its value in the column ``by``, which must hold scalars."""
+        """Return each row's group: its value in the column ``by``.
+
+        Raises:
+            InputError: there is no such column of scalars.
+        """
         column = self.columns.get(by)
         if column is None or len(column.shape) != 1:
             scalars = [name for name, column in self.columns.items() if len(column.shape) == 1]
-            raise OptionsError(
+            raise InputError(
                 f"--group-by {by}: no array of scalars; there are {', '.join(scalars) or 'none'}"
             )
-        return [str(value).encode() for value in column.open().tolist()]
+        values = column.open()
+        return (
+            _strings(by, values)
+            if values.dtype.kind in "SU"
+            else [str(value).encode() for value in values.tolist()]
+        )
 
     def _labels(self) -> np.typing.NDArray[np.int64] | None:
         column = self.columns.get("label")
@@ -180,19 +194,25 @@ class MappedArrays:
 
 
 def _named(argument: str) -> list[tuple[str, ColumnSource]]:
-    name, equals, path = argument.rpartition("=")
+    name, equals, path = argument.partition("=")
+    if not equals or "/" in name:
+        # no name; a folder on the way may have the sign, as in year=2024/
+        name, equals, path = "", "", argument
     if path.endswith(".npz") and not equals:
         return [(member, Member(path, member)) for member in _members(path)]
     if not path.endswith(".npy") or (equals and not name):
         raise OptionsError(f"{argument}: must be NAME=FILE.npy, FILE.npy or FILE.npz")
-    return [(name or Path(path).stem, path)]
+    name = name or Path(path).stem
+    if name == _KEY.name or not name.isprintable():
+        raise OptionsError(f"{argument}: an array cannot be named {name!r}; name it with NAME=FILE.npy")
+    return [(name, path)]
 
 
 def _members(path: str) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile raises almost anything for damaged bytes
         raise InputError(f"{path}: cannot be read: {error}") from None
     odd = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
     if odd or not names:
@@ -208,6 +228,13 @@ def _folder(parent: Path, index: int) -> Path:
 
 
 def _feature(name: str, column: Column, *, as_list: bool, is_label: bool) -> Feature:
+    try:
+        return _feature_as(name, column, as_list=as_list, is_label=is_label)
+    except ValueError as error:
+        raise InputError(f"array {name!r}: {error}") from None
+
+
+def _feature_as(name: str, column: Column, *, as_list: bool, is_label: bool) -> Feature:
     shape = column.shape[1:]
     dtype = "bfloat16" if column.dtype == "bfloat16" else np.dtype(column.dtype).newbyteorder("=").name
     if column.dtype != "bfloat16" and np.dtype(column.dtype).kind in "SU":
@@ -228,7 +255,7 @@ def _feature(name: str, column: Column, *, as_list: bool, is_label: bool) -> Fea
 def _remedy(dtype: str) -> str:
     if dtype.startswith(("datetime64", "timedelta64")):
         return "convert it with array.view('int64')"
-    if dtype.startswith("void16"):
+    if dtype == "void16":
         return "an .npy file forgets bfloat16: pass the array from Python, or save array.view('uint16')"
     if dtype.startswith("void"):
         return "save the fields of a structured array as arrays of their own"
@@ -237,7 +264,7 @@ def _remedy(dtype: str) -> str:
 
 def _row_bytes(column: Column) -> int:
     item = 2 if column.dtype == "bfloat16" else np.dtype(column.dtype).itemsize
-    return int(np.prod(column.shape[1:], dtype=np.int64)) * item
+    return math.prod(column.shape[1:]) * item
 
 
 def _values(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]:
@@ -251,11 +278,10 @@ def _values(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]:
             else [b""] * len(block)
         )
     if feature.kind == "bytes":
-        return (
-            [_strings(item) for item in block.reshape(len(block), -1).tolist()]
-            if feature.shape
-            else [_string(item) for item in block.tolist()]
-        )
+        strings, number = _strings(feature.name, block), feature.num_elements
+        if not feature.shape:
+            return strings
+        return [strings[row * number : (row + 1) * number] for row in range(len(block))]
     if dtype == "bfloat16":
         # the upper half of a float32
         block = (block.astype(np.uint32) << 16).view(np.float32)
@@ -263,9 +289,15 @@ def _values(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]:
     return values
 
 
-def _strings(items: Sequence[str | bytes]) -> list[bytes]:
-    return [_string(item) for item in items]
-
-
-def _string(item: str | bytes) -> bytes:
-    return item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
+def _strings(name: str, block: AnyArray) -> list[bytes]:
+    """Return each element, row-major: text as UTF-8, and what ``os.fsdecode`` escaped as the bytes it was."""
+    if block.dtype.kind == "S":
+        return cast("list[bytes]", block.ravel().tolist())
+    block = np.ascontiguousarray(block, block.dtype.newbyteorder("="))
+    # a file may hold any number in the place of a character
+    if block.size and block.itemsize and int(block.view(np.uint32).max()) > sys.maxunicode:
+        raise InputError(f"array {name!r}: holds a number above {sys.maxunicode:#x}, which is no character")
+    try:
+        return [item.encode("utf-8", "surrogateescape") for item in block.ravel().tolist()]
+    except UnicodeEncodeError as error:
+        raise InputError(f"array {name!r}: holds text that is no Unicode: {error}") from None
