@@ -1,0 +1,565 @@
+"""Arrays as a source: where they may come from, what is stored of each dtype, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays
+from tfshards.prep.sources.array_files import Member, stage_chunks
+from tfshards.prep.sources.arrays import MappedArrays
+from tfshards.prep.sources.listing import Accepted
+from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas.feature import ITEM_SIZES
+
+NUMPY_DTYPES = sorted(set(ITEM_SIZES) - {"bfloat16"})
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A function from a source to its reader, staged in a folder that is empty."""
+    numbers = iter(range(100))
+
+    def run(source: Arrays, *, preview: bool = False) -> MappedArrays:
+        folder = tmp_path / f"staged-{next(numbers)}"
+        folder.mkdir()
+        return source.stage(folder, preview=preview)
+
+    return run
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def examples(reader: MappedArrays) -> list[dict[str, object]]:
+    """Return the values of every row, by feature."""
+    listing = reader.listing()
+    outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes)
+    return [dict(zip(listing.schema.names, outcome.values, strict=True)) for outcome in outcomes]
+
+
+def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    number = int(np.prod(shape))
+    if dtype == "bool":
+        return (np.arange(number) % 3 == 0).reshape(shape)
+    if "int" in dtype:
+        limits = np.iinfo(dtype)
+        return np.resize(np.array([limits.min, limits.max, 1, 0, 7], dtype), shape)
+    made = np.resize(np.array([0.1, -0.0, np.inf, np.nan, -3e4]), shape).astype(dtype)
+    return made * (1 + 2j) if "complex" in dtype else made
+
+
+# Where an array can come from: each gives the same examples.
+
+
+def from_memory(array: np.ndarray, folder: Path) -> Arrays:
+    return Arrays({"x": array})
+
+
+def from_npy(array: np.ndarray, folder: Path) -> Arrays:
+    np.save(folder / "x.npy", array)
+    return Arrays({"x": folder / "x.npy"})
+
+
+def from_npz(array: np.ndarray, folder: Path) -> Arrays:
+    np.savez(folder / "all.npz", x=array)
+    return Arrays.open([str(folder / "all.npz")])
+
+
+def from_compressed_npz(array: np.ndarray, folder: Path) -> Arrays:
+    np.savez_compressed(folder / "all.npz", x=array)
+    return Arrays.open([str(folder / "all.npz")])
+
+
+def from_chunks(array: np.ndarray, folder: Path) -> Arrays:
+    def chunks() -> Iterator[dict[str, np.ndarray]]:
+        for start in range(0, len(array), 2):
+            yield {"x": array[start : start + 2]}
+
+    return Arrays(chunks())
+
+
+ORIGINS = [from_memory, from_npy, from_npz, from_compressed_npz, from_chunks]
+LAYOUTS = {
+    "C order": lambda array: array,
+    "Fortran order": np.asfortranarray,
+    "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "every second of a larger one": lambda array: np.repeat(array, 2, axis=0)[::2],
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_a_tensor_is_stored_as_its_little_endian_bytes(dtype, layout, origin, tmp_path, stage):
+    array = values(dtype, (5, 2, 3))
+    reader = stage(origin(layout(array), tmp_path))
+    assert reader.listing().schema["x"] == Feature("x", "raw", dtype, (2, 3))
+    little = array.astype(array.dtype.newbyteorder("<"))
+    assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in little]
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_integer_scalars_are_stored_as_numbers(dtype, origin, tmp_path, stage):
+    array = values(dtype, (5,)).astype(np.dtype(dtype).newbyteorder(">"))
+    reader = stage(origin(array, tmp_path))
+    assert reader.listing().schema["x"] == Feature("x", "int", dtype)
+    assert [example["x"] for example in examples(reader)] == array.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint64", "float16", "float32", "float64", "complex64"])
+def test_other_scalars_are_stored_as_their_bytes(dtype, stage):
+    array = values(dtype, (5,))
+    reader = stage(Arrays({"x": array}))
+    assert reader.listing().schema["x"] == Feature("x", "raw", dtype)
+    assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in array]
+
+
+LISTS = [
+    ("bool", "int"),
+    ("uint8", "int"),
+    ("int64", "int"),
+    ("float16", "float"),
+    ("float32", "float"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "kind"), LISTS)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
+def test_on_request_values_are_stored_as_lists(shape, dtype, kind, stage):
+    array = values(dtype, (4, *shape))
+    reader = stage(Arrays({"x": array, "y": np.arange(4)}, lists=("x",)))
+    assert reader.listing().schema["x"] == Feature("x", kind, dtype, shape)
+    got = [np.ravel(example["x"]) for example in examples(reader)]
+    np.testing.assert_array_equal(np.array(got).reshape(array.shape).astype(dtype), array)
+
+
+@pytest.mark.parametrize("lists", [(), ("x",)])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bfloat16_in_memory_is_exact_as_bytes_and_as_a_list(chunked, lists, stage):
+    array = np.array([[0.1, -0.0], [np.inf, -3e38]], ml_dtypes.bfloat16)
+    reader = stage(Arrays([{"x": array[:1]}, {"x": array[1:]}] if chunked else {"x": array}, lists=lists))
+    assert reader.listing().schema["x"] == Feature("x", "float" if lists else "raw", "bfloat16", (2,))
+    assert reader.listing().sizes.tolist() == [4, 4]
+    if lists:
+        assert [example["x"] for example in examples(reader)] == array.astype(np.float32).tolist()
+    else:
+        assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in array]
+
+
+STRINGS = {
+    "bytes": (np.array([b"", b"\xff\0a", b"cat"]), [b"", b"\xff\0a", b"cat"]),
+    "text": (np.array(["", "Straße", "猫"]), [b"", "Straße".encode(), "猫".encode()]),
+    "big-endian text": (np.array(["", "猫"], ">U3"), [b"", "猫".encode()]),
+    "names that are no UTF-8": (np.array(["caf\udce9", "a"]), [b"caf\xe9", b"a"]),
+    "lists of bytes": (np.array([[b"a", b"bc"], [b"", b"d"]]), [[b"a", b"bc"], [b"", b"d"]]),
+    "tables of text": (np.array([[["a"], ["ü"]]]), [[b"a", "ü".encode()]]),
+    "text in Fortran order": (
+        np.asfortranarray([["a", "b"], ["c", "d"], ["e", "f"]]),
+        [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]],
+    ),
+    "lists of none": (np.zeros((2, 0), "U1"), [[], []]),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize(("array", "stored"), STRINGS.values(), ids=STRINGS.keys())
+def test_strings_are_stored_as_byte_strings(array, stored, origin, tmp_path, stage):
+    reader = stage(origin(array, tmp_path))
+    with_rows = MappedArrays({**reader.columns, **stage(Arrays({"y": np.arange(len(array))})).columns}, ())
+    assert with_rows.listing().schema["x"] == Feature("x", "bytes", "bytes", array.shape[1:])
+    assert [example["x"] for example in examples(with_rows)] == stored
+
+
+def test_the_key_is_the_row_number_and_the_last_feature(stage):
+    reader = stage(Arrays({"b": np.arange(12), "a": np.zeros((12, 2), np.uint8)}))
+    assert reader.listing().schema.names == ("b", "a", "key")
+    assert [example["key"] for example in examples(reader)] == [b"%d" % row for row in range(12)]
+    assert list(reader.listing().keys[9:]) == [b"9", b"10", b"11"]
+    assert reader.listing().keys[-1] == b"11"
+
+
+LABELS = {
+    "classes": (np.array([2, 0, 2, 1], np.uint8), "label", [2, 0, 2, 1]),
+    "big-endian classes": (np.array([2, 0, 2, 1], ">i4"), "label", [2, 0, 2, 1]),
+    "a negative one": (np.array([2, -1, 0, 1]), "int", None),
+    "no integers": (np.array([2.0, 1.0, 0.0, 1.0]), "raw", None),
+    "truth values": (np.array([True, False, True, True]), "raw", None),
+    "one-hot rows": (np.eye(4, dtype=np.int64), "raw", None),
+    "uint64": (np.array([2, 0, 2, 1], np.uint64), "raw", None),
+    "text": (np.array(["a", "b", "a", "b"]), "bytes", None),
+    "bfloat16": (np.array([1, 2, 3, 4], ml_dtypes.bfloat16), "raw", None),
+}
+
+
+@pytest.mark.parametrize(("array", "kind", "labels"), LABELS.values(), ids=LABELS.keys())
+def test_an_array_named_label_holds_classes_if_it_can(array, kind, labels, stage):
+    listing = stage(Arrays({"label": array})).listing()
+    assert listing.schema["label"].kind == kind
+    assert (None if listing.labels is None else listing.labels.tolist()) == labels
+
+
+@pytest.mark.parametrize(("number", "kind"), [(10_000, "label"), (10_001, "int")])
+def test_more_than_ten_thousand_classes_are_a_quantity(number, kind, stage):
+    assert stage(Arrays({"label": np.arange(number)})).listing().schema["label"].kind == kind
+
+
+def test_a_preview_has_the_schema_and_labels_of_a_build_without_copying_tensors(stage, tmp_path):
+    arrays = {"x": np.zeros((6, 50), np.float32), "label": np.arange(6)}
+    np.savez(tmp_path / "all.npz", **arrays)
+    for source in (Arrays(arrays), Arrays.open([str(tmp_path / "all.npz")])):
+        whole, preview = stage(source).listing(), stage(source, preview=True)
+        assert preview.listing().schema == whole.schema
+        assert preview.listing().labels.tolist() == whole.labels.tolist()
+        assert [path for path, column in preview.columns.items() if column.path] == ["label"]
+
+
+@pytest.mark.parametrize("origin", [from_npy, from_npz])
+def test_a_preview_of_files_has_the_identity_of_a_build(origin, stage, tmp_path):
+    source = origin(np.zeros((6, 50), np.float32), tmp_path)
+    assert stage(source, preview=True).listing().identity == stage(source).listing().identity
+
+
+def test_the_identity_is_that_of_the_content(stage, tmp_path):
+    array = np.arange(6.0).reshape(3, 2)
+    of = {
+        "array": stage(Arrays({"x": array})).listing().identity,
+        "equal array": stage(Arrays({"x": array.copy()})).listing().identity,
+        "other value": stage(Arrays({"x": array + 1})).listing().identity,
+        "other dtype": stage(Arrays({"x": array.view(np.int64)})).listing().identity,
+        "other shape": stage(Arrays({"x": array.reshape(3, 2, 1)})).listing().identity,
+        "other name": stage(Arrays({"y": array})).listing().identity,
+    }
+    assert of["array"] == of["equal array"]
+    assert len(set(of.values())) == 5
+    path = tmp_path / "x.npy"
+    np.save(path, array)
+    before = stage(Arrays({"x": path})).listing().identity
+    assert stage(Arrays({"x": path})).listing().identity == before
+    os.utime(path, ns=(1, 1))
+    assert stage(Arrays({"x": path})).listing().identity != before
+
+
+def test_a_command_line_names_arrays_by_name_stem_or_member(in_folder, stage):
+    np.save("x.npy", np.arange(4))
+    np.save("b=c.npy", np.arange(4))
+    np.savez("more.npz", z=np.arange(4), y=np.zeros((4, 2)))
+    (in_folder / "year=2024").mkdir()
+    np.save("year=2024/v.npy", np.arange(4))
+    arguments = ["x.npy", "w=x.npy", "a=b=c.npy", "./year=2024/v.npy", "u=year=2024/v.npy", "more.npz"]
+    listing = stage(Arrays.open(arguments, lists=("x",))).listing()
+    assert listing.schema.names == ("x", "w", "a", "v", "u", "y", "z", "key")
+
+
+COMMAND_LINES = {
+    "no type that is known": (["x.txt"], r"^x\.txt: must be NAME=FILE\.npy, FILE\.npy or FILE\.npz$"),
+    "no name": (["=x.npy"], r"^=x\.npy: must be NAME=FILE\.npy"),
+    "a name for all of an archive": (["x=more.npz"], r"^x=more\.npz: must be NAME=FILE\.npy"),
+    "one name twice": (["x.npy", "x=y.npy"], r"^x=y\.npy: there are two arrays 'x'; name them with"),
+    "the name of the row number": (["key=x.npy"], r"^key=x\.npy: an array cannot be named 'key'"),
+    "the same by its stem": (["key.npy"], r"^key\.npy: an array cannot be named 'key'; name it with NAME="),
+    "a name that is no text": (["a\nb=x.npy"], r"cannot be named 'a\\nb'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
+def test_a_wrong_command_line_is_told_without_a_look_at_the_disk(arguments, message, in_folder):
+    with pytest.raises(OptionsError, match=message):
+        Arrays.open(arguments)
+
+
+def test_no_arrays_is_an_error_at_once():
+    with pytest.raises(OptionsError, match=r"^no arrays: give at least one$"):
+        Arrays({})
+
+
+IN_MEMORY = {
+    "different lengths": (
+        {"x": np.zeros(3), "y": np.zeros((4, 2))},
+        r"^the arrays differ in length: x has 3, y has 4; every array needs one row an example$",
+    ),
+    "no rows": ({"x": np.zeros((0, 2))}, r"^the arrays have no rows; there is nothing to build$"),
+    "rows of nothing": ({"x": np.zeros((3, 0))}, r"^the arrays' rows hold no values"),
+    "a single value": ({"x": np.array(3)}, r"^array 'x': is a single value; the first axis must count"),
+    "objects": ({"x": np.array([{}, []], object)}, r"^array 'x': holds Python objects, which are never unp"),
+    "dates": (
+        {"x": np.array(["2024-01-01"], "M8[D]")},
+        r"datetime64\[D\] cannot be stored; .*view\('int64'\)",
+    ),
+    "spans": ({"x": np.array([1], "m8[s]")}, r"timedelta64\[s\] cannot be stored; convert it with"),
+    "a structure": ({"x": np.zeros(2, "i4,f8")}, r"void96 cannot be stored; save the fields of a structured"),
+    "a structure of 20 bytes": ({"x": np.zeros(2, "i4,f8,f8")}, r"void160 cannot be stored; save the fields"),
+    "long doubles": (
+        {"x": np.zeros(2, np.longdouble)},
+        r"float128 cannot be stored; convert it to one of bf",
+    ),
+    "too many dimensions": ({"x": np.zeros((2,) + (1,) * 33)}, r"^array 'x': shape has 33 dimensions"),
+    "no name": ({"": np.zeros(2)}, r"^array '': name is ''"),
+    "a name that is no text": ({"a\n": np.zeros(2)}, r"^array 'a\\n': name is 'a\\n', must be one or more"),
+    "the name of the row number": (
+        {"key": np.zeros(2)},
+        r"^an array is named 'key', which is the row number",
+    ),
+    "text that is no Unicode": ({"x": np.array(["\ud800"])}, r"^array 'x': holds text that is no Unicode"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), IN_MEMORY.values(), ids=IN_MEMORY.keys())
+def test_arrays_that_cannot_be_stored_are_refused_with_a_remedy(arrays, message, stage):
+    with pytest.raises(InputError, match=message):
+        examples(stage(Arrays(arrays)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("uint64", r"^--list x: uint64 fits neither an int64 nor a float32 list; leave it raw$"),
+        ("float64", r"^--list x: float64 fits neither"),
+        ("complex64", r"^--list x: complex64 fits neither"),
+    ],
+)
+def test_a_dtype_that_no_list_holds_exactly_is_refused_as_one(dtype, message, stage):
+    with pytest.raises(InputError, match=message):
+        stage(Arrays({"x": np.zeros((2, 2), dtype)}, lists=("x",))).listing()
+
+
+def test_a_list_of_an_array_that_is_not_there_is_an_error(stage):
+    with pytest.raises(InputError, match=r"^--list z: there is no such array; there are x, y$"):
+        stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
+
+
+CHUNKS = {
+    "none": ([], r"^there are no chunks: give at least one$"),
+    "another name": (
+        [{"x": np.zeros(2)}, {"y": np.zeros(2)}],
+        r"^chunk 1 has the arrays y; the first chunk has x$",
+    ),
+    "another dtype": (
+        [{"x": np.zeros(2)}, {"x": np.zeros(2, np.float32)}],
+        r"^array 'x' of chunk 1: is float32 \(\) an example; the first is float64 \(\)$",
+    ),
+    "another shape": (
+        [{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}],
+        r"^array 'x' of chunk 1: is float64 \(4,\) an example; the first is float64 \(3,\)$",
+    ),
+    "a single value": ([{"x": np.float32(1)}], r"^array 'x' of chunk 0: is a single value"),
+    "objects": ([{"x": np.array([None])}], r"^array 'x' of chunk 0: holds Python objects"),
+}
+
+
+@pytest.mark.parametrize(("chunks", "message"), CHUNKS.values(), ids=CHUNKS.keys())
+def test_chunks_that_do_not_fit_are_refused(chunks, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        stage_chunks(chunks, tmp_path)
+
+
+def test_an_empty_chunk_is_none_of_the_rows(stage):
+    reader = stage(Arrays([{"x": np.zeros(0)}, {"x": np.arange(2.0)}, {"x": np.zeros(0)}, {"x": np.ones(1)}]))
+    assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
+
+
+def npy(shape: object, descr: object = "|u1", data: bytes = b"", version: bytes = b"\1\0") -> bytes:
+    header = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    return npy_with_header(header + b"\n", data, version)
+
+
+def npy_with_header(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
+    length = struct.pack("<H", len(header)) if version == b"\1\0" else struct.pack("<I", len(header))
+    return b"\x93NUMPY" + version + length + header + data
+
+
+HOSTILE = {
+    "cut": (npy((4,), data=b"abc"), r"x\.npy: holds 3 bytes of data; uint8 \(4,\) needs 4$"),
+    "padded": (npy((4,), data=b"abcde"), r"holds 5 bytes of data; uint8 \(4,\) needs 4$"),
+    "a length that memory does not hold": (npy((2**40,)), r"holds 0 bytes of data; .* needs 1099511627776$"),
+    "rows of nothing without end": (npy((10**12, 0)), r"^the arrays' rows hold no values"),
+    "more rows than fit an index": (npy((2**70, 0)), r"^the arrays' rows hold no values"),
+    "more elements than fit": (npy((1, 0, 2**62, 2**62)), r"more than 2\^63 - 1 elements$"),
+    "a negative length": (
+        npy((-1, -1), data=b"a"),
+        r"the shape \(-1, -1\) is none; every dimension must be 0",
+    ),
+    "truth for a length": (npy((True,), data=b"a"), r"the shape \(True,\) is none"),
+    "half a row": (
+        npy((1.5,), data=b"a"),
+        r"is no \.npy array that can be read: shape is not valid: \(1\.5,\)",
+    ),
+    "no rows axis": (npy((), data=b"a"), r"is a single value; the first axis must count the examples"),
+    "objects": (npy((1,), "|O", b"\x80\x04N."), r"holds Python objects, which are never unpickled"),
+    "bfloat16": (npy((1,), "<V2", b"ab"), r"an \.npy file forgets bfloat16: pass the array from Python"),
+    "an unknown dtype": (npy((1,), "zzz"), r"is no \.npy array that can be read: descr is not a valid dtype"),
+    "a dtype of its own": (npy((1,), ("<f4", (2**40,))), r"holds 0 bytes of data|is no \.npy array"),
+    "a number for a character": (
+        npy((1,), "<U1", b"\xff" * 4),
+        r"holds a number above 0x10ffff, which is no",
+    ),
+    "no magic": (b"PK\3\4 and so on", r"is no \.npy array that can be read: the magic string is not correct"),
+    "nothing": (b"", r"is no \.npy array that can be read: EOF"),
+    "another version": (npy((1,), version=b"\3\0"), r"format version 3\.0; 1\.0 and 2\.0 are read$"),
+    "a header that is cut": (npy((1,))[:20], r"is no \.npy array that can be read: EOF"),
+    "a header that is a list": (npy_with_header(b"[]\n"), r"Header is not a dictionary"),
+    "a header of mixed keys": (npy_with_header(b"{1: 2, 'a': 3}\n"), r"is no \.npy array that can be read"),
+    "a header of brackets": (npy_with_header(b"{" * 500 + b"\n"), r"is no \.npy array that can be read"),
+    "a header of octals": (npy_with_header(b"{'shape': (01,)}\n"), r"is no \.npy array that can be read"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_file_is_refused_before_anything_is_made_of_it(data, message, tmp_path, stage):
+    path = tmp_path / "x.npy"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        examples(stage(Arrays({"x": path})))
+
+
+@pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_member_of_an_archive_is_refused_likewise(data, message, tmp_path, stage):
+    with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    with pytest.raises(InputError, match=message.replace(r"x\.npy: ", r"all\.npz\[x\]: ")):
+        examples(stage(Arrays.open([str(tmp_path / "all.npz")])))
+
+
+def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
+    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=b"\2\0"))
+    assert [example["x"] for example in examples(stage(Arrays({"x": tmp_path / "x.npy"})))] == [b"a", b"b"]
+
+
+def test_files_that_are_missing_or_no_files_are_named(tmp_path, stage):
+    for source in ({"x": tmp_path / "gone.npy"}, {"x": Member(str(tmp_path / "gone.npz"), "x")}):
+        with pytest.raises(InputError, match=r"gone\.np.*: cannot be read: .*No such file"):
+            stage(Arrays(source))
+    with pytest.raises(InputError, match=r"gone\.npz: cannot be read: .*No such file"):
+        Arrays.open([str(tmp_path / "gone.npz")])
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(InputError, match=r"folder\.npy: cannot be read: Is a directory$"):
+        stage(Arrays({"x": tmp_path / "folder.npy"}))
+
+
+def test_a_member_that_is_not_there_is_named(tmp_path, stage):
+    np.savez(tmp_path / "all.npz", x=np.zeros(2))
+    with pytest.raises(InputError, match=r"all\.npz\[y\]: cannot be read: .*no item named 'y\.npy'"):
+        stage(Arrays({"y": Member(str(tmp_path / "all.npz"), "y")}))
+
+
+ARCHIVES = {
+    "no members": ([], r": it has no members$"),
+    "a member that is no array": (
+        [("readme.txt", b"hi")],
+        r": the member 'readme\.txt' is no array, or stands",
+    ),
+    "a member twice": (
+        [("x.npy", b""), ("x.npy", b"")],
+        r": the member 'x\.npy' is no array, or stands twice$",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(("members", "message"), ARCHIVES.values(), ids=ARCHIVES.keys())
+def test_an_archive_holds_arrays_and_nothing_else(members, message, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    with pytest.raises(InputError, match=r"all\.npz" + message):
+        Arrays.open([str(tmp_path / "all.npz")])
+
+
+def test_a_member_whose_name_leaves_the_folder_is_only_a_name(tmp_path, stage):
+    with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
+        archive.writestr("../../x.npy", npy((2,), data=b"ab"))
+    before = sorted(tmp_path.iterdir())
+    reader = stage(Arrays.open([str(tmp_path / "all.npz")]))
+    assert [example["../../x"] for example in examples(reader)] == [ord("a"), ord("b")]
+    assert sorted(tmp_path.iterdir()) == [*before, tmp_path / "staged-0"]
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_however_an_archive_is_damaged_it_is_read_right_or_refused(method, tmp_path, stage):
+    array = np.arange(40, dtype=np.uint16).reshape(4, 10)
+    sound = io.BytesIO()
+    file = io.BytesIO()
+    np.save(file, array)
+    with zipfile.ZipFile(sound, "w", method) as archive:
+        archive.writestr(zipfile.ZipInfo("x.npy"), file.getvalue(), method)
+    refused = 0
+    path = tmp_path / "all.npz"
+    for place in range(0, len(sound.getvalue()), 2):
+        damaged = bytearray(sound.getvalue())
+        damaged[place] ^= 1 << place // 2 % 8
+        path.write_bytes(damaged)
+        folder = tmp_path / f"{place}"
+        folder.mkdir()
+        try:
+            got = examples(Arrays.open([str(path)]).stage(folder))
+        except InputError:
+            refused += 1
+        else:
+            names = [name for name in got[0] if name != "key"]
+            assert [example[names[0]] for example in got] == [row.tobytes() for row in array]
+    assert refused > 20
+
+
+def test_a_file_that_changes_or_vanishes_under_way_ends_the_reading(tmp_path, stage):
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(1000))
+    reader = stage(Arrays({"x": path}))
+    listing = reader.listing()
+    rows = listing.rows(np.arange(3))
+    assert reader.read(rows, listing.schema)[2].values[0] == 2
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(
+        InputError, match=r"x\.npy: changed after the build had listed it; run the command again$"
+    ):
+        reader.read(rows, listing.schema)
+    np.save(path, np.arange(2))
+    with pytest.raises(InputError, match="changed after the build had listed it"):
+        reader.read(rows, listing.schema)
+    path.unlink()
+    with pytest.raises(InputError, match=r"x\.npy: cannot be read: No such file or directory$"):
+        reader.read(rows, listing.schema)
+
+
+@pytest.mark.parametrize("origin", ORIGINS[:2])
+@pytest.mark.parametrize(
+    ("column", "groups"),
+    [
+        (np.array([3, 1, 3], ">i2"), [b"3", b"1", b"3"]),
+        (np.array(["ä", "b", "ä"]), ["ä".encode(), b"b", "ä".encode()]),
+        (np.array(["caf\udce9", "b", "b"]), [b"caf\xe9", b"b", b"b"]),
+        (np.array([b"x", b"y", b"x"]), [b"x", b"y", b"x"]),
+        (np.array([0.5, np.nan, np.nan]), [b"0.5", b"nan", b"nan"]),
+    ],
+)
+def test_rows_of_equal_value_are_a_group(column, groups, origin, stage, tmp_path):
+    reader = stage(origin(column, tmp_path))
+    assert reader.groups(reader.listing(), "x") == groups
+
+
+@pytest.mark.parametrize("by", ["y", "z"])
+def test_only_an_array_of_scalars_makes_groups(by, stage):
+    reader = stage(Arrays({"x": np.zeros(2), "w": np.arange(2), "y": np.zeros((2, 2))}))
+    with pytest.raises(InputError, match=rf"^--group-by {by}: no array of scalars; there are x, w$"):
+        reader.groups(reader.listing(), by)
+    tensors = stage(Arrays({"y": np.zeros((2, 2))}))
+    with pytest.raises(InputError, match=rf"^--group-by {by}: no array of scalars; there are none$"):
+        tensors.groups(tensors.listing(), by)
+
+
+def test_the_output_may_lie_beside_the_arrays(tmp_path):
+    assert Arrays({"x": tmp_path / "x.npy"}).location() is None
