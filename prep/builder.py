@@ -88,6 +88,7 @@ def build(
             talk(f"{folder} is up to date")
             return current
         forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
+        _require_space(area, plan)
         run = _Run(reader, plan, area, dataset_name(folder, options), tuple(beam_args), talk)
         first = run.write("first", plan.layouts)
         rejects = [reject for done in first.values() for reject in done.rejected]
@@ -125,10 +126,8 @@ class _Run:
         missing = [shard for shard in digests if shard not in finished]
         self._say_what_is_there(layout, len(finished), len(digests))
         if missing:
-            numbers = np.concatenate([layouts[split][index] for split, index in missing])
-            source_bytes = int(self.plan.listing.sizes[numbers].sum())
-            require_space(self.area.out, source_bytes + _RECORD_OVERHEAD * len(numbers), "the dataset")
-            progress = Progress(f"{self.name}", len(numbers))
+            num_examples = sum(len(layouts[split][index]) for split, index in missing)
+            progress = Progress(self.name, num_examples)
             job = Job(
                 self.area,
                 self.reader,
@@ -177,6 +176,13 @@ class _Run:
             listing = self.plan.listing
             what = f"{listing.num_examples:,} examples, {size(int(listing.sizes.sum()))}, {num_shards} shards"
             self.talk(f"starting build {self.area.build_id}: {what}")
+
+
+def _require_space(area: BuildArea, plan: Forecast) -> None:
+    """Raise InputError if the output's file system cannot hold what is still to be written."""
+    needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
+    there = sum(path.stat().st_size for path in area.out.glob(f"*-{area.build_id}.tfrecord-*"))
+    require_space(area.out, max(0, needed - there), "the dataset")
 
 
 def _holds(path: Path, digest: str) -> bool:

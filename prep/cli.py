@@ -99,6 +99,8 @@ def _plan(options: argparse.Namespace) -> int:
 
     from tfshards.prep.forecast import forecast
 
+    if options.batch_size < 1:
+        raise OptionsError(f"--batch-size {options.batch_size}: must be at least 1")
     source = _source(options)
     shards, settings = _settings(options)
     out = Path(options.out)

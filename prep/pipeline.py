@@ -6,14 +6,16 @@ enter the pipeline, and the plan is read from files, so neither shuffle nor job 
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners import create_runner
 
 from tfshards.prep.area import ShardId
 from tfshards.prep.progress import Progress
@@ -25,8 +27,20 @@ LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 def check_beam_args(beam_args: Sequence[str]) -> None:
-    """Raise OptionsError if Beam does not know one of these pipeline options, or its runner."""
-    given = PipelineOptions(list(beam_args)).get_all_options(drop_default=True)
+    """Raise OptionsError if Beam does not know one of these pipeline options, a value, or the runner."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            given = PipelineOptions(list(beam_args)).get_all_options(drop_default=True)
+    except SystemExit:
+        # argparse prints all of Beam's options before the one line that counts
+        last_line = said.getvalue().strip().splitlines()[-1]
+        raise OptionsError(f"-- {last_line.partition('error: ')[2]}") from None
+    if given.get("runner"):
+        try:
+            create_runner(given["runner"])
+        except (ValueError, ImportError, AttributeError) as error:
+            raise OptionsError(f"-- --runner={given['runner']}: {error}") from None
     known = set(PipelineOptions([]).get_all_options())
     for argument in beam_args:
         name = argument.partition("=")[0].lstrip("-")
