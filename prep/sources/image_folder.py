@@ -72,14 +72,19 @@ class ImageFolder:
         """Return the listing: names, sizes and modification times.
 
         Raises:
-            InputError: the folder is missing, or holds no images.
+            InputError: the folder is missing or cannot be read, or holds no images.
         """
         root = os.path.realpath(os.fsencode(self.root))
         if not os.path.isdir(root):
             problem = "is not a folder" if os.path.exists(root) else "does not exist"
             raise InputError(f"{os.fspath(self.root)} {problem}")
         skipped: Counter[str] = Counter()
-        found = sorted(_images(root, b"", skipped))
+        try:
+            found = sorted(_images(root, skipped))
+        except OSError as error:
+            raise InputError(
+                f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
+            ) from None
         if not found:
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
@@ -100,7 +105,7 @@ class ImageFolder:
             return [os.path.dirname(key) for key in listing.keys]
         try:
             pattern = re.compile(os.fsencode(by))
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise OptionsError(f"--group-by {by}: no regular expression: {error}") from None
         if pattern.groups != 1:
             raise OptionsError(f"--group-by {by}: must be 'folder' or a regular expression with one (group)")
@@ -121,28 +126,28 @@ class ImageFolder:
         return Accepted((image, row.label, key) if has_label else (image, key))
 
 
-def _images(root: bytes, prefix: bytes, skipped: Counter[str]) -> Iterator[tuple[bytes, int, int]]:
-    """Yield key, size and modification time of each image below ``prefix``, counting all else."""
-    with os.scandir(os.path.join(root, prefix)) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name.startswith(b"."):
-                    skipped["hidden"] += sum(len(names) for _, _, names in os.walk(entry.path))
+def _images(root: bytes, skipped: Counter[str]) -> Iterator[tuple[bytes, int, int]]:
+    """Yield key, size and modification time of each image in ``root``, counting all else."""
+    # no recursion: folders may be nested deeper than calls can be
+    folders = [(b"", False)]
+    while folders:
+        prefix, is_hidden = folders.pop()
+        with os.scandir(os.path.join(root, prefix)) as entries:
+            for entry in entries:
+                hidden = is_hidden or entry.name.startswith(b".")
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((prefix + entry.name + b"/", hidden))
+                    continue
+                reason = "hidden" if hidden else _no_image(entry, root)
+                if reason:
+                    skipped[reason] += 1
                 else:
-                    yield from _images(root, prefix + entry.name + b"/", skipped)
-                continue
-            reason = _no_image(entry, root)
-            if reason:
-                skipped[reason] += 1
-            else:
-                status = entry.stat()
-                yield prefix + entry.name, status.st_size, status.st_mtime_ns
+                    status = entry.stat()
+                    yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
 
 def _no_image(entry: os.DirEntry[bytes], root: bytes) -> str | None:
-    """Return why the entry is skipped, or None for an image file."""
-    if entry.name.startswith(b"."):
-        return "hidden"
+    """Return why an entry that is not hidden is skipped, or None for an image file."""
     if os.path.splitext(entry.name)[1].lower() not in SUFFIXES:
         return "not an image"
     if entry.is_symlink() and not os.path.realpath(entry.path).startswith(os.path.join(root, b"")):
@@ -187,7 +192,7 @@ def _arrange(root: bytes, found: list[tuple[bytes, int, int]], skipped: Counter[
         labels=labels,
         splits=_split_folders(keys) if has_splits else None,
         skipped=dict(sorted(skipped.items())),
-        warnings=_warnings(names, labels),
+        warnings=_warnings(names, labels, folders if has_splits else [], keys),
     )
 
 
@@ -207,19 +212,24 @@ def _split_folders(keys: list[bytes]) -> dict[str, IntArray]:
     return {top.decode(): _numbers(members[top]) for top in in_order}
 
 
-def _warnings(class_names: tuple[str, ...], labels: IntArray | None) -> tuple[str, ...]:
-    if labels is None:
-        return ()
-    present = set(labels.tolist())
+def _warnings(
+    class_names: tuple[str, ...], labels: IntArray | None, split_folders: list[bytes], keys: list[bytes]
+) -> tuple[str, ...]:
+    tops = {key.split(b"/", 1)[0] for key in keys} if split_folders else set()
+    bare = [os.fsdecode(name) for name in split_folders if name not in tops]
+    warnings = [f"the split folder {name!r} holds no images; there is no such split" for name in bare]
+    present = set() if labels is None else set(labels.tolist())
     empty = [name for index, name in enumerate(class_names) if index not in present]
-    return tuple(f"the class folder {name!r} holds no images; it keeps its number" for name in empty)
+    warnings += [f"the class folder {name!r} holds no images; it keeps its number" for name in empty]
+    return tuple(warnings)
 
 
 def _read_unchanged(path: bytes, row: Row) -> bytes:
     """Return the file's bytes if it is still the one that was listed."""
     try:
         # os.open, not open: a third of the system calls, and small files are all there is to this
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # and without waiting, should the file have become a pipe
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             data = _read_all(descriptor, row.size)
             status = os.fstat(descriptor)
