@@ -1,0 +1,411 @@
+"""Image folders as a source: what is an example, a class, a split, and what is passed over and counted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import ImageFolder
+from tfshards.prep.images import PILLOW_VERSION
+from tfshards.prep.sources.listing import Accepted, Listing, Rejected, Row
+from tfshards.schemas import InputError, OptionsError
+
+
+def listed(root: Path) -> Listing:
+    return ImageFolder(root).listing()
+
+
+def keys(listing: Listing) -> list[str]:
+    return [os.fsdecode(key) for key in listing.keys]
+
+
+def splits(listing: Listing) -> dict[str, list[str]] | None:
+    if listing.splits is None:
+        return None
+    return {name: [keys(listing)[number] for number in numbers] for name, numbers in listing.splits.items()}
+
+
+# files -> keys, labels, class names, splits
+LAYOUTS = {
+    "no folders: no classes": (["b.png", "a.jpg"], ["a.jpg", "b.png"], None, (), None),
+    "class folders": (
+        ["dog/1.png", "cat/2.png", "cat/1.png"],
+        ["cat/1.png", "cat/2.png", "dog/1.png"],
+        [0, 0, 1],
+        ("cat", "dog"),
+        None,
+    ),
+    "folders in class folders": (
+        ["cat/a/b/1.png", "cat/1.png", "dog/x/1.png"],
+        ["cat/1.png", "cat/a/b/1.png", "dog/x/1.png"],
+        [0, 0, 1],
+        ("cat", "dog"),
+        None,
+    ),
+    "split folders with classes, which are numbered together": (
+        ["train/dog/1.png", "train/cat/1.png", "val/ant/1.png", "test/dog/1.png"],
+        ["test/dog/1.png", "train/cat/1.png", "train/dog/1.png", "val/ant/1.png"],
+        [2, 1, 2, 0],
+        ("ant", "cat", "dog"),
+        {
+            "train": ["train/cat/1.png", "train/dog/1.png"],
+            "val": ["val/ant/1.png"],
+            "test": ["test/dog/1.png"],
+        },
+    ),
+    "split folders without classes": (
+        ["training/1.png", "validation/1.png", "testing/1.png"],
+        ["testing/1.png", "training/1.png", "validation/1.png"],
+        None,
+        (),
+        {"training": ["training/1.png"], "validation": ["validation/1.png"], "testing": ["testing/1.png"]},
+    ),
+    "one split folder": (["train/1.png"], ["train/1.png"], None, (), {"train": ["train/1.png"]}),
+    "all names of splits, in their order": (
+        [f"{name}/1.png" for name in ("testing", "dev", "valid", "train")],
+        ["dev/1.png", "testing/1.png", "train/1.png", "valid/1.png"],
+        None,
+        (),
+        {name: [f"{name}/1.png"] for name in ("train", "valid", "dev", "testing")},
+    ),
+    "one folder that names no split makes all of them classes": (
+        ["train/1.png", "test/cat/1.png", "cat/1.png"],
+        ["cat/1.png", "test/cat/1.png", "train/1.png"],
+        [0, 1, 2],
+        ("cat", "test", "train"),
+        None,
+    ),
+    "names of splits are lower case": (["Train/1.png"], ["Train/1.png"], [0], ("Train",), None),
+    "capital suffixes": (["A.JPG", "b.Png"], ["A.JPG", "b.Png"], None, (), None),
+    "every suffix": (
+        [
+            f"1.{suffix}"
+            for suffix in ("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff")
+        ],
+        sorted(
+            f"1.{suffix}"
+            for suffix in ("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff")
+        ),
+        None,
+        (),
+        None,
+    ),
+    "keys, and names of classes, are sorted by their bytes": (
+        ["a/b.png", "a.b/1.png", "a b/1.png", "ä/1.png", "z/1.png"],
+        ["a b/1.png", "a.b/1.png", "a/b.png", "z/1.png", "ä/1.png"],
+        [1, 2, 0, 3, 4],
+        ("a", "a b", "a.b", "z", "ä"),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "found", "labels", "class_names", "in_splits"), LAYOUTS.values(), ids=LAYOUTS.keys()
+)
+def test_classes_and_splits_are_read_off_the_folders(
+    files, found, labels, class_names, in_splits, image_folder
+):
+    listing = listed(image_folder(dict.fromkeys(files, 1)))
+    assert keys(listing) == found
+    assert (None if listing.labels is None else listing.labels.tolist()) == labels
+    assert listing.schema.class_names == class_names
+    assert splits(listing) == in_splits
+    assert listing.schema.names == (("image", "label", "key") if class_names else ("image", "key"))
+    assert (listing.skipped, listing.warnings) == ({}, ())
+
+
+def test_sizes_and_times_are_those_of_the_files(image_folder):
+    root = image_folder({"a.png": b"12345", "b.png": b""})
+    os.utime(root / "b.png", ns=(1, 2_000_000_003))
+    listing = listed(root)
+    assert listing.sizes.tolist() == [5, 0]
+    assert listing.stamps.tolist() == [(root / "a.png").stat().st_mtime_ns, 2_000_000_003]
+
+
+def test_what_is_no_input_is_passed_over_and_counted(image_folder, tmp_path):
+    root = image_folder(
+        {
+            "cat/1.png": 1,
+            "cat/notes.txt": b"no image",
+            "cat/none": b"no suffix",
+            "cat/.hidden.png": 1,
+            ".git/objects/1.png": 1,
+            ".git/config": b"",
+            "cat/.cache/deep/er/1.png": 1,
+            ".empty/": b"",
+            "beside.png": 1,
+            "cat/.png": 1,
+        }
+    )
+    os.mkfifo(root / "cat" / "pipe.png")
+    os.symlink("1.png", root / "cat" / "inside.png")
+    os.symlink(root / "cat", root / "cat" / "loop.png")
+    os.symlink(root, root / ".git" / "loop")
+    os.symlink("nowhere.png", root / "cat" / "broken.png")
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(b"secret")
+    os.symlink(outside, root / "cat" / "outside.png")
+    os.symlink("../../photos/cat/1.png", root / "cat" / "roundabout.png")
+    listing = listed(root)
+    assert keys(listing) == ["cat/1.png", "cat/inside.png", "cat/roundabout.png"]
+    assert listing.skipped == {
+        "beside the folders": 1,
+        "broken link": 1,
+        "hidden": 6,
+        "link out of the root": 1,
+        "not an image": 2,
+        "special file": 2,
+    }
+    # an entry is what is no folder, found without following links
+    assert listing.num_entries == sum(not path.is_dir() or path.is_symlink() for path in root.rglob("*"))
+
+
+def test_a_root_that_is_a_link_and_one_relative_to_the_working_directory_are_the_same(
+    small_folder, tmp_path, monkeypatch
+):
+    (tmp_path / "link").symlink_to(small_folder)
+    monkeypatch.chdir(tmp_path)
+    for root in ("link", "photos", "./photos/", small_folder):
+        source = ImageFolder(root)
+        listing = source.listing()
+        assert keys(listing) == keys(listed(small_folder))
+        assert not listing.skipped
+        outcome = source.read(listing.rows(np.array([0])), listing.schema)[0]
+        assert outcome.values[0] == (small_folder / keys(listing)[0]).read_bytes()
+
+
+def test_files_beside_the_folders_belong_to_no_class(image_folder):
+    listing = listed(image_folder({"train/1.png": 1, "train/cat/1.png": 1, "test/cat/1.png": 1, "2.png": 1}))
+    assert keys(listing) == ["test/cat/1.png", "train/cat/1.png"]
+    assert listing.skipped == {"beside the folders": 2}
+
+
+def test_an_empty_class_folder_keeps_its_number_and_is_told(image_folder):
+    listing = listed(image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b""}))
+    assert listing.schema.class_names == ("ant", "bee", "cat\x1b")
+    assert listing.labels.tolist() == [1]
+    assert listing.warnings == (
+        "the class folder 'ant' holds no images; it keeps its number",
+        r"the class folder 'cat\x1b' holds no images; it keeps its number",
+    )
+
+
+def test_a_class_that_only_one_split_has_is_not_empty(image_folder):
+    listing = listed(
+        image_folder({"train/ant/1.png": 1, "train/bee/1.png": 1, "val/ant/": b"", "val/bee/1.png": 1})
+    )
+    assert listing.warnings == ()
+
+
+def test_an_empty_split_folder_is_told(image_folder):
+    listing = listed(image_folder({"train/cat/1.png": 1, "val/cat/": b""}))
+    assert list(listing.splits) == ["train"]
+    assert listing.warnings == ("the split folder 'val' holds no images; there is no such split",)
+
+
+def test_a_split_folder_without_the_class_folders_of_others_is_an_error(image_folder):
+    root = image_folder({"train/cat/1.png": 1, "test/1.png": 1})
+    with pytest.raises(
+        InputError,
+        match=r"photos: the split folder 'test' has no class folders, others have; give it the same ones$",
+    ):
+        listed(root)
+
+
+NOTHING = {
+    "an empty folder": ({}, r"photos holds no images; files are known by \.bmp, \.gif, \.jfif, "),
+    "only empty folders": ({"cat/": b"", "dog/": b""}, r"photos holds no images; files are known by"),
+    "only other files": (
+        {"a.txt": b"", "cat/b.heic": b"", ".c.png": b""},
+        r"photos holds no images \(skipped: 1 hidden, 2 not an image\); files are known by",
+    ),
+    "only files beside the folders": (
+        {"cat/": b"", "1.png": 1, "2.png": 1},
+        r"photos holds no images inside its folders, only 2 beside them$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), NOTHING.values(), ids=NOTHING.keys())
+def test_a_folder_without_images_is_an_error(files, message, image_folder):
+    with pytest.raises(InputError, match=message):
+        listed(image_folder(files))
+
+
+def test_a_root_that_is_no_folder_is_an_error(small_folder):
+    with pytest.raises(InputError, match=r"gone does not exist$"):
+        listed(small_folder / "gone")
+    with pytest.raises(InputError, match=r"00\.png is not a folder$"):
+        listed(small_folder / "cat" / "00.png")
+
+
+def test_a_folder_that_may_not_be_read_is_named(small_folder, tmp_path):
+    # as a user whom permissions bind, which root is not
+    tmp_path.chmod(0o755)
+    (small_folder / "dog").chmod(0o000)
+    code = (
+        "import os, sys\n"
+        "from tfshards.prep import ImageFolder\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "try: ImageFolder(sys.argv[1]).listing()\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    root = _reachable(small_folder)
+    done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=True)
+    (small_folder / "dog").chmod(0o755)
+    assert re.fullmatch(r"InputError .*/dog/?: cannot be read: Permission denied\n", done.stdout), done
+
+
+def _reachable(folder: Path) -> str:
+    """Let anyone pass through the folders above; temporary ones are the owner's alone."""
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and len(parent.parts) > 2:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    return str(folder)
+
+
+def test_names_that_are_no_utf8_are_kept_byte_for_byte(image_folder):
+    root = image_folder({"caf\udce9/\udcff\n.png": 3, "猫/1.png": 4})
+    listing = listed(root)
+    assert listing.keys == [b"caf\xe9/\xff\n.png", "猫/1.png".encode()]
+    assert listing.schema.class_names == ("caf\udce9", "猫")
+    outcomes = ImageFolder(root).read(listing.rows(np.arange(2)), listing.schema)
+    assert [outcome.values[1:] for outcome in outcomes] == [(0, listing.keys[0]), (1, listing.keys[1])]
+
+
+def test_folders_may_be_nested_deeper_than_calls(image_folder):
+    root = image_folder({"1.png": 1})
+    depth = sys.getrecursionlimit() + 200
+    deep = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("a", dir_fd=deep)
+        deep, above = os.open("a", os.O_RDONLY, dir_fd=deep), deep
+        os.close(above)
+    os.close(os.open("2.png", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
+    os.close(deep)
+    try:
+        listing = listed(root)
+    finally:
+        # Python's own way of removing a tree does recurse
+        subprocess.run(["rm", "-r", root], check=True)
+    assert [key.count(b"/") for key in listing.keys] == [depth]
+    assert listing.skipped == {"beside the folders": 1}
+
+
+def test_an_example_is_image_label_and_key(image_folder):
+    root = image_folder({"cat/1.png": 1, "dog/bad.jpg": b"text", "dog/no.png": b""})
+    listing = listed(root)
+    outcomes = ImageFolder(root).read(listing.rows(np.arange(3)), listing.schema)
+    assert outcomes == [
+        Accepted(((root / "cat/1.png").read_bytes(), 0, b"cat/1.png")),
+        Rejected("unreadable", "starts with 74 65 78 74, opens as none of BMP, GIF, JPEG, PNG, TIFF, WEBP"),
+        Rejected("empty", "the file has no bytes"),
+    ]
+    taken = ImageFolder(root, check="none").read(listing.rows(np.arange(3)), listing.schema)
+    assert [outcome.values[0] for outcome in taken[1:]] == [b"text", b""]
+
+
+def test_without_classes_an_example_is_image_and_key(image_folder):
+    root = image_folder({"1.png": 1})
+    listing = listed(root)
+    (outcome,) = ImageFolder(root).read(listing.rows(np.arange(1)), listing.schema)
+    assert outcome == Accepted(((root / "1.png").read_bytes(), b"1.png"))
+
+
+def longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+def shorter(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def newer(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("change", [longer, shorter, newer, a_pipe])
+def test_a_file_that_changes_under_way_ends_the_reading(change, small_folder):
+    listing = listed(small_folder)
+    change(small_folder / "cat" / "00.png")
+    with pytest.raises(
+        InputError, match=r"cat/00\.png: changed after the build had listed it; run the command again$"
+    ):
+        ImageFolder(small_folder).read(listing.rows(np.arange(1)), listing.schema)
+
+
+def test_a_file_that_vanishes_under_way_is_named(small_folder):
+    listing = listed(small_folder)
+    (small_folder / "cat" / "00.png").unlink()
+    with pytest.raises(InputError, match=r"cat/00\.png: cannot be read: No such file or directory$"):
+        ImageFolder(small_folder).read(listing.rows(np.arange(1)), listing.schema)
+
+
+def test_a_large_file_is_read_whole(image_folder):
+    content = bytes(range(256)) * 40_000
+    root = image_folder({"1.png": content})
+    listing = listed(root)
+    (outcome,) = ImageFolder(root, check="none").read(listing.rows(np.arange(1)), listing.schema)
+    assert outcome.values[0] == content
+
+
+def test_groups_are_folders_or_what_an_expression_finds(image_folder):
+    root = image_folder({"cat/a/img_01_x.png": 1, "cat/a/img_02_x.png": 1, "cat/img_01_y.png": 1})
+    listing = listed(root)
+    source = ImageFolder(root)
+    assert source.groups(listing, "folder") == [b"cat/a", b"cat/a", b"cat"]
+    assert source.groups(listing, r"img_(\d+)") == [b"01", b"02", b"01"]
+    assert source.groups(listing, r"(^)cat") == [b"", b"", b""]
+
+
+EXPRESSIONS = {
+    "none": ("(a", OptionsError, r"^--group-by \(a: no regular expression: missing \), unterminated"),
+    "too large": ("(a{99999999999})", OptionsError, r"no regular expression: the repetition number is too"),
+    "no group": ("cat", OptionsError, r"must be 'folder' or a regular expression with one \(group\)$"),
+    "two groups": ("(c)(a)", OptionsError, r"must be 'folder' or a regular expression with one \(group\)$"),
+    "no match": ("(dog)", InputError, r"^--group-by \(dog\): does not match the key 'cat/00\.png'$"),
+    "a group that is not met": ("(x)?cat", InputError, r"does not match the key 'cat/00\.png'$"),
+}
+
+
+@pytest.mark.parametrize(("by", "error", "message"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
+def test_an_expression_that_makes_no_groups_is_an_error(by, error, message, small_folder):
+    with pytest.raises(error, match=message):
+        ImageFolder(small_folder).groups(listed(small_folder), by)
+
+
+def test_the_options_of_the_source_name_what_changes_the_output():
+    assert ImageFolder("x").options() == {"source": "images", "check": "decode", "pillow": PILLOW_VERSION}
+    assert ImageFolder("x", check="none").options() == {"source": "images", "check": "none"}
+
+
+def test_an_unknown_check_is_an_error_at_once():
+    with pytest.raises(OptionsError, match=r"^--check all: must be one of decode, header, none$"):
+        ImageFolder("x", check="all")
+
+
+def test_the_rows_of_a_plan_hold_what_a_worker_needs(image_folder):
+    root = image_folder({"cat/1.png": b"123", "dog/\udcff.png": b"12345"})
+    stamp = (root / "cat/1.png").stat().st_mtime_ns
+    rows = listed(root).rows(np.array([1, 0]))
+    assert rows == [Row("dog/\udcff.png", 1, 5, stamp), Row("cat/1.png", 0, 3, stamp)]
+    assert all(type(value) in (str, int) for row in rows for value in row)
+    assert listed(image_folder({"1.png": b""}, name="bare")).rows(np.array([0]))[0].label == -1
+
+
+def test_the_source_is_staged_where_it_is(small_folder, tmp_path):
+    source = ImageFolder(small_folder)
+    assert source.stage(tmp_path / "nowhere") is source
+    assert source.location() == small_folder
