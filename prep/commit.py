@@ -22,6 +22,8 @@ from tfshards.schemas.manifest import write_atomically
 _OF_BUILD = re.compile(
     r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx)?|rejected-([0-9a-f]{8})\.jsonl)"
 )
+# What a killed process leaves of a file that it was writing (schemas.atomic).
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def totals(listing: Listing, rejects: Sequence[Reject]) -> Totals:
@@ -60,6 +62,9 @@ def finish(manifest: Manifest, area: BuildArea) -> list[Problem]:
     """
     write_labels(manifest, area.out)
     problems = write_tfds_view(manifest, area.out)
+    for path in area.out.glob(".*.tmp"):
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink()
     area.remove()
     return problems
 
