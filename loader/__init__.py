@@ -1,7 +1,7 @@
 """Read a dataset of tfshards as a ``tf.data.Dataset``, on one worker or on many.
 
-from tfshards import loader
-train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
+>>> from tfshards import loader
+>>> train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
 """
 
 from tfshards.loader.balance import class_weights

@@ -10,8 +10,8 @@ sequence of ``num_examples`` places (with shuffling the sequence differs from ep
   gives ``G / lanes`` places to each step. Worker ``w`` of ``W`` reads the lanes ``[w * lanes / W,
   (w + 1) * lanes / W)``, so that the global batches do not depend on ``W``.
 
-A worker reads streams of consecutive places: its lanes, or, in stored order, chunks of some steps. A window is
-what is parsed in one go: ``window`` steps, in ``num_pieces`` pieces, which the streams deliver in turn.
+A worker reads streams of consecutive places: its lanes, or, in stored order, chunks of some steps. A window
+is what is parsed in one go: ``window`` steps, in ``num_pieces`` pieces, which the streams deliver in turn.
 """
 
 from __future__ import annotations

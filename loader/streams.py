@@ -1,4 +1,4 @@
-"""The streams of one worker: which there are, and their records in the order in which the windows need them."""
+"""The streams of one worker, and their records in the order in which the windows need them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def read_pieces(
 ) -> tf.data.Dataset:
     """Return ``(epoch, number, records)`` of each piece, ``num_pieces`` of them for each window.
 
-    ``number`` (int64) is the window's in the epoch, or in stored order the piece's in the epoch; ``records`` has
-    shape ``(rows,)`` string. The first window is the one that holds ``start``, or in stored order the first of
-    its stream.
+    ``number`` (int64) is the window's in the epoch, or in stored order the piece's in the epoch; ``records``
+    has shape ``(rows,)`` string. The first window is the one that holds ``start``, or in stored order the
+    first of the chunk that holds it.
 
     Args:
         assignment: what this worker reads.
@@ -73,7 +73,7 @@ def _read_stream(
     stream: tf.Tensor,
     first_window: tf.Tensor,
 ) -> tf.data.Dataset:
-    """Return ``(epoch, number, records)`` of the pieces of one stream of an epoch, a lane from ``first_window`` on."""
+    """Return ``(epoch, number, records)`` of the pieces of a stream of an epoch, a lane from a window on."""
     total = tf.cast(assignment.num_examples, tf.int64)
     if assignment.lanes:
         lane = assignment.worker.index * assignment.num_pieces + stream
@@ -105,7 +105,7 @@ def _read_stream(
 
 def _iterations() -> tf.data.Dataset:
     """Return a dataset of one int64: how often it was iterated before."""
-    # The name makes the resource one of its own, which goes with the dataset (ResourceHandle::ANONYMOUS_NAME).
+    # This name makes a resource of its own, which goes with the dataset (ResourceHandle::ANONYMOUS_NAME).
     counter = tf.raw_ops.VarHandleOp(
         dtype=tf.int64, shape=[], shared_name="cd2c89b7-88b7-44c8-ad83-06c2a9158347"
     )

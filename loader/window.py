@@ -13,10 +13,10 @@ from tfshards.loader.assign import Assignment, lane_start
 from tfshards.loader.options import Shuffle
 from tfshards.loader.order import (
     MIXING,
+    order_of,
     permutation,
     random_bits,
     stored_numbers,
-    order_of,
 )
 from tfshards.loader.read import Shards
 

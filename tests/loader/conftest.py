@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from tfshards.schemas import (
     Feature,
     Manifest,
@@ -105,7 +107,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[int
             bounds = np.cumsum([0, *sizes])
             shards = [
                 [{"number": number} for number in range(low, high)]
-                for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+                for low, high in itertools.pairwise(bounds)
             ]
             made[key] = write(tmp_path_factory.mktemp("numbered"), NUMBERS, {"train": shards})
         return made[key]
