@@ -32,15 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # All behind a bare "--" is Beam's.
     own, beam_args = (given, []) if "--" not in given else _cut(given, given.index("--"))
-    options = _parser().parse_args(own)
-    verb: Callable[[argparse.Namespace], int] = options.run
-    if beam_args and verb is not _build:
-        return _fail(OptionsError("only build takes Beam pipeline options behind --"), 2)
-    options.beam_args = beam_args
     # Beam and its dependencies warn at import about what this tool does not use.
     logging.basicConfig(level=logging.ERROR)
     try:
+        options = _parser().parse_args(own)
+        verb: Callable[[argparse.Namespace], int] = options.run
+        if beam_args and verb is not _build:
+            raise OptionsError("only build takes Beam pipeline options behind --")
+        options.beam_args = beam_args
         return verb(options)
+    except SystemExit as end:
+        # argparse's, after a mistake or --help
+        return int(end.code or 0)
     except OptionsError as error:
         return _fail(error, 2)
     except BrokenPipeError:
@@ -187,8 +190,15 @@ def _shards(texts: Sequence[str]) -> tuple[int | None, dict[str, int]]:
     return (every[0] if every else None), by_split
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in a line, where argparse would print all options before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tfshards",
         description="Image folders and arrays to balanced TFRecord shards, and a look at what is in them.",
     )
@@ -215,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    verbs: argparse._SubParsersAction[_Parser],
     name: str,
     run: Callable[[argparse.Namespace], int],
     text: str,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
-from tfshards.prep.splits import check_ratios
+from tfshards.prep.splits import check_ratios, parse_ratios
 from tfshards.schemas import OptionsError
 from tfshards.schemas.manifest import name_fault
 from tfshards.schemas.reading import Json
@@ -34,7 +34,8 @@ class Options:
 
     Attributes:
         splits: ratio of each split, in order, adding up to 1; empty for the source's own splits, or one
-            split ``train``. Give a Fraction or a string such as ``"0.9"`` where a float is not exact.
+            split ``train``. Give a Fraction, or a string such as ``"1/3"`` or ``"90%"``, where a float is
+            not exact.
         stratify: split each class by the ratios, rather than all examples together.
         group_by: examples of one group stay in one split; what it may be is the source's affair.
         shards_by_split: number of shards of single splits, where it is not that of all.
@@ -81,12 +82,12 @@ class Options:
     @property
     def ratios(self) -> dict[str, Fraction]:
         """The split ratios, exactly; a float counts as the decimal number that it prints as."""
-        return {name: Fraction(str(ratio)) for name, ratio in self.splits.items()}
+        return parse_ratios([f"{name}={ratio}" for name, ratio in self.splits.items()])
 
     @property
     def rejected_share(self) -> Fraction:
         """``max_rejected``, exactly."""
-        return Fraction(str(self.max_rejected))
+        return parse_share(str(self.max_rejected))
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""

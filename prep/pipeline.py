@@ -6,6 +6,7 @@ enter the pipeline, and the plan is read from files, so neither shuffle nor job 
 
 from __future__ import annotations
 
+import argparse
 import io
 import logging
 import threading
@@ -28,24 +29,25 @@ LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 def check_beam_args(beam_args: Sequence[str]) -> None:
     """Raise OptionsError if Beam does not know one of these pipeline options, a value, or the runner."""
+    parsers: list[argparse.ArgumentParser] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            given = PipelineOptions(list(beam_args)).get_all_options(drop_default=True)
-    except SystemExit:
+            given, unknown = parsers[0].parse_known_args(list(beam_args))
+    except SystemExit as end:
+        if not end.code:
+            # its help was asked for
+            raise
         # argparse prints all of Beam's options before the one line that counts
-        last_line = said.getvalue().strip().splitlines()[-1]
-        raise OptionsError(f"-- {last_line.partition('error: ')[2]}") from None
-    if given.get("runner"):
+        raise OptionsError(f"-- {said.getvalue().strip().rpartition('error: ')[2]}") from None
+    if unknown:
+        raise OptionsError(f"-- {unknown[0]}: Apache Beam has no such pipeline option")
+    if given.runner:
         try:
-            create_runner(given["runner"])
+            create_runner(given.runner)
         except (ValueError, ImportError, AttributeError) as error:
-            raise OptionsError(f"-- --runner={given['runner']}: {error}") from None
-    known = set(PipelineOptions([]).get_all_options())
-    for argument in beam_args:
-        name = argument.partition("=")[0].lstrip("-")
-        if argument.startswith("--") and name not in known and name not in given:
-            raise OptionsError(f"-- {argument}: Apache Beam has no such pipeline option")
+            raise OptionsError(f"-- --runner={given.runner}: {error}") from None
 
 
 def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], progress: Progress) -> None:

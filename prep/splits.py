@@ -63,11 +63,18 @@ def check_ratios(ratios: Mapping[str, Fraction]) -> None:
         if fault:
             raise OptionsError(f"the split name {fault}")
         if not 0 < ratio <= 1:
-            raise OptionsError(f"split {name!r}: the ratio {float(ratio):g} must be above 0 and at most 1")
+            raise OptionsError(f"split {name!r}: the ratio {_shown(ratio)} must be above 0 and at most 1")
     total = sum(ratios.values())
     if ratios and total != 1:
-        listed = " + ".join(f"{name}={float(ratio):g}" for name, ratio in ratios.items())
-        raise OptionsError(f"the split ratios {listed} add up to {float(total):g}; they must add up to 1")
+        listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())
+        raise OptionsError(f"the split ratios {listed} add up to {_shown(total)}; they must add up to 1")
+
+
+def _shown(ratio: Fraction | int) -> str:
+    try:
+        return f"{float(ratio):g}"
+    except OverflowError:
+        return "of more than 300 digits"
 
 
 def split_by_ratio(
