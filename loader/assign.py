@@ -26,11 +26,11 @@ MOST_LANES = 16
 MOST_WINDOW = 64
 # Records leave the processor's cache while a longer window is collected.
 WINDOW_BYTES = 16 << 20
-# A stream costs an open file, a seek and some 0.2 ms; in stored order it is at least this long.
-STREAM_BYTES = 8 << 20
 # In stored order small batches are parsed together, and large ones are read in pieces that fit the cache.
 PARSED_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
+# A stream costs an open file, a seek and some 0.2 ms; longer ones crowd the cache, as several are read ahead.
+STREAM_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Assignment:
         lanes: of all workers together; 0 for stored order.
         window: steps that are parsed, and if shuffled mixed, together.
         num_pieces: the pieces of one window of this worker; shuffled, these are its lanes.
-        chunk: the steps of one stream in stored order, a multiple of ``window``; 0 otherwise.
+        chunk: the pieces of one stream in stored order; 0 otherwise.
     """
 
     num_examples: int
@@ -79,7 +79,7 @@ class Assignment:
     @property
     def num_streams(self) -> int:
         """The streams of one epoch of this worker."""
-        return self.num_pieces if self.lanes else -(-self.num_steps // self.chunk)
+        return self.num_pieces if self.lanes else -(-self.num_windows * self.num_pieces // self.chunk)
 
     def piece(self, window_index: int, piece_index: int) -> tuple[int, int, int]:
         """Return ``(start, length, count)`` of a piece: ``count`` real places from ``start`` on.
@@ -120,7 +120,8 @@ def assign(
         window = max(1, min(MOST_WINDOW, PARSED_BYTES // batch_bytes)) if alone else 1
         rows = _divisor(batch_size, max(1, PIECE_BYTES * batch_size // batch_bytes))
         num_pieces = 1 if window > 1 else batch_size // rows
-        chunk = window * -(-STREAM_BYTES // (window * batch_bytes)) if alone else 1
+        chunk = max(1, STREAM_BYTES * num_pieces // (window * batch_bytes))
+        chunk = chunk if alone else _divisor(num_pieces, chunk)
         return Assignment(num_examples, batch_size, worker, remainder, 0, window, num_pieces, chunk)
     # The window depends on the global batch size alone, so that it is the same for any number of workers.
     global_batch_size = batch_size * worker.count

@@ -57,8 +57,8 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
     windows = pieces.batch(assignment.num_pieces)
     # the values of a step, or of an example if images follow
     parsed = windows.map(as_written(parse), PARSED_AHEAD).unbatch()
-    # the pieces begin with a whole window or chunk
-    skipped = start_step % (assignment.window if assignment.lanes else assignment.chunk)
+    # the pieces begin with a whole window
+    skipped = start_step % assignment.window
     if reading.image is None:
         steps = parsed.skip(skipped)
     else:

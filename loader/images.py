@@ -44,7 +44,7 @@ def crop_bits(image: Image, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def center_box(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Return ``[top, left, height, width]`` int32 of the largest centred box in the proportions of ``size``."""
+    """Return ``[top, left, height, width]`` int32 of the largest centred box, shaped as ``size``."""
     box_height = tf.minimum(height, tf.maximum(1, width * size[0] // size[1]))
     box_width = tf.minimum(width, tf.maximum(1, height * size[1] // size[0]))
     return tf.stack([(height - box_height) // 2, (width - box_width) // 2, box_height, box_width])

@@ -128,8 +128,8 @@ def no_steps(name: str, assignment: Assignment) -> str:
     return (
         f"split {name!r} has {assignment.num_examples} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{assignment.worker.count} workers), so that remainder={assignment.remainder!r} leaves no steps; use "
-        "a smaller batch size or remainder='pad'"
+        f"{assignment.worker.count} workers), so that remainder={assignment.remainder!r} leaves no steps; "
+        "use a smaller batch size or remainder='pad'"
     )
 
 

@@ -25,8 +25,7 @@ def read_pieces(
     """Return ``(epoch, number, records)`` of each piece, ``num_pieces`` of them for each window.
 
     ``number`` (int64) is the window's in the epoch, or in stored order the piece's in the epoch; ``records``
-    has shape ``(rows,)`` string. The first window is the one that holds ``start``, or in stored order the
-    first of the chunk that holds it.
+    has shape ``(rows,)`` string. The first window is the one that holds ``start``.
 
     Args:
         assignment: what this worker reads.
@@ -37,9 +36,10 @@ def read_pieces(
         next_each_time: whether the result gives the next epochs each time it is iterated.
     """
     per_epoch = assignment.num_streams if assignment.num_steps else 0
-    first = start.epoch * per_epoch
+    first, skipped = start.epoch * per_epoch, 0
     if not assignment.lanes:
-        first += start.step // assignment.chunk
+        first_piece = start.step // assignment.window * assignment.num_pieces
+        first, skipped = first + first_piece // assignment.chunk, first_piece % assignment.chunk
     end = epochs * per_epoch if epochs is not None else (tf.int64.max if per_epoch else 0)
 
     def streams(base: tf.Tensor) -> tf.data.Dataset:
@@ -56,13 +56,14 @@ def read_pieces(
         opened = streams(tf.constant(0, tf.int64))
     cycle_length = assignment.num_pieces if assignment.lanes else CHUNKS_OPEN
     # The lanes give a piece each in turn; a chunk gives all of its pieces before the next one has its turn.
-    return opened.interleave(
+    pieces = opened.interleave(
         as_written(read),
         cycle_length=cycle_length,
-        block_length=1 if assignment.lanes else assignment.chunk // assignment.window * assignment.num_pieces,
+        block_length=assignment.chunk or 1,
         num_parallel_calls=min(READ_AHEAD, cycle_length),
         deterministic=True,
     )
+    return pieces.skip(skipped)
 
 
 def _read_stream(
@@ -85,13 +86,15 @@ def _read_stream(
         rows = assignment.num_steps * rows_per_step - before
         number = first_window
     else:
-        first_step = stream * assignment.chunk
-        steps = tf.minimum(tf.cast(assignment.chunk, tf.int64), assignment.num_steps - first_step)
         piece_rows = assignment.window * assignment.batch_size // assignment.num_pieces
-        start = first_step * assignment.global_batch_size + assignment.worker.index * assignment.batch_size
+        number = stream * assignment.chunk
+        # rows are counted over this worker's batches, places over those of all workers
+        row = number * piece_rows
+        start = row // assignment.batch_size * assignment.global_batch_size + row % assignment.batch_size
+        start += assignment.worker.index * assignment.batch_size
         end = total
-        rows = steps * assignment.batch_size
-        number = first_step // assignment.window * assignment.num_pieces
+        last_rows = assignment.num_steps * assignment.batch_size - row
+        rows = tf.minimum(tf.cast(assignment.chunk * piece_rows, tf.int64), last_rows)
     count = tf.clip_by_value(end - start, 0, rows)
     records = read_parts(shards, parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count))
     if assignment.remainder != "drop":
