@@ -1,4 +1,4 @@
-"""What prep writes, three readers give back exactly: the loader, TensorFlow, a reader made from docs/format.md."""
+"""What prep writes, three readers give back: the loader, TensorFlow, a reader made from docs/format.md."""
 
 import importlib.util
 import math
