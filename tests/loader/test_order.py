@@ -1,0 +1,239 @@
+"""The order is a pure function of (dataset, seed, epoch, global batch), and a run goes on exactly."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfshards import loader
+from tfshards.loader import Position, Shuffle, Worker
+from tfshards.loader.order import order_of, permutation, random_bits, stored_numbers
+from tfshards.loader.read import parts_of
+from tfshards.schemas import OptionsError
+
+SIZES = [9, 0, 14, 7, 11]
+COUNT = sum(SIZES)
+SHUFFLES = (None, Shuffle(seed=3))
+
+
+def steps(dataset):
+    return [batch["number"].tolist() for batch in dataset.as_numpy_iterator()]
+
+
+def load(numbered, num_workers=1, index=0, global_batch_size=4, **options):
+    batch_size = global_batch_size // num_workers
+    worker = Worker(index, num_workers)
+    return loader.load(numbered(SIZES), batch_size=batch_size, worker=worker, **options)
+
+
+# the arithmetic of order.py and read.parts_of, without files
+
+
+def test_the_random_bits_are_those_of_splitmix64():
+    def splitmix64(state):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
+        return state ^ state >> 31
+
+    for seed, *words in [(0, 0), (1, 2, 3), (-1, 5), (2**63 - 1, -(2**63)), (-(2**63), 2**63 - 1, -1)]:
+        state = seed % 2**64
+        for word in words:
+            state = splitmix64((state + word) % 2**64)
+        assert random_bits(seed, *words).numpy() == state >> 1
+
+
+def test_the_random_bits_are_pinned():
+    # From the reference: the first output of splitmix64.c for the state 0 is 0xE220A8397B1DCDAF.
+    assert random_bits(0, 0).numpy() == 0xE220A8397B1DCDAF >> 1
+    found = random_bits(7, 1, tf.range(3, dtype=tf.int64)).numpy().tolist()
+    assert found == [random_bits(7, 1, word).numpy() for word in range(3)]
+    assert len(set(found)) == 3
+
+
+def test_the_order_of_an_epoch_never_changes_between_releases(numbered):
+    read = steps(
+        load(numbered, shuffle=Shuffle(42, window=2, lanes=4), remainder="keep", global_batch_size=8)
+    )
+    assert read == PINNED
+
+
+PINNED = [
+    [17, 16, 24, 27, 5, 7, 37, 36],
+    [15, 14, 26, 25, 6, 4, 35, 38],
+    [21, 20, 1, 29, 31, 8, 39, 40],
+    [19, 18, 28, 0, 32, 30, 9, 10],
+    [23, 22, 3, 2, 34, 33, 12, 13],
+    [11],
+]
+
+
+def test_a_permutation_sorts_its_bits():
+    bits = tf.constant([[5, 1, 3], [0, 2, 1]], tf.int64)
+    assert permutation(bits).numpy().tolist() == [[1, 2, 0], [0, 2, 1]]
+
+
+sizes_of_shards = st.lists(st.integers(0, 12), min_size=1, max_size=9).filter(any)
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=sizes_of_shards, shuffle=st.none() | st.builds(Shuffle, st.integers(-9, 9)), data=st.data())
+def test_an_epochs_places_are_all_examples_and_its_parts_are_the_same_examples(sizes, shuffle, data):
+    bases = np.cumsum(sizes) - sizes
+    epoch = data.draw(st.integers(0, 1000))
+    order = order_of(tf.constant(sizes, tf.int64), shuffle, tf.constant(epoch, tf.int64))
+    numbers = stored_numbers(order, tf.range(sum(sizes), dtype=tf.int64), tf.constant(bases, tf.int64))
+    numbers = numbers.numpy().tolist()
+    assert sorted(numbers) == list(range(sum(sizes)))
+    if shuffle is None:
+        assert numbers == list(range(sum(sizes)))
+    start = data.draw(st.integers(0, sum(sizes)))
+    count = data.draw(st.integers(0, sum(sizes) - start))
+    parts = parts_of(order, tf.constant(start, tf.int64), tf.constant(count, tf.int64)).numpy().tolist()
+    read = []
+    for shard, first, length in parts:
+        assert 0 <= first <= first + length <= sizes[shard]
+        read += range(bases[shard] + first, bases[shard] + first + length)
+    assert read == numbers[start : start + count]
+
+
+# orders of loads
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, COUNT])
+def test_without_shuffle_one_worker_reads_the_stored_order(numbered, batch_size):
+    read = steps(load(numbered, global_batch_size=batch_size, remainder="keep"))
+    assert [number for batch in read for number in batch] == list(range(COUNT))
+
+
+def test_without_shuffle_each_iteration_is_the_same(numbered):
+    dataset = load(numbered)
+    assert steps(dataset) == steps(dataset)
+
+
+def test_the_order_is_a_function_of_the_seed_and_the_epoch(numbered):
+    first, again, other = (steps(load(numbered, shuffle=Shuffle(seed), epochs=2)) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+    half = len(first) // 2
+    assert first[:half] != first[half:]
+    assert first[:half] != steps(load(numbered))
+
+
+def test_a_shuffled_batch_draws_from_all_over_the_split(numbered):
+    read = steps(load(numbered, shuffle=Shuffle(seed=3), global_batch_size=8))
+    for batch in read:
+        assert max(np.diff(sorted(batch))) < COUNT // 2
+        assert np.ptp(batch) > COUNT // 3
+
+
+@pytest.mark.parametrize("shuffle", [Shuffle(seed=3, window=2)])
+def test_global_batches_are_the_same_sets_for_each_worker_count_that_divides_the_lanes(numbered, shuffle):
+    options = {"shuffle": shuffle, "remainder": "keep"}
+    whole = [set(batch) for batch in steps(load(numbered, **options))]
+    for num_workers in (2, 4):
+        shares = [steps(load(numbered, num_workers, index, **options)) for index in range(num_workers)]
+        assert [set().union(*batches) for batches in zip(*shares, strict=True)] == whole
+    assert set().union(*whole) == set(range(COUNT))
+
+
+def test_in_stored_order_global_batches_are_the_same_for_every_worker_count(numbered):
+    whole = steps(load(numbered, global_batch_size=6))
+    for num_workers in (2, 3):
+        shares = [
+            steps(load(numbered, num_workers, index, global_batch_size=6)) for index in range(num_workers)
+        ]
+        assert [list(itertools.chain(*batches)) for batches in zip(*shares, strict=True)] == whole
+
+
+def test_a_dataset_of_one_epoch_gives_the_next_one_each_time_it_is_iterated(numbered):
+    options = {"shuffle": Shuffle(seed=3), "remainder": "keep"}
+    dataset = load(numbered, **options)
+    together = [batch for _ in range(3) for batch in steps(dataset)]
+    assert together == steps(load(numbered, **options, epochs=3))
+
+
+def test_two_datasets_of_one_epoch_count_their_iterations_apart(numbered):
+    first, second = (load(numbered, shuffle=Shuffle(seed=3)) for _ in range(2))
+    begin = steps(first)
+    assert steps(first) != begin
+    assert steps(second) == begin
+
+
+def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(numbered):
+    dataset = load(numbered, shuffle=Shuffle(seed=3), epochs=2)
+    assert steps(dataset) == steps(dataset)
+
+
+# going on
+
+
+@pytest.mark.parametrize(
+    ("position", "shuffle", "num_workers", "remainder", "reason"),
+    [
+        (Position(0, 0), Shuffle(3), 1, "drop", "the beginning"),
+        (Position(0, 3), None, 1, "drop", "inside the first epoch, in stored order"),
+        (Position(1, 9), Shuffle(3), 1, "keep", "inside the second"),
+        (Position(1, 7), None, 2, "pad", "two workers in stored order"),
+        (Position(1, 5), Shuffle(3, window=3), 2, "pad", "inside a window"),
+        (Position(1, 6), Shuffle(3, window=3), 1, "drop", "between two windows"),
+        (Position(2, 10), Shuffle(3), 1, "keep", "the last step of all"),
+    ],
+)
+def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
+    options = {"shuffle": shuffle, "remainder": remainder, "epochs": 3}
+    for index in range(num_workers):
+        run = load(numbered, num_workers, index, **options)
+        whole, per_epoch = steps(run), len(run) // 3
+        rest = load(numbered, num_workers, index, start=position, **options)
+        behind = position.epoch * per_epoch + position.step
+        assert len(rest) == 3 * per_epoch - behind, reason
+        assert steps(rest) == whole[behind:], reason
+
+
+def test_a_run_on_one_worker_goes_on_with_two(numbered):
+    options = {"shuffle": Shuffle(seed=3), "epochs": 2}
+    whole = [set(batch) for batch in steps(load(numbered, **options))]
+    shares = [steps(load(numbered, 2, index, start=Position(1, 2), **options)) for index in range(2)]
+    together = [set(first + second) for first, second in zip(*shares, strict=True)]
+    assert together == whole[len(whole) // 2 + 2 :]
+
+
+def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
+    endless = load(numbered, shuffle=Shuffle(seed=3), epochs=None, start=Position(7, 4))
+    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
+    wanted = load(numbered, shuffle=Shuffle(seed=3), epochs=9, start=Position(7, 4))
+    assert steps(endless.take(len(wanted))) == steps(wanted)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "position", "shuffle", "message"),
+    [
+        (
+            1,
+            Position(0, 10),
+            None,
+            r"start=Position\(epoch=0, step=10\) does not exist: an epoch has 10 steps",
+        ),
+        (1, Position(0, 10), Shuffle(), "does not exist: an epoch has 10 steps"),
+        (1, Position(1, 0), None, r"lies behind the end, epochs=1; .* use at least 2"),
+        (
+            8,
+            Position(0, 1),
+            Shuffle(),
+            r"8 workers do not divide the 12 lanes .* \[1, 2, 3, 4, 6, 12\] workers, or Shuffle\(lanes=8\)",
+        ),
+    ],
+)
+def test_positions_that_cannot_be_gone_on_from_are_refused(numbered, num_workers, position, shuffle, message):
+    with pytest.raises(OptionsError, match=message):
+        load(
+            numbered,
+            num_workers,
+            global_batch_size=24 if num_workers == 8 else 4,
+            start=position,
+            shuffle=shuffle,
+        )
