@@ -35,7 +35,7 @@ BUILD_ID = "0123abcd"
 def wire(feature: Feature, value: object) -> tf.train.Feature:
     """Return ``value`` as ``schemas.KINDS`` says that it is stored."""
     if feature.kind in ("image", "bytes"):
-        values = [value] if isinstance(value, bytes) else list(value)
+        values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
     array = np.asarray(value)
     if feature.kind == "raw":

@@ -212,28 +212,21 @@ def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
 @pytest.mark.parametrize(
     ("num_workers", "position", "shuffle", "message"),
     [
-        (
-            1,
-            Position(0, 10),
-            None,
-            r"start=Position\(epoch=0, step=10\) does not exist: an epoch has 10 steps",
-        ),
-        (1, Position(0, 10), Shuffle(), "does not exist: an epoch has 10 steps"),
-        (1, Position(1, 0), None, r"lies behind the end, epochs=1; .* use at least 2"),
-        (
-            8,
-            Position(0, 1),
-            Shuffle(),
-            r"8 workers do not divide the 12 lanes .* \[1, 2, 3, 4, 6, 12\] workers, or Shuffle\(lanes=8\)",
-        ),
+        (1, Position(0, 11), None, r"start=Position\(epoch=0, step=11\) does not exist: .* has 11 steps"),
+        (1, Position(0, 11), Shuffle(), "does not exist: an epoch has 11 steps"),
+        (1, Position(1, 0), None, "lies behind the end, epochs=1; .* use at least 2"),
+        (8, Position(0, 1), Shuffle(), r"8 workers do not divide the 12 lanes .* use \[1, 2, 3, 4, 6, 12\] "),
+        (8, Position(0, 1), Shuffle(), r"or Shuffle\(lanes=8\) if the run began with 8"),
     ],
 )
 def test_positions_that_cannot_be_gone_on_from_are_refused(numbered, num_workers, position, shuffle, message):
+    options = {"global_batch_size": 24 if num_workers == 8 else 4, "remainder": "keep"}
     with pytest.raises(OptionsError, match=message):
-        load(
-            numbered,
-            num_workers,
-            global_batch_size=24 if num_workers == 8 else 4,
-            start=position,
-            shuffle=shuffle,
-        )
+        load(numbered, num_workers, start=position, shuffle=shuffle, **options)
+
+
+def test_a_run_of_workers_that_do_not_fit_the_default_goes_on_with_its_lanes_named(numbered):
+    options = {"global_batch_size": 24, "remainder": "keep"}
+    whole = steps(load(numbered, 8, 1, shuffle=Shuffle(3), **options))
+    rest = load(numbered, 8, 1, shuffle=Shuffle(3, lanes=8), start=Position(0, 1), **options)
+    assert steps(rest) == whole[1:]

@@ -1,0 +1,121 @@
+"""Options that make no sense are refused, with what was given, what is allowed and what to do."""
+
+import pytest
+
+from tfshards import loader
+from tfshards.loader import Image, Position, Shuffle, Worker
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Worker(0, 0), "Worker.count=0 must be at least 1"),
+        (lambda: Worker(2, 2), "Worker.index=2 does not fit count=2; use 0 to 1"),
+        (lambda: Worker(-1, 2), "Worker.index=-1 does not fit count=2"),
+        (lambda: Shuffle(window=0), "Shuffle.window=0 must be at least 1"),
+        (lambda: Shuffle(lanes=0), "Shuffle.lanes=0 must be at least 1"),
+        (lambda: Shuffle(seed=2**63), r"Shuffle.seed=9223372036854775808 must lie between -2\^63 and"),
+        (lambda: Shuffle(seed=-(2**63) - 1), r"Shuffle.seed=-9223372036854775809 must lie between"),
+        (lambda: Position(-1), "Position.epoch=-1 must be at least 0"),
+        (lambda: Position(0, -1), "Position.step=-1 must be at least 0"),
+        (lambda: Image(size=(0, 4)), r"Image.size=\(0, 4\) must be \(height, width\), each at least 1"),
+        (lambda: Image(size=(4,)), r"Image.size=\(4,\) must be \(height, width\)"),
+        (lambda: Image(size=(4, 4, 3)), r"Image.size=\(4, 4, 3\) must be \(height, width\)"),
+        (lambda: Image(size=(4, 4), crop="left"), "Image.crop='left' must be None, 'center' or 'random'"),
+        (lambda: Image(crop="center"), r"Image.crop='center' needs a size, as in Image\(size=\(224, 224\)\)"),
+        (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4"),
+        (lambda: Image(dtype="float16"), "Image.dtype='float16' must be one of uint8, float32"),
+        (lambda: Image(seed=2**63), "Image.seed=9223372036854775808 must lie between"),
+    ],
+)
+def test_a_value_that_makes_no_sense_refuses_itself(make, message):
+    with pytest.raises(OptionsError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
+def test_every_integer_of_64_bits_is_a_seed(seed):
+    assert (Shuffle(seed).seed, Image(seed=seed).seed) == (seed, seed)
+
+
+SCHEMA = Schema(
+    (
+        Feature("photo", "image", "uint8", (None, None, 3)),
+        Feature("label", "label", "int64"),
+        Feature("sample_weight", "float", "float32"),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def mixed(write_dataset, tmp_path_factory):
+    """A dataset of two splits with an image, a label and a feature named as the padding's weight."""
+    examples = [[{"photo": b"", "label": 0, "sample_weight": 1.0}] * 4]
+    return write_dataset(tmp_path_factory.mktemp("mixed"), SCHEMA, {"train": examples, "val": examples})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": 0}, OptionsError, "batch_size=0 must be at least 1"),
+        ({"batch_size": -2}, OptionsError, "batch_size=-2 must be at least 1"),
+        ({"remainder": "wrap"}, OptionsError, "remainder='wrap' must be one of drop, pad, keep"),
+        (
+            {"select": "label"},
+            OptionsError,
+            r"select='label' must be a sequence of names; use .*\('label',\)",
+        ),
+        ({"select": ()}, OptionsError, r"select=\(\) is empty; there are 'photo', 'label', 'sample_weight'"),
+        (
+            {"select": ("label", "lable")},
+            OptionsError,
+            r"select=\('label', 'lable'\) has no feature for 'lable'; there are 'photo', 'label'",
+        ),
+        ({"select": ["label", "label"]}, OptionsError, "names a feature twice"),
+        (
+            {"remainder": "pad"},
+            OptionsError,
+            "remainder='pad' adds 'sample_weight', which is a feature already; use select=",
+        ),
+        (
+            {"image": Image(), "select": ("label",)},
+            OptionsError,
+            "image= is given, but none of 'label' is of kind 'image'",
+        ),
+        (
+            {"image": Image()},
+            OptionsError,
+            r"image 'photo' differs .*, shape \(None, None, 3\), .* use Image\(size=\(height, width\)\)",
+        ),
+        (
+            {"shuffle": Shuffle(lanes=3)},
+            OptionsError,
+            "Shuffle.lanes=3 does not divide the global batch size 2",
+        ),
+        ({"split": None}, InputError, "has several splits; name one of 'train', 'val'"),
+        ({"split": "test"}, InputError, "has no split 'test'; there is 'train', 'val'"),
+    ],
+)
+def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, error, message):
+    with pytest.raises(error, match=message):
+        loader.load(mixed, **{"split": "train", "batch_size": 2, **options})
+
+
+def test_without_a_dataset_there_is_nothing_to_load(tmp_path):
+    with pytest.raises(InputError, match=r"is no dataset: it has no dataset\.json"):
+        loader.load(tmp_path, batch_size=2)
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        loader.load(tmp_path / "nowhere", batch_size=2)
+
+
+def test_the_split_may_be_left_out_where_there_is_one(numbered):
+    (batch,) = loader.load(str(numbered([2])), batch_size=2).as_numpy_iterator()
+    assert batch["number"].tolist() == [0, 1]
+
+
+def test_padding_takes_a_selected_sample_weight_as_the_feature_that_it_is(mixed):
+    dataset = loader.load(mixed, "val", batch_size=3, remainder="pad", select=("sample_weight",))
+    *_, (stored, weights) = dataset.as_numpy_iterator()
+    assert stored.tolist() == [1, 1, 1]
+    assert weights.tolist() == [1, 0, 0]

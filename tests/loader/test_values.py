@@ -1,0 +1,123 @@
+"""What stands in the records comes back: every kind and dtype, selections, static shapes."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader.parse import parse_examples
+from tfshards.schemas import KINDS, Feature, Schema
+
+COUNT = 5
+SHAPES = [(), (2, 3), (2, 0)]
+
+
+def stored(feature):
+    """Return ``COUNT`` values; numbers from random bits, so that extremes and NaN payloads are among them."""
+    random = np.random.default_rng(len(feature.name))
+    shape = (COUNT, *feature.shape)
+    if feature.kind == "image":
+        return np.array([b"image %d" % number for number in range(COUNT)], object)
+    if feature.dtype == "bytes":
+        flat = [b"\x00\xff" * (number % 3) for number in range(int(np.prod(shape)))]
+        return np.array(flat, object).reshape(shape)
+    if feature.dtype == "bool":
+        return random.integers(0, 2, shape).astype(bool)
+    dtype = np.dtype(getattr(ml_dtypes, feature.dtype, feature.dtype))
+    if feature.kind == "float":
+        return random.normal(size=shape).astype(dtype)
+    raw = random.bytes(int(np.prod(shape)) * dtype.itemsize)
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+FEATURES = tuple(
+    Feature(f"{kind} {dtype} {shape}", kind, dtype, shape)
+    for kind, allowed in sorted(KINDS.items())
+    for dtype in sorted(allowed.dtypes)
+    for shape in ([(4, 4, 3)] if kind == "image" else SHAPES)
+)
+COLUMNS = {feature.name: stored(feature) for feature in FEATURES}
+EXAMPLES = [{name: column[i] for name, column in COLUMNS.items()} for i in range(COUNT)]
+
+
+def as_bytes(array):
+    """The bytes, since NaN is not equal to itself."""
+    return np.ascontiguousarray(array).tobytes()
+
+
+@pytest.fixture(scope="module")
+def everything(write_dataset, tmp_path_factory):
+    shards = {"train": [EXAMPLES[:3], EXAMPLES[3:]]}
+    return write_dataset(tmp_path_factory.mktemp("everything"), Schema(FEATURES), shards)
+
+
+def test_every_kind_dtype_and_shape_comes_back_bit_for_bit(everything):
+    dataset = loader.load(everything, batch_size=2)
+    batches = list(dataset.as_numpy_iterator())
+    assert list(dataset.element_spec) == [feature.name for feature in FEATURES]
+    for feature in FEATURES:
+        spec = dataset.element_spec[feature.name]
+        string = feature.kind in ("image", "bytes")
+        shape = () if feature.kind == "image" else feature.shape
+        assert spec.dtype == (tf.string if string else feature.dtype), feature
+        assert spec.shape.as_list() == [2, *shape], feature
+        found = np.concatenate([batch[feature.name] for batch in batches])
+        wanted = COLUMNS[feature.name][:4]
+        assert found.shape == wanted.shape, feature
+        if string:
+            assert found.tolist() == wanted.tolist(), feature
+        else:
+            assert (found.dtype, as_bytes(found)) == (wanted.dtype, as_bytes(wanted)), feature
+
+
+@pytest.mark.parametrize(
+    ("feature", "wire", "message"),
+    [
+        (Feature("x", "int", "int64", (2,)), {"int64_list": {"value": [1, 2, 3]}}, "Key: x.*Number of int64"),
+        (Feature("x", "int", "int64"), {"float_list": {"value": [1.0]}}, "Key: x.*Data types don't match"),
+        (Feature("x", "float", "float32"), {}, "Feature: x .* is required but could not be found"),
+        (Feature("x", "int", "int8", (0,)), {}, "Feature: x .* is required but could not be found"),
+        (Feature("x", "raw", "int32", (2,)), {"bytes_list": {"value": [b"1234"]}}, "reshape"),
+        (Feature("x", "raw", "int32"), {"bytes_list": {"value": [b"123"]}}, "multiple of 4"),
+    ],
+)
+def test_a_record_that_does_not_fit_its_schema_is_an_error(feature, wire, message):
+    example = tf.train.Example()
+    if wire:
+        example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(**wire)}))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        parse_examples(tf.constant([example.SerializeToString()]), [feature])
+
+
+def test_a_selection_is_a_tuple_in_the_order_asked_for(everything):
+    names = ("raw int16 (2, 3)", "bytes bytes ()", "int int8 (2, 3)")
+    dataset = loader.load(everything, batch_size=5, select=names)
+    assert isinstance(dataset.element_spec, tuple)
+    (batch,) = dataset.as_numpy_iterator()
+    assert isinstance(batch, tuple)
+    for name, found in zip(names, batch, strict=True):
+        assert np.array_equal(found, COLUMNS[name]), name
+
+
+def test_one_selected_name_is_a_tuple_too_and_padding_adds_its_weight(everything):
+    dataset = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="pad")
+    assert [spec.shape.as_list() for spec in dataset.element_spec] == [[4], [4]]
+    kept = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="keep")
+    assert [spec.shape.as_list() for spec in kept.element_spec] == [[None]]
+    assert dataset.element_spec[1].dtype == tf.float32
+    *_, (label, weight) = dataset.as_numpy_iterator()
+    column = COLUMNS["label int64 ()"]
+    assert label.tolist() == [column[4], column[0], column[0], column[0]]
+    assert weight.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(1)}, {"remainder": "keep"}])
+def test_only_features_without_elements_can_be_selected(everything, options):
+    dataset = loader.load(
+        everything, batch_size=2, select=["raw int8 (2, 0)", "bytes bytes (2, 0)"], **options
+    )
+    batches = list(dataset.as_numpy_iterator())
+    assert sum(len(batch[0]) for batch in batches) == (5 if options.get("remainder") else 4)
+    assert batches[0][0].shape == (2, 2, 0)
+    assert batches[0][1].shape == (2, 2, 0)
