@@ -32,9 +32,7 @@ def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature:
     if feature.kind in ("image", "raw"):
         return tf.io.FixedLenFeature([], tf.string)
     wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
-    # An empty list cannot be told from a missing one in every writer, so that it may be missing too.
-    default: list[int] | None = [] if feature.num_elements == 0 else None
-    return tf.io.FixedLenFeature(feature.shape, wire_dtype, default_value=default)
+    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
