@@ -1,0 +1,165 @@
+"""Reading: tfshards' loader against the fastest bare tf.data pipelines, and TFDS.
+
+Photos come as encoded bytes, so that decoding hides nothing; arrays are 784-byte images with a label. All
+contestants read the same shards (TFDS through the files that each build writes for it), in one process, in
+turns, after a warm-up round. The ceiling of a round is the faster of two pipelines without any tfshards code:
+interleave, batch, parse; and batch inside the interleave, then parse.
+
+Usage: python benchmarks/read.py --photos FOLDER [--copies 8] [--rounds 5]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import measure
+import numpy as np
+
+BATCH_SIZE = 256
+NUM_ARRAYS = 400_000
+SHARDS = 16
+GOAL = 0.9
+CEILING = "ceiling"
+SHUFFLED = "tfshards, shuffled"
+STORED = "tfshards, stored order"
+
+
+def main() -> None:
+    """Build both datasets, time all contestants on them, print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
+    parser.add_argument("--copies", type=int, default=8, help="how often each photo is copied")
+    parser.add_argument("--arrays", type=int, default=NUM_ARRAYS, help="number of 784-byte images")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfshards-read-") as work:
+        datasets = {
+            "photos": build_photos(options.photos, Path(work), options.copies),
+            "arrays": build_arrays(Path(work), options.arrays),
+        }
+        for name, dataset in datasets.items():
+            print(report(name, time_all(dataset, options.rounds)), flush=True)
+    print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "numpy"]))
+    command = f"--photos PHOTOS --copies {options.copies} --arrays {options.arrays} --rounds {options.rounds}"
+    print(f"\n`python benchmarks/read.py {command}`")
+
+
+def build_photos(photos: Path, work: Path, copies: int) -> Path:
+    from prep import make_photos
+
+    source = make_photos(photos, work / "source", copies)
+    return tfshards_build(["images", str(source), str(work / "photos"), "--check", "none"])
+
+
+def build_arrays(work: Path, count: int) -> Path:
+    random = np.random.default_rng(0)
+    np.save(work / "image.npy", random.integers(0, 256, (count, 28, 28), dtype=np.uint8))
+    np.save(work / "label.npy", random.integers(0, 10, count))
+    return tfshards_build(["arrays", str(work / "image.npy"), str(work / "label.npy"), str(work / "arrays")])
+
+
+def tfshards_build(arguments: list[str]) -> Path:
+    command = [sys.executable, "-m", "tfshards.prep.cli", "build", *arguments, "--shards", str(SHARDS)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return Path(arguments[-1] if arguments[0] == "arrays" else arguments[2])
+
+
+def time_all(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
+    """Return the examples a second of each contestant in each round; the first round is not counted."""
+    contestants = _contestants(dataset)
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, make in contestants.items():
+            speed = _speed(make)
+            if number:
+                taken[name].append(speed)
+                print(f"round {number} of {rounds}: {name}: {speed:,.0f}/s", file=sys.stderr)
+    return taken
+
+
+def report(name: str, taken: Mapping[str, list[float]]) -> str:
+    bare = [speeds for contestant, speeds in taken.items() if contestant.startswith(CEILING)]
+    best = [max(pair) for pair in zip(*bare, strict=True)]
+    rows = [
+        (contestant, measure.spread(speeds, 0), measure.spread(measure.ratios(speeds, best), 2))
+        for contestant, speeds in taken.items()
+    ]
+    lines = [f"\n{name}\n", measure.table(("", "examples/s", "of the round's ceiling"), rows)]
+    for contestant in (SHUFFLED, STORED):
+        share = float(np.median(measure.ratios(taken[contestant], best)))
+        lines.append(measure.goal(f"{contestant}, share of the ceiling", share, GOAL, at_least=True))
+    return "\n".join(lines)
+
+
+def _speed(make: Callable[[], Iterable[object]]) -> float:
+    iterator = iter(make())
+    started = time.perf_counter()
+    batches = sum(1 for _ in iterator)
+    return batches * BATCH_SIZE / (time.perf_counter() - started)
+
+
+def _contestants(dataset: Path) -> dict[str, Callable[[], Iterable[object]]]:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    from tfshards import loader
+    from tfshards.schemas import read_manifest
+
+    manifest = read_manifest(dataset)
+    files = [str(dataset / shard.path) for shard in manifest.shards]
+    spec = {
+        feature.name: tf.io.FixedLenFeature((), tf.int64 if feature.wire == "int64" else tf.string)
+        for feature in manifest.schema.features
+    }
+    raw = [feature for feature in manifest.schema.features if feature.kind == "raw"]
+
+    def parse(records):
+        values = tf.io.parse_example(records, spec)
+        for feature in raw:
+            elements = tf.io.decode_raw(values[feature.name], feature.dtype)
+            values[feature.name] = tf.reshape(elements, (-1, *feature.shape))
+        return values
+
+    def interleave_then_batch():
+        return (
+            tf.data.Dataset.from_tensor_slices(files)
+            .interleave(tf.data.TFRecordDataset, SHARDS, 16, num_parallel_calls=tf.data.AUTOTUNE)
+            .batch(BATCH_SIZE, drop_remainder=True)
+            .map(parse, tf.data.AUTOTUNE)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    def batch_inside_interleave():
+        def batches(file):
+            return tf.data.TFRecordDataset(file).batch(BATCH_SIZE, drop_remainder=True)
+
+        return (
+            tf.data.Dataset.from_tensor_slices(files)
+            .interleave(batches, SHARDS, num_parallel_calls=tf.data.AUTOTUNE)
+            .map(parse, tf.data.AUTOTUNE)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    def with_tfds():
+        builder = tfds.builder_from_directory(str(dataset))
+        decoders = {f.name: tfds.decode.SkipDecoding() for f in manifest.schema.features if f.kind == "image"}
+        read = builder.as_dataset(split="train", decoders=decoders or None, shuffle_files=True)
+        return read.batch(BATCH_SIZE, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+
+    return {
+        f"{CEILING}: interleave, batch, parse": interleave_then_batch,
+        f"{CEILING}: batch inside the interleave, parse": batch_inside_interleave,
+        SHUFFLED: lambda: loader.load(dataset, batch_size=BATCH_SIZE, shuffle=loader.Shuffle(seed=0)),
+        STORED: lambda: loader.load(dataset, batch_size=BATCH_SIZE),
+        "TFDS": with_tfds,
+    }
+
+
+if __name__ == "__main__":
+    main()
