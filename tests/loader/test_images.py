@@ -1,0 +1,211 @@
+"""Images decode to TensorFlow's own pixels; sizes, crops and dtypes are what was asked for."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image, Position, Shuffle, Worker
+from tfshards.loader.images import center_box, decode_image, random_box
+from tfshards.loader.order import random_bits
+from tfshards.schemas import Feature, Schema
+
+NO_BITS = tf.constant(0, tf.int64)
+
+
+def picture(height, width, channels=3):
+    """Return smooth pixels, each row and column of which differ from the others."""
+    row = np.linspace(0, 200, height)[:, None, None]
+    column = np.linspace(0, 55, width)[None, :, None]
+    return np.round(row + column + 9 * np.arange(channels)).clip(0, 255).astype(np.uint8)
+
+
+JPEG, GREY_JPEG = (tf.io.encode_jpeg(picture(31, 23, channels)).numpy() for channels in (3, 1))
+PNG, GREY_PNG, ALPHA_PNG = (tf.io.encode_png(picture(31, 23, channels)).numpy() for channels in (3, 1, 4))
+
+
+@pytest.mark.parametrize(
+    ("encoded", "channels", "reason"),
+    [
+        (JPEG, 3, "as stored"),
+        (JPEG, 1, "colour to grey"),
+        (GREY_JPEG, 1, "grey as stored"),
+        (GREY_JPEG, 3, "grey to colour"),
+        (PNG, 3, "as stored"),
+        (PNG, 4, "with an opaque channel"),
+        (GREY_PNG, 1, "grey as stored"),
+        (GREY_PNG, 3, "grey to colour"),
+        (ALPHA_PNG, 4, "as stored"),
+        (ALPHA_PNG, 3, "without its alpha"),
+    ],
+)
+def test_without_a_size_the_pixels_are_those_that_tensorflow_decodes(encoded, channels, reason):
+    wanted = tf.io.decode_image(encoded, channels).numpy()
+    assert wanted.shape == (31, 23, channels)
+    as_bytes = decode_image(encoded, Image(channels=channels), NO_BITS)
+    as_floats = decode_image(encoded, Image(channels=channels, dtype="float32"), NO_BITS)
+    assert (as_bytes.dtype, as_floats.dtype) == (tf.uint8, tf.float32)
+    assert np.array_equal(as_bytes, wanted), reason
+    assert np.array_equal(as_floats, wanted.astype(np.float32)), reason
+
+
+@pytest.mark.parametrize("encoded", [JPEG, PNG])
+@pytest.mark.parametrize("size", [(8, 8), (10, 3), (62, 46)])
+def test_with_a_size_the_whole_image_is_resized(encoded, size):
+    wanted = tf.image.resize(tf.io.decode_image(encoded, 3), size).numpy()
+    assert np.array_equal(decode_image(encoded, Image(size, dtype="float32"), NO_BITS), wanted)
+    assert np.array_equal(decode_image(encoded, Image(size), NO_BITS), np.round(wanted).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size", "box", "reason"),
+    [
+        (31, 23, (5, 5), [4, 0, 23, 23], "a square of a tall image"),
+        (23, 31, (5, 5), [0, 4, 23, 23], "a square of a wide image"),
+        (30, 30, (10, 20), [7, 0, 15, 30], "a wide box of a square"),
+        (30, 30, (20, 10), [0, 7, 30, 15], "a tall box of a square"),
+        (30, 60, (7, 14), [0, 0, 30, 60], "all of it"),
+        (1, 100, (100, 1), [0, 49, 1, 1], "never less than a pixel"),
+        (100, 1, (1, 100), [49, 0, 1, 1], "never less than a pixel"),
+    ],
+)
+def test_the_centred_box_is_the_largest_of_the_aspect_ratio(height, width, size, box, reason):
+    found = center_box(tf.constant(height), tf.constant(width), size).numpy().tolist()
+    assert found == box, reason
+
+
+@pytest.mark.parametrize(
+    ("encoded", "channels"), [(JPEG, 3), (GREY_JPEG, 3), (PNG, 3), (ALPHA_PNG, 4), (PNG, 1)]
+)
+def test_a_centre_crop_is_the_centred_box_resized(encoded, channels):
+    pixels = tf.io.decode_image(encoded, channels)[4:27]
+    wanted = tf.image.resize(pixels, (6, 6)).numpy()
+    found = decode_image(encoded, Image((6, 6), "center", channels, "float32"), NO_BITS).numpy()
+    # the crop of a JPEG may differ by its upscaled colours at the border
+    assert np.abs(found - wanted).max() <= (2 if encoded == JPEG else 0)
+
+
+@pytest.mark.parametrize(("height", "width"), [(31, 23), (200, 300), (1, 1), (2, 500)])
+def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, width):
+    draw = tf.function(lambda bits: random_box(tf.constant(height), tf.constant(width), (5, 5), bits))
+    boxes = np.array([draw(bits) for bits in random_bits(0, tf.range(60, dtype=tf.int64))])
+    top, left, box_height, box_width = boxes.T
+    assert min(top.min(), left.min()) >= 0
+    assert min(box_height.min(), box_width.min()) >= 1
+    assert (top + box_height <= height).all()
+    assert (left + box_width <= width).all()
+    if min(height, width) > 20:
+        area = box_height * box_width / (height * width)
+        assert 0.07 < area.min() < 0.3
+        assert 0.7 < area.max() <= 1
+        aspect = box_width / box_height
+        assert 0.7 < aspect.min() < 0.9
+        assert 1.1 < aspect.max() < 1.42
+        assert len(np.unique(boxes, axis=0)) > 50
+    if (height, width) == (2, 500):
+        assert np.unique(boxes, axis=0).tolist() == [[0, 249, 2, 2]], "the centred box where none fits"
+
+
+@pytest.mark.parametrize("encoded", [JPEG, PNG])
+def test_a_random_crop_is_a_function_of_its_bits_whatever_the_format(encoded):
+    image = Image((6, 6), "random", dtype="float32")
+    for bits in random_bits(1, tf.range(3, dtype=tf.int64)):
+        top, left, height, width = random_box(tf.constant(31), tf.constant(23), (6, 6), bits).numpy()
+        whole = tf.io.decode_image(encoded, 3)[top : top + height, left : left + width]
+        wanted = tf.image.resize(whole, (6, 6)).numpy()
+        found = decode_image(encoded, image, bits).numpy()
+        assert np.abs(found - wanted).max() <= (4 if encoded == JPEG else 0)
+        assert np.array_equal(decode_image(encoded, image, bits), found)
+
+
+# loads
+
+SIZES = [(40, 30), (31, 33), (25, 25), (60, 20), (20, 50), (33, 33), (28, 41)]
+PHOTOS = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("number", "int", "int32")))
+
+
+@pytest.fixture(scope="module")
+def photos(write_dataset, tmp_path_factory):
+    encode = (tf.io.encode_jpeg, tf.io.encode_png)
+    examples = [
+        {"image": encode[number % 2](picture(*size)).numpy(), "number": number}
+        for number, size in enumerate(SIZES)
+    ]
+    return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
+
+
+def by_number(dataset):
+    found = {}
+    for images, numbers in dataset.as_numpy_iterator():
+        found.update(zip(numbers.tolist(), images, strict=True))
+    return found
+
+
+def test_without_image_the_stored_bytes_come(photos):
+    (batch,) = loader.load(photos, batch_size=7).as_numpy_iterator()
+    assert [tf.io.decode_image(encoded).shape[:2] for encoded in batch["image"]] == SIZES
+
+
+def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(photos):
+    dataset = loader.load(photos, batch_size=3, image=Image((8, 6), "center"), remainder="pad")
+    assert dataset.element_spec["image"] == tf.TensorSpec((3, 8, 6, 3), tf.uint8)
+    (stored,) = loader.load(photos, batch_size=7).as_numpy_iterator()
+    wanted = [decode_image(encoded, Image((8, 6), "center"), NO_BITS).numpy() for encoded in stored["image"]]
+    batches = list(dataset.as_numpy_iterator())
+    assert [batch["sample_weight"].tolist() for batch in batches] == [[1, 1, 1], [1, 1, 1], [1, 0, 0]]
+    found = np.concatenate([batch["image"] for batch in batches])
+    assert np.array_equal(found[:7], wanted)
+    assert np.array_equal(found[7], wanted[0])
+
+
+def test_a_random_crop_is_a_function_of_seed_epoch_and_example(photos):
+    options = {"select": ("image", "number"), "remainder": "keep"}
+    image = Image((5, 5), "random", dtype="float32")
+    stored = loader.load(photos, batch_size=7, image=image, **options)
+    first, second = by_number(stored), by_number(stored)
+    shuffled = loader.load(photos, batch_size=2, image=image, shuffle=Shuffle(9), **options)
+    other = loader.load(
+        photos, batch_size=7, image=Image((5, 5), "random", dtype="float32", seed=1), **options
+    )
+    last = by_number(loader.load(photos, batch_size=7, image=image, epochs=2, start=Position(1), **options))
+    workers = {}
+    for index in range(2):
+        dataset = loader.load(photos, batch_size=2, worker=Worker(index, 2), image=image, **options)
+        workers.update(by_number(dataset))
+    for found, wanted, same in [
+        (by_number(shuffled), first, True),
+        (by_number(shuffled), second, True),
+        (workers, first, True),
+        (last, second, True),
+        (second, first, False),
+        (by_number(other), first, False),
+    ]:
+        assert sorted(found) == list(range(7))
+        equal = [np.array_equal(found[number], wanted[number]) for number in range(7)]
+        assert all(equal) if same else not any(equal)
+
+
+def test_images_of_one_size_need_none(write_dataset, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (9, 7, 1)),))
+    examples = [{"image": tf.io.encode_png(picture(9, 7, 1)).numpy()}] * 2
+    path = write_dataset(tmp_path / "grey", schema, {"train": [examples]})
+    dataset = loader.load(path, batch_size=2, image=Image(channels=1), select=("image",))
+    assert dataset.element_spec == (tf.TensorSpec((2, 9, 7, 1), tf.uint8),)
+    ((images,),) = dataset.as_numpy_iterator()
+    assert np.array_equal(images, [picture(9, 7, 1)] * 2)
+
+
+def test_bytes_that_are_no_image_are_an_error(write_dataset, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)),))
+    path = write_dataset(tmp_path / "text", schema, {"train": [[{"image": b"no image"}] * 2]})
+    dataset = loader.load(path, batch_size=2, image=Image((4, 4)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
+        list(dataset)
+
+
+def test_an_image_of_another_size_than_the_schema_says_is_an_error(write_dataset, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (9, 7, 3)),))
+    examples = [{"image": tf.io.encode_png(picture(9, 8)).numpy()}]
+    path = write_dataset(tmp_path / "wider", schema, {"train": [examples]})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape of tensor .*\[9,8,3\].*\[9,7,3\]"):
+        list(loader.load(path, batch_size=1, image=Image()))
