@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -45,11 +46,13 @@ class Done:
 
     Attributes:
         shard: the file that was written.
+        index_digest: of its index.
         rows_digest: of the rows that stand in it, see ``rows_digest``.
         rejected: the rows that do not, in plan order.
     """
 
     shard: Shard
+    index_digest: str
     rows_digest: str
     rejected: tuple[Reject, ...] = ()
 
@@ -103,21 +106,19 @@ class BuildArea:
         write_atomically(self._path(layout, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
 
     def read_done(self, layout: Layout, shard: ShardId) -> Done | None:
-        """Return what became of one shard, or None if it was not finished."""
+        """Return what became of one shard, or None if it was not finished, or the note of it is damaged."""
         try:
             document = json.loads(self._path(layout, shard, "done").read_bytes())
-        except FileNotFoundError:
+            rejected = tuple(Reject(*item) for item in document.pop("rejected"))
+            return Done(Shard(**document.pop("shard")), rejected=rejected, **document)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        rejected = tuple(Reject(*item) for item in document["rejected"])
-        return Done(Shard(**document["shard"]), document["rows_digest"], rejected)
 
     def stop(self, why: str) -> None:
         """Make every worker of the build end; the first reason is kept."""
-        try:
-            with self.stop_path.open("x", encoding="utf-8") as file:
-                file.write(why)
-        except FileExistsError:
-            pass
+        # a full disk has room for the file, but not for the reason
+        with suppress(OSError), self.stop_path.open("x", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(why)
 
     def remove(self) -> None:
         """Take away the area, and the folder of areas if it was the last."""

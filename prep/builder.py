@@ -28,7 +28,7 @@ from tfshards.prep.plan import IntArray, rebalance
 from tfshards.prep.progress import Progress, size
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import BuildError, InputError, Manifest, Split
+from tfshards.schemas import BuildError, InputError, Manifest, Split, index_path
 
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 Talk: TypeAlias = Callable[[str], None]
@@ -161,9 +161,15 @@ class _Run:
         for done in (final, first) if layout == "final" else (first,):
             # The first layout's rows, less the rejected ones, may be the final ones.
             wanted = done and (layout == "first" or done.rows_digest == digest)
-            if done and wanted and _holds(self.area.out / done.shard.path, done.shard.digest):
+            if done and wanted and self._holds(done):
                 return done
         return None
+
+    def _holds(self, done: Done) -> bool:
+        """Whether a shard and its index are still what was written."""
+        digests = {done.shard.path: done.shard.digest, index_path(done.shard.path): done.index_digest}
+        files = {self.area.out / path: digest for path, digest in digests.items()}
+        return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 
     def _say_what_is_there(self, layout: Layout, num_finished: int, num_shards: int) -> None:
         if layout == "final":
@@ -185,10 +191,6 @@ def _require_space(area: BuildArea, plan: Forecast) -> None:
     require_space(area.out, max(0, needed - there), "the dataset")
 
 
-def _holds(path: Path, digest: str) -> bool:
-    return path.is_file() and file_digest(path) == digest
-
-
 def _finish(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
     for problem in finish(manifest, area):
         talk(f"warning: TensorFlow Datasets will not open this dataset: {problem}")
@@ -197,17 +199,19 @@ def _finish(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
 @contextmanager
 def _staged(source: Source, out: Path) -> Iterator[Reader]:
     """Give a reader of ``source``; take away its copies, and the output's folders if they stay empty."""
-    is_new = not out.exists()
+    new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
+    staged = None
     try:
-        (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    try:
-        yield source.stage(folder)
+        try:
+            (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
+            staged = Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
+        except OSError as error:
+            raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+        yield source.stage(staged)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for left in (out / AREA_NAME, out) if is_new else (out / AREA_NAME,):
+        if staged:
+            shutil.rmtree(staged, ignore_errors=True)
+        for left in (out / AREA_NAME, *new_folders):
             with suppress(OSError):
                 left.rmdir()
 

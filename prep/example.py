@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError, Message
 
 from tfshards.schemas import Feature, Schema
 
-# The values of one feature: encoded bytes where it has one value, else a list by its wire type.
-Values: TypeAlias = "bytes | int | Sequence[bytes] | Sequence[int] | Sequence[float]"
+# The values of one feature: encoded bytes or a number where it has one value, else a list by its wire type.
+Values: TypeAlias = "bytes | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]"
 # The same, as a record gives it back.
 Decoded: TypeAlias = "list[bytes] | list[int] | list[float]"
 
@@ -27,6 +27,7 @@ SMALL_BYTES = 4096
 # field number << 3 | 2: every field on the way is length-delimited
 _LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _FIRST, _SECOND = b"\x0a", b"\x12"
+_FLOAT = struct.Struct("<f")
 
 
 def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[bytes]]:
@@ -98,7 +99,7 @@ def _is_bytes_list(feature: Feature) -> bool:
 def _packer(feature: Feature) -> Callable[[Values], bytes] | None:
     """Return the function that packs the feature's values; None if they are the packed bytes themselves."""
     if feature.wire == "float":
-        return _pack_floats
+        return cast("Callable[[Values], bytes]", _FLOAT.pack) if feature.shape == () else _pack_floats
     if feature.wire == "int64":
         return cast("Callable[[Values], bytes]", _varint) if feature.shape == () else _pack_ints
     return _pack_strings if _is_bytes_list(feature) else None

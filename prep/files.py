@@ -21,6 +21,11 @@ def file_digest(path: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def bytes_digest(data: bytes) -> str:
+    """Return the digest of a file that holds ``data``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
     """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
     free = shutil.disk_usage(folder).free

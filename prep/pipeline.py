@@ -11,7 +11,7 @@ import io
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
 
 import apache_beam as beam
@@ -29,25 +29,32 @@ LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 def check_beam_args(beam_args: Sequence[str]) -> None:
     """Raise OptionsError if Beam does not know one of these pipeline options, a value, or the runner."""
+    given, _ = _parse(beam_args)
+    if given.runner:
+        try:
+            # its module may bring options of its own
+            create_runner(given.runner)
+        except (ValueError, ImportError, AttributeError) as error:
+            raise OptionsError(f"-- --runner={given.runner}: {error}") from None
+    _, unknown = _parse(beam_args)
+    if unknown:
+        raise OptionsError(f"-- {unknown[0]}: Apache Beam has no such pipeline option")
+
+
+def _parse(beam_args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options that Beam knows, and the rest."""
     parsers: list[argparse.ArgumentParser] = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            given, unknown = parsers[0].parse_known_args(list(beam_args))
+            return parsers[0].parse_known_args(list(beam_args))
     except SystemExit as end:
         if not end.code:
             # its help was asked for
             raise
         # argparse prints all of Beam's options before the one line that counts
         raise OptionsError(f"-- {said.getvalue().strip().rpartition('error: ')[2]}") from None
-    if unknown:
-        raise OptionsError(f"-- {unknown[0]}: Apache Beam has no such pipeline option")
-    if given.runner:
-        try:
-            create_runner(given.runner)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise OptionsError(f"-- --runner={given.runner}: {error}") from None
 
 
 def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], progress: Progress) -> None:
@@ -110,8 +117,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(job: Job, failure: BaseException) -> str:
-    try:
-        return job.area.stop_path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
-        return f"Apache Beam ended the pipeline: {last_line[0]}"
+    with suppress(FileNotFoundError):
+        why = job.area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
+        if why:
+            return why
+    last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
+    return f"Apache Beam ended the pipeline: {last_line[0]}"

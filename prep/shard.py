@@ -20,6 +20,7 @@ import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
 from tfshards.prep.example import SMALL_BYTES, Values, example_encoder
+from tfshards.prep.files import bytes_digest
 from tfshards.prep.progress import Reporter
 from tfshards.prep.sources.listing import Accepted, Reader, Row
 from tfshards.prep.tfrecord import frame
@@ -71,8 +72,11 @@ def write_shard(job: Job, shard: ShardId) -> None:
     """
     try:
         _write(job, shard)
-    except (TfshardsError, OSError) as error:
+    except TfshardsError as error:
         job.area.stop(str(error))
+        raise
+    except OSError as error:
+        job.area.stop(f"{error.filename or job.area.out}: {error.strerror}")
         raise
 
 
@@ -101,11 +105,13 @@ def _write(job: Job, shard: ShardId) -> None:
             f"{rejected[0].key}: was accepted before, and is now {rejected[0].reason}; it changed"
         )
     index = RecordIndex(np.array(lengths, dtype=np.int64))
-    _publish(job.area, index_path(path), index.to_text().encode("ascii"))
+    index_text = index.to_text().encode("ascii")
+    _publish(job.area, index_path(path), index_text)
     unfinished.replace(job.area.out / path)
     written = Shard(path, len(accepted), index.num_bytes, f"sha256:{digest.hexdigest()}")
     there = rows_digest(accepted) if rejected else planned
-    job.area.write_done(job.layout, shard, Done(written, there, tuple(rejected)))
+    done = Done(written, bytes_digest(index_text), there, tuple(rejected))
+    job.area.write_done(job.layout, shard, done)
 
 
 @dataclass(frozen=True)
