@@ -28,7 +28,7 @@ MOST_WINDOW = 64
 WINDOW_BYTES = 16 << 20
 # In stored order small batches are parsed together, and large ones are read in pieces that fit the cache.
 PARSED_BYTES = 1 << 20
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 512 << 10
 # A stream costs an open file, a seek and some 0.2 ms; longer ones crowd the cache, as several are read ahead.
 STREAM_BYTES = 4 << 20
 

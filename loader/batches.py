@@ -55,8 +55,10 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
 
     # (epoch, number, records), each with a first dimension of num_pieces
     windows = pieces.batch(assignment.num_pieces)
-    # the values of a step, or of an example if images follow
-    parsed = windows.map(as_written(parse), PARSED_AHEAD).unbatch()
+    parsed = windows.map(as_written(parse), PARSED_AHEAD)
+    if assignment.window > 1 or reading.image is not None:
+        # the values of a step, or of an example if images follow
+        parsed = parsed.unbatch()
     # the pieces begin with a whole window
     skipped = start_step % assignment.window
     if reading.image is None:
@@ -71,7 +73,10 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
 
 
 def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor) -> _Values:
-    """Return the values of a window, ``(steps, batch_size, ...)``, or ``(rows, ...)`` if images follow."""
+    """Return the values of a window: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
+
+    The latter for windows of one step, and if images follow.
+    """
     assignment, shuffle, image = reading.assignment, reading.shuffle, reading.image
     rows = window_rows(assignment, shuffle, epoch, window)
     if rows.order is not None:
@@ -88,11 +93,17 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
         beside["bits"] = crop_bits(image, epoch, numbers)
     if image is not None:
         return values, beside
+    if assignment.window == 1:
+        return _fixed_rows(values, assignment.batch_size), _fixed_rows(beside, assignment.batch_size)
     return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
 
 
 def _without_elements(features: Sequence[Feature]) -> list[Feature]:
     return [feature for feature in features if feature.kind != "image" and 0 in feature.shape]
+
+
+def _fixed_rows(values: Mapping[str, tf.Tensor], rows: int) -> dict[str, tf.Tensor]:
+    return {name: tf.ensure_shape(value, [rows, *value.shape[1:]]) for name, value in values.items()}
 
 
 def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, tf.Tensor]:
