@@ -1,0 +1,73 @@
+"""Class weights come from the manifest's counts; steps from its number of examples."""
+
+import pytest
+
+from tfshards import loader
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
+
+NAMED = Schema((Feature("label", "label", "int64"),), ("cat", "dog", "eel"))
+NUMBERED = Schema((Feature("label", "label", "int64"),))
+
+
+@pytest.fixture
+def labelled(write_dataset, tmp_path):
+    def make(schema, counts):
+        examples = [{"label": 0}] * sum(counts.values())
+        return write_dataset(tmp_path / "labelled", schema, {"train": [examples]}, {"train": counts})
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("schema", "counts", "weights", "reason"),
+    [
+        (NAMED, {"cat": 2, "dog": 2, "eel": 2}, {0: 1, 1: 1, 2: 1}, "even classes"),
+        (NAMED, {"cat": 1, "dog": 2, "eel": 9}, {0: 4, 1: 2, 2: 4 / 9}, "rare classes count more"),
+        (NAMED, {"cat": 3, "dog": 0, "eel": 9}, {0: 2, 1: 0, 2: 2 / 3}, "a class without examples"),
+        (NAMED, {"eel": 3, "cat": 1}, {0: 2, 2: 2 / 3}, "the names' order, not the counts'"),
+        (NUMBERED, {"7": 1, "-1": 3, "10": 4}, {-1: 8 / 9, 7: 8 / 3, 10: 2 / 3}, "classes without names"),
+    ],
+)
+def test_each_class_weighs_as_much_as_every_other(labelled, schema, counts, weights, reason):
+    found = loader.class_weights(labelled(schema, counts), "train")
+    assert found == pytest.approx(weights), reason
+    assert list(found) == sorted(weights)
+
+
+def test_the_mean_weight_of_the_examples_is_one(labelled):
+    counts = {"cat": 5, "dog": 1, "eel": 7}
+    weights = loader.class_weights(labelled(NAMED, counts))
+    assert sum(weights[i] * counts[name] for i, name in enumerate(NAMED.class_names)) == pytest.approx(13)
+
+
+def test_a_split_without_labels_has_no_weights(numbered, labelled):
+    for path in (numbered([4]), labelled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
+        with pytest.raises(InputError, match=r"split 'train' of .* has no labels to weigh"):
+            loader.class_weights(path)
+
+
+def test_weights_of_an_unknown_split_are_refused(numbered):
+    with pytest.raises(InputError, match="has no split 'val'; there is 'train'"):
+        loader.class_weights(numbered([4]), "val")
+
+
+@pytest.mark.parametrize(
+    ("global_batch_size", "remainder", "steps"),
+    [(4, "drop", 2), (4, "pad", 3), (4, "keep", 3), (11, "drop", 1), (12, "drop", 0), (12, "pad", 1)],
+)
+def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, remainder, steps):
+    assert loader.steps_per_epoch(numbered([5, 6]), "train", global_batch_size, remainder) == steps
+    assert loader.steps_per_epoch(numbered([5, 6]), None, global_batch_size, remainder) == steps
+
+
+@pytest.mark.parametrize(
+    ("split", "global_batch_size", "remainder", "error", "message"),
+    [
+        ("train", 0, "drop", OptionsError, "global_batch_size=0 must be at least 1"),
+        ("train", 2, "none", OptionsError, "remainder='none' must be one of drop, pad, keep"),
+        ("test", 2, "drop", InputError, "has no split 'test'"),
+    ],
+)
+def test_steps_of_nothing_are_refused(numbered, split, global_batch_size, remainder, error, message):
+    with pytest.raises(error, match=message):
+        loader.steps_per_epoch(numbered([5, 6]), split, global_batch_size, remainder)
