@@ -27,7 +27,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     manifest = read_manifest(path)
     name = split_name(manifest, split, Path(path))
     counts = manifest.splits[name].label_counts
-    if not counts:
+    if not any(counts.values()):
         raise InputError(f"split {name!r} of {path} has no labels to weigh")
     names = manifest.schema.class_names
     labels = {names.index(key) if names else int(key): count for key, count in counts.items()}
