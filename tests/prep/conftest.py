@@ -68,6 +68,16 @@ def small_folder(image_folder: MakeFolder) -> Path:
 
 
 @pytest.fixture
+def slow_folder(image_folder: MakeFolder) -> Path:
+    """Images that each take a while, since they are re-encoded, and four that are rejected."""
+    pixels = np.random.default_rng(0).integers(0, 256, (450, 450, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "BMP")
+    good = {f"{number:02d}.bmp": file.getvalue() for number in range(14)}
+    return image_folder({**good, **{f"{number:02d}-bad.bmp": b"no image" for number in range(4)}})
+
+
+@pytest.fixture
 def array_files(tmp_path: Path) -> Callable[..., list[str]]:
     """Write arrays to ``NAME.npy`` with a fixed modification time; return ``NAME=PATH`` for each."""
 

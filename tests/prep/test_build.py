@@ -1,0 +1,561 @@
+"""What a build makes: shards, counts, rejects, the same bytes whatever runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep.area import AREA_NAME, BuildArea, ShardId
+from tfshards.prep.plan import permutation
+from tfshards.prep.progress import Reporter
+from tfshards.prep.shard import Job, write_shard
+from tfshards.prep.tfrecord import read_records
+from tfshards.schemas import (
+    BuildError,
+    InputError,
+    Manifest,
+    OptionsError,
+    index_path,
+    parse_index,
+    read_manifest,
+)
+
+ANY_REJECTS = Options(max_rejected=1)
+
+
+def records(root: Path, manifest: Manifest, split: str = "train") -> list[list[tf.train.Example]]:
+    """Return the examples of each shard of a split, read and parsed by TensorFlow."""
+    paths = [str(root / shard.path) for shard in manifest.splits[split].shards]
+    return [[tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(path)] for path in paths]
+
+
+def value(example: tf.train.Example, name: str) -> object:
+    feature = example.features.feature[name]
+    (item,) = getattr(feature, feature.WhichOneof("kind")).value
+    return item
+
+
+def keys(root: Path, manifest: Manifest, split: str = "train") -> list[list[str]]:
+    return [
+        [os.fsdecode(value(example, "key")) for example in shard] for shard in records(root, manifest, split)
+    ]
+
+
+def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
+    """Files of two classes; the bad ones are spread among the others."""
+    files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(good)}
+    return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
+
+
+def test_every_image_is_in_one_record_with_its_label_and_key(small_folder, tmp_path, quiet_build):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=4)
+    found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
+    assert len(found) == 13
+    assert {value(example, "key").decode() for example in found} == {
+        path.relative_to(small_folder).as_posix() for path in small_folder.rglob("*.png")
+    }
+    for example in found:
+        key = value(example, "key").decode()
+        assert value(example, "image") == (small_folder / key).read_bytes()
+        assert ("cat", "dog")[value(example, "label")] == key.split("/")[0]
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5, 13])
+def test_there_are_exactly_n_shards_that_differ_by_at_most_one_example(
+    shards, small_folder, tmp_path, quiet_build, contents
+):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=shards)
+    sizes = [shard.num_examples for shard in manifest.splits["train"].shards]
+    assert len(sizes) == shards
+    assert sum(sizes) == 13
+    assert max(sizes) - min(sizes) <= 1
+    names = [f"out-train-{manifest.build_id}.tfrecord-{index:05d}-of-{shards:05d}" for index in range(shards)]
+    assert [shard.path for shard in manifest.shards] == names
+    assert {name for name in contents(tmp_path / "out") if "tfrecord" in name} == {
+        *names,
+        *(f"index/{name}.idx" for name in names),
+    }
+
+
+def test_the_order_is_the_seeds_permutation_of_the_sorted_keys(small_folder, tmp_path, quiet_build):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=3, seed=5)
+    listed = sorted(path.relative_to(small_folder).as_posix() for path in small_folder.rglob("*.png"))
+    expected = [listed[number] for number in permutation(13, 5, "train")]
+    assert [key for shard in keys(tmp_path / "out", manifest) for key in shard] == expected
+
+
+def test_another_seed_is_another_order_of_the_same_examples(small_folder, tmp_path, quiet_build):
+    orders = []
+    for seed in (0, 1):
+        manifest = quiet_build(ImageFolder(small_folder), tmp_path / f"{seed}", seed=seed)
+        orders += keys(tmp_path / f"{seed}", manifest)
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
+
+
+def test_indexes_say_where_records_stand(small_folder, tmp_path, quiet_build):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2)
+    for shard in manifest.shards:
+        index = parse_index((tmp_path / "out" / index_path(shard.path)).read_text(), "")
+        read = list(read_records(tmp_path / "out" / shard.path))
+        assert index.offsets.tolist() == [offset for offset, _ in read]
+        assert index.lengths.tolist() == [len(data) + 16 for _, data in read]
+
+
+@pytest.mark.parametrize("balance", ["count", "bytes"])
+@pytest.mark.parametrize(("good", "bad", "shards"), [(12, 5, 4), (9, 1, 9), (20, 20, 3), (7, 30, 2)])
+def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
+    good, bad, shards, balance, image_folder, tmp_path, quiet_build, talk
+):
+    root = image_folder({**with_rejects(good, bad), "a/notes.txt": b"", ".hidden": b""})
+    options = Options(max_rejected=1, balance=balance)
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=shards, options=options)
+    sizes = [shard.num_examples for shard in manifest.shards]
+    assert (len(sizes), sum(sizes), min(sizes) > 0) == (shards, good, True)
+    if balance == "count":
+        assert max(sizes) - min(sizes) <= 1
+    kept = [key for shard in keys(tmp_path / "out", manifest) for key in shard]
+    assert sorted(kept) == sorted(key for key in with_rejects(good, bad) if "bad" not in key)
+    totals = manifest.totals
+    assert (totals.entries, totals.accepted, totals.rejected, totals.skipped) == (
+        good + bad + 2,
+        good,
+        bad,
+        2,
+    )
+    assert totals.reasons == {"rejected": {"unreadable": bad}, "skipped": {"hidden": 1, "not an image": 1}}
+    lines = (tmp_path / "out" / f"rejected-{manifest.build_id}.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in lines] == sorted(
+        k for k in with_rejects(good, bad) if "bad" in k
+    )
+    assert {(json.loads(line)["reason"], *json.loads(line)) for line in lines} == {
+        ("unreadable", "key", "reason", "detail")
+    }
+    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards change", talk[1])
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_label_counts_are_those_of_what_was_accepted(image_folder, tmp_path, quiet_build):
+    root = image_folder({"a/1.png": 1, "a/2.png": 2, "b/bad.png": b"", "b/3.png": 3, "c/": b""})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=1, options=ANY_REJECTS)
+    assert manifest.splits["train"].label_counts == {"a": 2, "b": 1, "c": 0}
+    assert (tmp_path / "out" / "labels.txt").read_text() == "a\nb\nc\n"
+
+
+def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path, quiet_build, talk):
+    root = image_folder(with_rejects(39, 1))
+    quiet_build(ImageFolder(root), tmp_path / "out", shards=20, options=ANY_REJECTS)
+    # the shard of the reject has one fewer, which is allowed: nothing moves
+    assert talk[1] == "balancing after rejects: 0 of 20 shards change"
+
+
+def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
+    image_folder, tmp_path, quiet_build, talk
+):
+    root = image_folder(with_rejects(18, 2))
+    # skipped entries are no inputs: they do not make the share smaller
+    for number in range(50):
+        (root / f".{number}").touch()
+    allowed = Options(max_rejected="10%")
+    assert quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=allowed).totals.rejected == 2
+    strict = Options(max_rejected=0.099)
+    out = tmp_path / "strict"
+    with pytest.raises(
+        BuildError,
+        match=r"^2 of 20 inputs are rejected \(2 unreadable\), more than --max-rejected allows \(9\.900%\)\n"
+        r".*/strict/\.build/[0-9a-f]{8}/rejected\.jsonl names them; mend them or allow more$",
+    ):
+        quiet_build(ImageFolder(root), out, shards=2, options=strict)
+    (listed,) = (out / AREA_NAME).glob("*/rejected.jsonl")
+    assert [json.loads(line)["key"] for line in listed.read_text().splitlines()] == [
+        "a/000-bad.jpg",
+        "b/001-bad.jpg",
+    ]
+    assert not (out / "dataset.json").exists()
+    # with more allowed the same build goes on, with nothing to decode again but what moves
+    del talk[:]
+    manifest = quiet_build(ImageFolder(root), out, shards=2, options=allowed)
+    assert talk[0] == f"resuming build {manifest.build_id}: 2 of 2 shards are finished"
+    assert [(shard.num_examples, shard.digest) for shard in manifest.shards] == [
+        (shard.num_examples, shard.digest) for shard in read_manifest(tmp_path / "out").shards
+    ]
+
+
+def test_one_percent_of_rejects_is_allowed_by_default(image_folder, tmp_path, quiet_build):
+    root = image_folder(with_rejects(99, 1))
+    assert quiet_build(ImageFolder(root), tmp_path / "out", shards=1).totals.rejected == 1
+    (root / "a" / "000.png").unlink()
+    with pytest.raises(BuildError, match=r"^1 of 99 inputs are rejected .*allows \(1\.000%\)"):
+        quiet_build(ImageFolder(root), tmp_path / "out2", shards=1)
+
+
+def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folder, tmp_path, quiet_build):
+    root = image_folder(with_rejects(2, 2))
+    with pytest.raises(
+        BuildError,
+        match=r"^after rejects, num_shards=3 exceeds the 2 examples of split 'train'; use at most 2$",
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY_REJECTS)
+
+
+@pytest.mark.parametrize(
+    "beam_args",
+    [
+        ["--runner=FnApiRunner"],
+        ["--runner=DirectRunner"],
+        ["--runner", "BundleBasedDirectRunner"],
+        ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
+        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    ],
+    ids=" ".join,
+)
+def test_any_runner_and_parallelism_makes_the_same_bytes(
+    beam_args, image_folder, tmp_path, quiet_build, contents
+):
+    root = image_folder(with_rejects(11, 3))
+    quiet_build(ImageFolder(root), tmp_path / "one" / "out", shards=4, options=ANY_REJECTS)
+    other = tmp_path / "other" / "out"
+    quiet_build(ImageFolder(root), other, shards=4, options=ANY_REJECTS, beam_args=beam_args)
+    assert contents(other) == contents(tmp_path / "one" / "out")
+
+
+def test_a_runner_that_runs_nothing_is_noticed(tmp_path, quiet_build):
+    args = [
+        "--runner=apache_beam.runners.render.RenderRunner",
+        f"--render_output={tmp_path / 'pipeline.dot'}",
+    ]
+    with pytest.raises(BuildError, match=r"^the pipeline ended without shard 0 of split 'train'$"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
+
+
+def test_a_failure_of_the_runner_itself_is_told_in_a_line(tmp_path, quiet_build):
+    # asks for a place to draw to
+    args = ["--runner=apache_beam.runners.render.RenderRunner"]
+    with pytest.raises(
+        BuildError, match=r"^Apache Beam ended the pipeline: At least one of --render_port.*$"
+    ):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
+
+
+BEAM_ARGS = {
+    "no such option": (["--direct_num_workerz=2"], r"^-- --direct_num_workerz=2: Apache Beam has no such"),
+    "an option shortened": (["--direct_num=2"], r"^-- --direct_num=2: Apache Beam has no such"),
+    "no option": (["FlinkRunner"], r"^-- FlinkRunner: Apache Beam has no such pipeline option$"),
+    "one dash": (["-runner=FlinkRunner"], r"^-- -runner=FlinkRunner: Apache Beam has no such"),
+    "no such value": (
+        ["--direct_num_workers=two"],
+        r"^-- argument --direct_num_workers: invalid int value: 'two'$",
+    ),
+    "no such choice": (["--direct_running_mode=fast"], r"invalid choice: 'fast'"),
+    "no value": (["--runner"], r"^-- argument --runner: expected one argument$"),
+    "no such runner": (["--runner=Flonk"], r"^-- --runner=Flonk: Unexpected pipeline runner: Flonk"),
+    "a runner in no module": (["--runner=none.Flonk"], r"^-- --runner=none\.Flonk: No module named 'none'$"),
+    "a runner that its module lacks": (["--runner=os.Flonk"], r"^-- --runner=os\.Flonk: module 'os' has no"),
+}
+
+
+@pytest.mark.parametrize(("beam_args", "message"), BEAM_ARGS.values(), ids=BEAM_ARGS.keys())
+def test_a_mistake_in_beams_options_is_told_before_anything_is_made(
+    beam_args, message, tmp_path, quiet_build
+):
+    with pytest.raises(OptionsError, match=message) as found:
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=beam_args)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_beams_own_help_is_shown_when_asked_for(tmp_path, quiet_build, capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--help"])
+    assert "--runner" in capsys.readouterr().out
+
+
+def test_arrays_come_back_as_they_were(tmp_path, quiet_build):
+    arrays = {
+        "image": np.random.default_rng(0).integers(0, 256, (30, 4, 5), dtype=np.uint8),
+        "weight": np.linspace(0, 1, 30, dtype=">f4"),
+        "label": np.arange(30) % 3,
+        "name": np.array([f"#{row}" for row in range(30)]),
+    }
+    manifest = quiet_build(Arrays(arrays, lists=("weight",)), tmp_path / "out", shards=4)
+    found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
+    rows = np.array([int(value(example, "key")) for example in found])
+    assert sorted(rows) == list(range(30))
+    images = np.array([np.frombuffer(value(example, "image"), np.uint8) for example in found])
+    np.testing.assert_array_equal(images.reshape(30, 4, 5), arrays["image"][rows])
+    np.testing.assert_array_equal([value(e, "weight") for e in found], arrays["weight"][rows])
+    np.testing.assert_array_equal([value(e, "label") for e in found], arrays["label"][rows])
+    assert [value(e, "name").decode() for e in found] == arrays["name"][rows].tolist()
+    assert manifest.splits["train"].label_counts == {"0": 10, "1": 10, "2": 10}
+    assert manifest.totals.entries == manifest.totals.accepted == 30
+    assert not (tmp_path / "out" / "labels.txt").exists()
+
+
+def test_arrays_larger_than_a_piece_are_read_in_order(tmp_path, quiet_build):
+    array = np.random.default_rng(0).integers(0, 256, (3000, 1500), dtype=np.uint8)
+    manifest = quiet_build(Arrays({"x": array}), tmp_path / "out", shards=2)
+    order = permutation(3000, 0, "train")
+    found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
+    assert [int(value(example, "key")) for example in found] == order.tolist()
+    assert all(value(example, "x") == array[row].tobytes() for example, row in zip(found, order, strict=True))
+
+
+def test_an_array_in_memory_in_a_file_and_in_an_archive_make_equal_shards(tmp_path, quiet_build):
+    array = np.random.default_rng(0).normal(size=(20, 3))
+    np.save(tmp_path / "x.npy", array)
+    np.savez_compressed(tmp_path / "all.npz", x=array)
+    sources = [
+        Arrays({"x": array}),
+        Arrays({"x": tmp_path / "x.npy"}),
+        Arrays.open([str(tmp_path / "all.npz")]),
+        Arrays({"x": array[start : start + 7]} for start in range(0, 20, 7)),
+    ]
+    manifests = [quiet_build(source, tmp_path / f"{n}" / "out", shards=3) for n, source in enumerate(sources)]
+    assert len({tuple(shard.digest for shard in manifest.shards) for manifest in manifests}) == 1
+    # what was copied out of memory is gone
+    assert not any(path.name == AREA_NAME for path in tmp_path.rglob("*"))
+
+
+def test_the_number_of_shards_follows_from_their_size(tmp_path, quiet_build):
+    source = Arrays({"x": np.zeros((12, 10), np.uint8)})
+
+    def shards(**options: object) -> int:
+        options = Options(**options)
+        return len(quiet_build(source, tmp_path / f"{options.shard_size}", options=options).shards)
+
+    assert shards() == 1
+    assert shards(shard_size=30) == 4
+    assert shards(shard_size=119) == 2
+    assert shards(shard_size=120) == 1
+    # no more than there are examples
+    assert shards(shard_size=1) == 12
+
+
+def test_each_split_may_have_its_own_number_of_shards(image_folder, tmp_path, quiet_build):
+    root = image_folder({f"{split}/a/{n}.png": n for split in ("train", "val", "test") for n in range(6)})
+    options = Options(shards_by_split={"val": 2, "test": 1})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=4, options=options)
+    assert {name: len(split.shards) for name, split in manifest.splits.items()} == {
+        "train": 4,
+        "val": 2,
+        "test": 1,
+    }
+    assert manifest.options["shards"] == {"train": 4, "val": 2, "test": 1}
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_ratios_make_splits_whose_cuts_stand_in_the_manifest(small_folder, tmp_path, quiet_build):
+    options = Options(splits={"train": "75%", "val": 0.25}, stratify=True)
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2, options=options)
+    counts = {name: split.label_counts for name, split in manifest.splits.items()}
+    assert counts == {"train": {"cat": 5, "dog": 5}, "val": {"cat": 2, "dog": 1}}
+    assert manifest.split_cuts["splits"] == ["train", "val"]
+    assert {stratum: len(cuts) for stratum, cuts in manifest.split_cuts["cuts"].items()} == {"0": 1, "1": 1}
+    assert manifest.options["splits"] == {"train": "3/4", "val": "1/4"}
+
+
+def test_groups_stay_in_one_split(image_folder, tmp_path, quiet_build):
+    root = image_folder({f"{'ab'[n % 2]}/patient{n // 3:02d}-{n}.png": n for n in range(30)})
+    options = Options(splits={"train": 0.7, "val": 0.3}, group_by=r"(patient\d+)")
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=options)
+    patients = {
+        split: {
+            key.split("/")[1].split("-")[0]
+            for shard in keys(tmp_path / "out", manifest, split)
+            for key in shard
+        }
+        for split in manifest.splits
+    }
+    assert {split: len(found) for split, found in patients.items()} == {"train": 7, "val": 3}
+    assert not patients["train"] & patients["val"]
+    assert manifest.options["group_by"] == r"(patient\d+)"
+
+
+def test_the_manifest_tells_nothing_of_time_and_place(small_folder, tmp_path, quiet_build):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=Options(name="pets"))
+    text = (tmp_path / "out" / "dataset.json").read_text()
+    assert str(tmp_path) not in text
+    assert manifest.name == "pets"
+    assert all(shard.path.startswith("pets-train-") for shard in manifest.shards)
+    assert read_manifest(tmp_path / "out") == manifest
+
+
+CHANGES = {
+    "a byte": lambda root: (root / "cat/00.png").write_bytes((root / "cat/00.png").read_bytes() + b"\0"),
+    "a time": lambda root: os.utime(root / "cat/00.png", ns=(1, 1)),
+    "a name": lambda root: (root / "cat/00.png").rename(root / "cat/0.png"),
+    "a class": lambda root: (root / "cat/00.png").rename(root / "dog/00.png"),
+    "one less": lambda root: (root / "cat/00.png").unlink(),
+    "a skipped file": lambda root: (root / "cat/notes.txt").touch(),
+    "an empty class": lambda root: (root / "ant").mkdir(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_other_inputs_are_another_build(change, small_folder, tmp_path, quiet_build):
+    before = quiet_build(ImageFolder(small_folder), tmp_path / "out")
+    change(small_folder)
+    options = Options(max_rejected=1)
+    assert (
+        quiet_build(ImageFolder(small_folder), tmp_path / "other" / "out", options=options).build_id
+        != before.build_id
+    )
+
+
+OPTIONS = {
+    "shards": {"shards": 2},
+    "seed": {"seed": 1},
+    "name": {"options": Options(name="other")},
+    "balance": {"options": Options(balance="bytes")},
+    "splits": {"options": Options(splits={"train": 1})},
+}
+
+
+@pytest.mark.parametrize("arguments", OPTIONS.values(), ids=OPTIONS.keys())
+def test_other_options_are_another_build(arguments, small_folder, tmp_path, quiet_build):
+    before = quiet_build(ImageFolder(small_folder), tmp_path / "out")
+    assert (
+        quiet_build(ImageFolder(small_folder), tmp_path / "2" / "out", **arguments).build_id
+        != before.build_id
+    )
+
+
+def test_what_does_not_change_the_bytes_does_not_change_the_build(small_folder, tmp_path, quiet_build):
+    before = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=1)
+    options = Options(max_rejected=0.5)
+    args = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+    after = quiet_build(ImageFolder(small_folder), tmp_path / "2" / "out", options=options, beam_args=args)
+    assert after == before
+
+
+def test_the_check_is_part_of_the_build(small_folder, tmp_path, quiet_build):
+    ids = {
+        check: quiet_build(
+            ImageFolder(small_folder, check=check), tmp_path / check, options=Options(name="n")
+        ).build_id
+        for check in ("decode", "header", "none")
+    }
+    assert len(set(ids.values())) == 3
+
+
+def test_names_that_are_no_utf8_go_through_the_whole_build(image_folder, tmp_path, quiet_build):
+    root = image_folder({"caf\udce9/\udcff.png": 1, "猫/ \n.png": 2, "猫/bad\udc80.jpg": b"text"})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=ANY_REJECTS)
+    assert manifest.schema.class_names == ("caf\udce9", "猫")
+    assert sorted(key for shard in keys(tmp_path / "out", manifest) for key in shard) == [
+        "caf\udce9/\udcff.png",
+        "猫/ \n.png",
+    ]
+    (line,) = (tmp_path / "out" / f"rejected-{manifest.build_id}.jsonl").read_text().splitlines()
+    assert json.loads(line)["key"] == "猫/bad\udc80.jpg"
+    assert (tmp_path / "out" / "labels.txt").read_text() == "caf\\udce9\n猫\n"
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_warnings_of_the_source_are_told(image_folder, tmp_path, quiet_build, talk):
+    quiet_build(ImageFolder(image_folder({"a/1.png": 1, "b/": b""})), tmp_path / "out")
+    assert talk[0] == "warning: the class folder 'b' holds no images; it keeps its number"
+
+
+def test_what_tfds_cannot_open_is_told(tmp_path, quiet_build, talk):
+    options = Options(splits={"all": 1})
+    quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", options=options)
+    assert talk[-1].startswith("warning: TensorFlow Datasets will not open this dataset: splits.all: ")
+
+
+def test_talk_goes_to_standard_error_by_default(tmp_path, capsys):
+    from tfshards.prep import build
+
+    manifest = build(Arrays({"x": np.arange(4)}), tmp_path / "out")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[0] == f"starting build {manifest.build_id}: 4 examples, 32 B, 1 shards"
+
+
+def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
+    source = ImageFolder(small_folder)
+    listing = source.listing()
+    area = BuildArea(tmp_path, "12345678")
+    area.open()
+    shard = ShardId("train", 0)
+    area.write_plan("first", shard, listing.rows(np.arange(3)))
+    job = Job(area, source, listing.schema, "first", "photos", {"train": 1}, Reporter())
+    area.stop("the reason")
+    area.stop("a later one")
+    with pytest.raises(BuildError, match=r"^stopped, since another worker failed$"):
+        write_shard(job, shard)
+    assert area.stop_path.read_text() == "the reason"
+    assert area.read_done("first", shard) is None
+    assert not list(tmp_path.glob("photos-*"))
+
+
+def test_many_shards_of_many_workers_are_each_written_once(tmp_path, quiet_build):
+    array = np.arange(40)
+    args = ["--direct_running_mode=multi_threading", "--direct_num_workers=4"]
+    manifest = quiet_build(Arrays({"x": array}), tmp_path / "out", shards=15, beam_args=args)
+    found = Counter(value(example, "x") for shard in records(tmp_path / "out", manifest) for example in shard)
+    assert found == Counter(array.tolist())
+
+
+ERRORS = {
+    "no shards": ({"shards": 0}, OptionsError, r"^--shards 0: must be at least 1$"),
+    "a negative seed": ({"seed": -1}, OptionsError, r"^--seed -1: must lie between 0 and 2\^63 - 1$"),
+    "a seed too large": ({"seed": 1 << 63}, OptionsError, r"^--seed 9223372036854775808: must lie"),
+    "number and size of shards": (
+        {"shards": 2, "options": Options(shard_size=9)},
+        OptionsError,
+        r"^--shards and --shard-size exclude each other: give one$",
+    ),
+    "more shards than examples": (
+        {"shards": 64},
+        InputError,
+        r"^num_shards=64 exceeds the 13 examples of split 'train'; use at most 13$",
+    ),
+    "more shards than examples in one split": (
+        {"shards": 4, "options": Options(splits={"train": 0.9, "val": 0.1})},
+        InputError,
+        r"^num_shards=4 exceeds the 1 examples of split 'val'; use at most 1$",
+    ),
+    "shards of no split": (
+        {"options": Options(shards_by_split={"val": 2})},
+        InputError,
+        r"^--shards val=…: there is no such split; there are train$",
+    ),
+    "a split that would be empty": (
+        {"options": Options(splits={"train": 0.99, "val": 0.01})},
+        InputError,
+        r"^split 'val' would be empty: 0\.01 of 13 examples; give it a larger ratio or more data$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS.keys())
+def test_what_cannot_be_built_is_told_before_anything_is_made(
+    arguments, error, message, small_folder, tmp_path, quiet_build
+):
+    with pytest.raises(error, match=message):
+        quiet_build(ImageFolder(small_folder), tmp_path / "new" / "folders" / "out", **arguments)
+    assert not (tmp_path / "new").exists()
+
+
+def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path, quiet_build):
+    root = image_folder({"train/1.png": 1, "val/1.png": 1})
+    with pytest.raises(
+        InputError, match=r"^the source has the splits train, val already; leave out --split$"
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out", options=Options(splits={"train": 1}))
+
+
+def test_strata_need_labels(tmp_path, quiet_build):
+    options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
+    with pytest.raises(InputError, match=r"^--stratify needs labels, and the source has none$"):
+        quiet_build(Arrays({"x": np.arange(9)}), tmp_path / "out", options=options)

@@ -1,0 +1,297 @@
+"""Where a build may write, what it replaces and when, and what it needs of the disk."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.files import bytes_digest, file_digest, require_space
+from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
+
+NUMBERS = Arrays({"x": np.arange(40)})
+
+
+@pytest.mark.parametrize("inside", [".", "cat", "new", "new/deeper", "../photos/new"])
+def test_an_output_inside_the_input_is_refused(inside, small_folder, quiet_build, contents):
+    before = contents(small_folder)
+    with pytest.raises(OptionsError, match=r"lies inside the input .*photos; choose a folder outside of it$"):
+        quiet_build(ImageFolder(small_folder), small_folder / inside)
+    assert contents(small_folder) == before
+
+
+def test_links_do_not_hide_that_the_output_lies_inside_the_input(small_folder, tmp_path, quiet_build):
+    (tmp_path / "link").symlink_to(small_folder)
+    with pytest.raises(OptionsError, match="lies inside the input"):
+        quiet_build(ImageFolder(small_folder), tmp_path / "link" / "out")
+    with pytest.raises(OptionsError, match="lies inside the input"):
+        quiet_build(ImageFolder(tmp_path / "link"), small_folder / "out")
+
+
+def test_a_folder_whose_name_only_starts_like_the_inputs_is_outside(small_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(small_folder), tmp_path / "photos2")
+    assert verify(tmp_path / "photos2") == []
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path, quiet_build):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"out is a file; the output must be a folder, or a name that is free$"
+    ):
+        quiet_build(NUMBERS, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path, quiet_build, contents):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(
+            InputError, match=r"out holds files but no dataset; choose an empty folder, or a name"
+        ):
+            quiet_build(NUMBERS, tmp_path / "out", overwrite=overwrite)
+    assert contents(tmp_path / "out") == {"thesis.tex": b"mine"}
+
+
+def test_an_empty_folder_is_taken_and_stays_when_the_build_cannot_start(tmp_path, quiet_build):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty holds no images"):
+        quiet_build(ImageFolder(tmp_path / "empty"), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    quiet_build(NUMBERS, tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+
+
+def test_a_build_that_cannot_start_leaves_no_folder_behind(tmp_path, quiet_build):
+    with pytest.raises(InputError, match="gone does not exist"):
+        quiet_build(ImageFolder(tmp_path / "gone"), tmp_path / "new" / "deep" / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_cannot_be_made_is_an_error_that_leaves_nothing(tmp_path, quiet_build):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file/out: cannot be written: Not a directory$"):
+        quiet_build(NUMBERS, tmp_path / "file" / "out")
+    with pytest.raises(InputError, match=r"cannot be written: File name too long$"):
+        quiet_build(NUMBERS, tmp_path / "new" / ("x" * 300), options=Options(name="x"))
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"dangling: cannot be written: File exists$"):
+        quiet_build(NUMBERS, tmp_path / "dangling")
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "dangling"}
+
+
+NAMES = {
+    "a space": (
+        "my photos",
+        r"^the output's name 'my photos' must be letters, digits, .*; give another with --name$",
+    ),
+    "a letter that is not ASCII": ("bücher", r"^the output's name 'bücher' must be letters"),
+    "a dot in front": (".photos", r"^the output's name '\.photos' must be letters"),
+    "two dashes": ("a--b", r"^the output's name 'a--b' must be letters"),
+    "too long": ("x" * 81, r"has 81 characters; at most 80 are allowed; give another with --name$"),
+}
+
+
+@pytest.mark.parametrize(("name", "message"), NAMES.values(), ids=NAMES.keys())
+def test_an_output_whose_name_cannot_name_a_dataset_needs_a_name(name, message, tmp_path, quiet_build):
+    with pytest.raises(OptionsError, match=message):
+        quiet_build(NUMBERS, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    manifest = quiet_build(NUMBERS, tmp_path / name, options=Options(name="numbers"))
+    assert manifest.name == "numbers"
+
+
+def test_the_longest_name_fits_the_file_system(tmp_path, quiet_build):
+    options = Options(name="n" * 80, splits={"s" * 80: 1})
+    manifest = quiet_build(NUMBERS, tmp_path / "out", shards=2, options=options)
+    assert verify(tmp_path / "out", deep=True) == []
+    assert len(manifest.shards[0].path) > 180
+
+
+def test_the_name_is_the_last_part_of_the_path_as_it_is_meant(tmp_path, quiet_build, monkeypatch):
+    (tmp_path / "numbers").mkdir()
+    monkeypatch.chdir(tmp_path / "numbers")
+    assert quiet_build(NUMBERS, ".").name == "numbers"
+
+
+def test_a_dataset_of_other_inputs_is_replaced_only_when_asked(tmp_path, quiet_build, contents):
+    out = tmp_path / "out"
+    old = quiet_build(NUMBERS, out)
+    before = contents(out)
+    with pytest.raises(
+        InputError,
+        match=rf"^{out} holds a dataset of other inputs or options \(build {old.build_id}, this one is "
+        r"[0-9a-f]{8}\); give --overwrite to replace it, or another output$",
+    ):
+        quiet_build(NUMBERS, out, seed=1)
+    assert contents(out) == before
+    new = quiet_build(NUMBERS, out, seed=1, overwrite=True)
+    assert read_manifest(out) == new
+    assert new.build_id != old.build_id
+
+
+def test_a_dataset_that_is_replaced_stays_readable_and_goes_with_the_next_build(
+    tmp_path, quiet_build, contents
+):
+    out = tmp_path / "out"
+    generations = [quiet_build(NUMBERS, out, shards=2)]
+    first = contents(out)
+    # a training run that has the old one open goes on
+    shards = {path: data for path, data in first.items() if generations[0].build_id in path}
+    assert len(shards) == 4
+    generations.append(quiet_build(NUMBERS, out, shards=2, seed=1, overwrite=True))
+    assert shards.items() <= contents(out).items()
+    generations.append(quiet_build(NUMBERS, out, shards=2, seed=2, overwrite=True))
+    ids = {name.split(".tfrecord")[0][-8:] for name in contents(out) if ".tfrecord" in name}
+    assert ids == {generation.build_id for generation in generations[1:]}
+    assert verify(out, deep=True) == []
+
+
+def test_a_dataset_stays_as_it_is_when_the_build_that_replaces_it_fails(
+    image_folder, tmp_path, quiet_build, contents
+):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(image_folder({"a/1.png": 1, "a/2.png": 2})), out, shards=2)
+    before = contents(out)
+    bad = image_folder({"b/1.png": 3, "b/2.png": b"no image"}, name="bad")
+    with pytest.raises(BuildError, match="1 of 2 inputs are rejected"):
+        quiet_build(ImageFolder(bad), out, shards=1, overwrite=True)
+    assert before.items() <= contents(out).items()
+    assert verify(out, deep=True) == []
+
+
+def test_rejects_of_an_older_generation_go_with_it(image_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    root = image_folder({"a/1.png": 1, "a/2.png": b"no image"})
+    options = Options(max_rejected=1)
+    old = quiet_build(ImageFolder(root), out, options=options)
+    for seed in (1, 2):
+        assert (out / f"rejected-{old.build_id}.jsonl").exists()
+        new = quiet_build(ImageFolder(root), out, seed=seed, options=options, overwrite=True)
+    assert not (out / f"rejected-{old.build_id}.jsonl").exists()
+    assert (out / f"rejected-{new.build_id}.jsonl").exists()
+
+
+def test_files_that_a_build_did_not_make_are_never_taken_away(tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(NUMBERS, out)
+    mine = ["notes.txt", "old.tfrecord", "a-b-c.tfrecord-0-of-1", "rejected.jsonl", "index/notes.idx"]
+    for name in mine:
+        (out / name).write_text("mine")
+    for seed in (1, 2):
+        quiet_build(NUMBERS, out, seed=seed, overwrite=True)
+    assert [name for name in mine if (out / name).read_text() == "mine"] == mine
+
+
+def test_a_dataset_that_lost_a_shard_is_told_and_built_again_when_asked(tmp_path, quiet_build, contents):
+    out = tmp_path / "out"
+    manifest = quiet_build(NUMBERS, out, shards=2)
+    whole = contents(out)
+    (out / manifest.shards[1].path).unlink()
+    with pytest.raises(
+        InputError,
+        match=r"out is damaged: .*00001-of-00002: cannot be read: No such file.*; give --overwrite to",
+    ):
+        quiet_build(NUMBERS, out, shards=2)
+    assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
+    assert contents(out) == whole
+
+
+def test_a_manifest_that_cannot_be_read_is_told_and_replaced_when_asked(tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(NUMBERS, out)
+    (out / "dataset.json").write_text("{}")
+    with pytest.raises(FormatError, match=r"dataset\.json: \d+ problems\n"):
+        quiet_build(NUMBERS, out)
+    assert quiet_build(NUMBERS, out, overwrite=True) == manifest
+    assert verify(out, deep=True) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[Path]:
+    """A file system of 400 KiB; ``mount -o remount,size=`` makes it larger."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("only root can mount a small file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(
+    small_disk, tmp_path, array_files, quiet_build
+):
+    (argument,) = array_files(x=np.zeros((500, 1000), np.uint8))
+    source = Arrays({"x": argument.partition("=")[2]})
+    with pytest.raises(
+        InputError,
+        match=r"disk/out: the dataset needs about 535\.2 KiB, and \d+\.\d KiB are free; make room or",
+    ):
+        quiet_build(source, small_disk / "out")
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_under_way_ends_the_build_which_goes_on_when_there_is_room(
+    small_disk, image_folder, quiet_build, talk
+):
+    # as PNG they are many times larger, which nobody can know before
+    pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
+    root = image_folder({f"{number}.webp": _webp(pixels) for number in range(12)})
+    out = small_disk / "out"
+    with pytest.raises(BuildError, match=r"^.*No space left on device.*$"):
+        quiet_build(ImageFolder(root), out, shards=6)
+    subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
+    talk.clear()
+    manifest = quiet_build(ImageFolder(root), out, shards=6)
+    assert talk[0].startswith(f"resuming build {manifest.build_id}: ")
+    assert verify(out, deep=True) == []
+
+
+def _webp(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "WEBP", quality=1)
+    return file.getvalue()
+
+
+def test_space_is_asked_of_the_file_system_of_the_folder(tmp_path):
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    require_space(tmp_path, free // 2, "half of it")
+    with pytest.raises(
+        InputError, match=r": twice of it needs about \d+\.\d GiB, and \d+\.\d GiB are free; make"
+    ):
+        require_space(tmp_path, free * 2, "twice of it")
+
+
+def test_a_digest_is_that_of_the_whole_file(tmp_path):
+    data = bytes(range(256)) * 10_000
+    (tmp_path / "file").write_bytes(data)
+    assert file_digest(tmp_path / "file") == bytes_digest(data)
+    assert bytes_digest(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_the_build_area_is_no_part_of_a_committed_dataset(tmp_path, quiet_build):
+    manifest = quiet_build(NUMBERS, tmp_path / "out", shards=2)
+    assert not (tmp_path / "out" / AREA_NAME).exists()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        [
+            "dataset.json",
+            "dataset_info.json",
+            "features.json",
+            "index",
+            *(shard.path for shard in manifest.shards),
+        ]
+    )
+    assert json.loads((tmp_path / "out" / "dataset.json").read_text())["build_id"] == manifest.build_id

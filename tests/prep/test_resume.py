@@ -1,0 +1,306 @@
+"""Builds that were stopped: what was finished stays, what was not is done, and the bytes are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep.area import AREA_NAME, BuildArea, Done, Reject, ShardId
+from tfshards.schemas import BuildError, InputError, Shard, index_path, read_manifest
+
+ALL_REJECTS_ALLOWED = Options(max_rejected=1)
+
+
+def finished(out: Path, layout: str = "first") -> dict[str, tuple[int, int]]:
+    """Return inode and modification time of each shard that the build area says is finished."""
+    notes = [json.loads(path.read_bytes()) for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done")]
+    paths = [note["shard"]["path"] for note in notes]
+    return {path: identity(out / path) for path in paths}
+
+
+def identity(path: Path) -> tuple[int, int]:
+    return path.stat().st_ino, path.stat().st_mtime_ns
+
+
+@pytest.fixture
+def stopped(small_folder, image_folder, tmp_path, quiet_build, talk):
+    """A build that ended between its last shard and its commit, since an input is rejected.
+
+    Of four shards of four examples one has three then, which is balanced: no example moves.
+    """
+    image_folder({"cat/bad.jpg": b"no image", "cat/13.png": 13, "dog/14.png": 14}, name=small_folder.name)
+    out = tmp_path / "out"
+    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+        quiet_build(ImageFolder(small_folder), out, shards=4, options=Options(max_rejected=0))
+    assert len(finished(out)) == 4
+    talk.clear()
+    return out
+
+
+def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
+    small_folder, tmp_path, quiet_build, contents, talk
+):
+    whole = quiet_build(ImageFolder(small_folder), tmp_path / "whole" / "out", shards=6)
+    talk.clear()
+    gone, elsewhere = small_folder / "dog" / "05.png", tmp_path / "elsewhere.png"
+    listing = ImageFolder(small_folder).listing
+    source = ImageFolder(small_folder)
+
+    class Vanishing(ImageFolder):
+        """The file goes after it was listed."""
+
+        def listing(self):
+            found = listing()
+            gone.rename(elsewhere)
+            return found
+
+    with pytest.raises(BuildError, match=r"dog/05\.png: cannot be read: No such file or directory$"):
+        quiet_build(Vanishing(small_folder), tmp_path / "out", shards=6)
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    elsewhere.rename(gone)
+    before = finished(tmp_path / "out")
+    assert len(before) < 6
+    manifest = quiet_build(source, tmp_path / "out", shards=6)
+    assert manifest == whole
+    if before:
+        assert talk[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards are finished"
+    assert {path: identity(tmp_path / "out" / path) for path in before} == before
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
+
+
+def test_a_file_that_changes_under_way_ends_the_build(small_folder, tmp_path, quiet_build):
+    listing = ImageFolder(small_folder).listing
+
+    class Changing(ImageFolder):
+        """The file grows after it was listed."""
+
+        def listing(self):
+            found = listing()
+            with (small_folder / "dog" / "05.png").open("ab") as file:
+                file.write(b"more")
+            return found
+
+    with pytest.raises(
+        BuildError, match=r"05\.png: changed after the build had listed it; run the command again$"
+    ):
+        quiet_build(Changing(small_folder), tmp_path / "out", shards=2)
+    # what is there now is another input, and another build
+    assert quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2).totals.accepted == 13
+    assert not (tmp_path / "out" / AREA_NAME).exists()
+
+
+def test_a_vanished_file_is_named_whatever_its_name(image_folder, tmp_path, quiet_build):
+    root = image_folder({"caf\udce9.png": 1, "b.png": 2})
+    listing = ImageFolder(root).listing
+
+    class Vanishing(ImageFolder):
+        """The file goes after it was listed."""
+
+        def listing(self):
+            found = listing()
+            (root / "caf\udce9.png").unlink()
+            return found
+
+    with pytest.raises(BuildError, match="caf\udce9\\.png: cannot be read: No such file"):
+        quiet_build(Vanishing(root), tmp_path / "out")
+
+
+def test_an_array_file_that_changes_under_way_ends_the_build(tmp_path, array_files, quiet_build):
+    (argument,) = array_files(x=np.arange(100))
+
+    class Changing(Arrays):
+        """The file is written again after it was listed."""
+
+        def stage(self, folder, *, preview=False):
+            reader = super().stage(folder, preview=preview)
+            np.save(tmp_path / "x.npy", np.arange(100)[::-1])
+            return reader
+
+    with pytest.raises(
+        BuildError, match=r"x\.npy: changed after the build had listed it; run the command again$"
+    ):
+        quiet_build(Changing({"x": argument.partition("=")[2]}), tmp_path / "out", shards=2)
+
+
+def without(path: Path) -> None:
+    path.unlink()
+
+
+def damaged(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "the shard is gone": (without, "{shard}"),
+    "the shard is damaged": (damaged, "{shard}"),
+    "the shard is cut": (cut, "{shard}"),
+    "the index is gone": (without, "index/{shard}.idx"),
+    "the index is damaged": (damaged, "index/{shard}.idx"),
+    "the note is gone": (without, ".build/{id}/first/train-00002.done"),
+    "the note is cut": (cut, ".build/{id}/first/train-00002.done"),
+    "the note is of another release": (
+        lambda path: path.write_text('{"shard": {"path": "x"}, "rejected": []}'),
+        ".build/{id}/first/train-00002.done",
+    ),
+    "the note is no object": (lambda path: path.write_text("[]"), ".build/{id}/first/train-00002.done"),
+}
+
+
+@pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_finished_shard_that_is_not_whole_is_written_again_and_no_other(
+    damage, place, stopped, small_folder, tmp_path, quiet_build, contents, talk
+):
+    (build_id,) = [path.name for path in (stopped / AREA_NAME).iterdir()]
+    before = finished(stopped)
+    (shard,) = [path for path in before if "00002-of" in path]
+    damage(stopped / place.format(shard=shard, id=build_id))
+    again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
+    assert talk[0] == f"resuming build {build_id}: 3 of 4 shards are finished"
+    assert [path for path in before if identity(stopped / path) != before[path]] == [shard]
+    undisturbed = tmp_path / "whole" / "out"
+    assert quiet_build(ImageFolder(small_folder), undisturbed, shards=4, options=ALL_REJECTS_ALLOWED) == again
+    assert contents(stopped) == contents(undisturbed)
+
+
+def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, quiet_build, talk):
+    before = finished(stopped)
+    manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
+    assert talk == [
+        f"resuming build {manifest.build_id}: 4 of 4 shards are finished",
+        "balancing after rejects: 0 of 4 shards change",
+    ]
+    assert {path: identity(stopped / path) for path in before} == before
+
+
+def test_an_input_that_was_accepted_and_then_is_not_ends_the_build(image_folder, tmp_path, quiet_build):
+    files = {f"{number}.png": number for number in range(6)} | {
+        f"{number}-bad.png": b"" for number in range(6)
+    }
+    root = image_folder(files)
+    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=Options(max_rejected=0))
+    for path in root.glob("?.png"):
+        # the same size and time, so that it seems to be the same file
+        status = path.stat()
+        path.write_bytes(b"x" * status.st_size)
+        os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    with pytest.raises(
+        BuildError, match=r"^\d\.png: was accepted before, and is now unreadable; it changed$"
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
+
+
+def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_run(
+    small_folder, tmp_path, quiet_build, contents, talk
+):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
+    whole = contents(out)
+    assert {"labels.txt", "dataset_info.json", "features.json", "label.labels.txt"} <= set(whole)
+    (out / "dataset_info.json").unlink()
+    for view in ("labels.txt", "features.json", "label.labels.txt"):
+        (out / view).write_text("old")
+    BuildArea(out, manifest.build_id).open()
+    BuildArea(out, "00000000").open()
+    (out / AREA_NAME / "staged-abc").mkdir()
+    talk.clear()
+    assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
+    assert talk == [f"{out} is up to date"]
+    assert contents(out) == whole
+    assert not (out / AREA_NAME).exists()
+
+
+def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
+    before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
+    for overwrite in (False, True):
+        assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=overwrite) == manifest
+    assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
+
+
+def build_command(root: Path, out: Path, *more: str) -> list[str]:
+    command = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(root), str(out)]
+    return [*command, "--shards=8", "--max-rejected=100%", *more]
+
+
+def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
+    """Run a command until a file that matches the pattern is there, and end it by the signal."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any(out.glob(pattern)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal_number)
+    process.wait(60)
+    return process
+
+
+@pytest.mark.parametrize("layout", ["first", "final"])
+def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, talk):
+    out = tmp_path / "out"
+    command = build_command(slow_folder, out)
+    process = killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not (out / "dataset.json").exists()
+    before = finished(out, layout)
+    assert before
+    manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
+    assert talk[0].startswith(f"resuming build {manifest.build_id}: ")
+    if layout == "first":
+        assert talk[0].endswith(f": {len(before)} of 8 shards are finished")
+    # what was finished changes only where rejects move examples
+    moved = int(talk[1].split(": ")[1].split(" of ")[0])
+    changed = [path for path in before if identity(out / path) != before[path]]
+    assert len(changed) <= (moved if layout == "first" else 0)
+    assert verify(out, deep=True) == []
+    undisturbed = tmp_path / "whole" / "out"
+    quiet_build(ImageFolder(slow_folder), undisturbed, shards=8, options=ALL_REJECTS_ALLOWED)
+    assert contents(out) == contents(undisturbed)
+    assert not (out / AREA_NAME).exists()
+
+
+def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
+    area = BuildArea(tmp_path, "12345678")
+    area.open()
+    shard = Shard("photos-train-12345678.tfrecord-00000-of-00001", 3, 100, "sha256:" + "0" * 64)
+    done = Done(shard, "sha256:" + "1" * 64, "abc", (Reject("caf\udce9", "empty", "no bytes"),))
+    area.write_done("final", ShardId("train", 0), done)
+    assert area.read_done("final", ShardId("train", 0)) == done
+    assert area.read_done("final", ShardId("train", 1)) is None
+    assert area.read_done("first", ShardId("train", 0)) is None
+
+
+def test_another_build_of_the_same_output_takes_the_place_of_one_that_was_stopped(
+    stopped, small_folder, quiet_build, talk
+):
+    (small_folder / "cat" / "bad.jpg").unlink()
+    manifest = quiet_build(ImageFolder(small_folder), stopped, shards=3)
+    assert talk[0].startswith(f"starting build {manifest.build_id}: 15 examples, ")
+    assert {path.name for path in stopped.glob("*tfrecord*")} == {shard.path for shard in manifest.shards}
+    assert {path.name for path in (stopped / "index").iterdir()} == {
+        Path(index_path(shard.path)).name for shard in manifest.shards
+    }
+    assert not (stopped / AREA_NAME).exists()
+
+
+def test_a_stopped_build_is_no_dataset(stopped):
+    with pytest.raises(InputError, match=r"is no dataset: .* continues when the same command runs again"):
+        read_manifest(stopped)
