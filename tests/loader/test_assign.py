@@ -198,14 +198,21 @@ def test_divisors_are_all_of_them_in_order(number):
     assert len(found) == sum(number % candidate == 0 for candidate in range(1, number + 1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     num_examples=st.integers(1, 300),
     batch_size=st.integers(1, 40),
+    num_workers=st.integers(1, 4),
     record_bytes=st.integers(16, 1 << 23),
 )
-def test_one_stream_of_stored_order_holds_whole_windows(num_examples, batch_size, record_bytes):
-    (worker,) = assignments(num_examples, batch_size, 1, "keep", None, record_bytes)
-    assert worker.chunk % worker.window == 0
+def test_streams_of_stored_order_hold_all_pieces_of_an_epoch(
+    num_examples, batch_size, num_workers, record_bytes
+):
+    worker = assignments(num_examples, batch_size, num_workers, "keep", None, record_bytes)[-1]
+    pieces = worker.num_windows * worker.num_pieces
+    assert (worker.num_streams - 1) * worker.chunk < pieces <= worker.num_streams * worker.chunk
     assert batch_size * worker.window % worker.num_pieces == 0
-    assert (worker.num_streams - 1) * worker.chunk < worker.num_steps <= worker.num_streams * worker.chunk
+    if worker.window > 1:
+        assert worker.num_pieces == 1, "a shorter last window would have other pieces"
+    if num_workers > 1:
+        assert worker.num_pieces % worker.chunk == 0, "the slices of two steps are no neighbours"

@@ -1,0 +1,149 @@
+"""Several replicas: Keras on the plain dataset, loops of one's own on ``loader.distribute``."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.schemas import Feature, OptionsError, Schema
+
+COUNT = 22
+LABELS = [0, 1, 1, 2, 2, 2, 2] * 3 + [0]
+SCHEMA = Schema(
+    (
+        Feature("x", "float", "float32", (2,)),
+        Feature("label", "label", "int64"),
+        Feature("number", "int", "int64"),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(write_dataset, tmp_path_factory):
+    examples = [
+        {"x": [np.sin(number), np.cos(3 * number)], "label": label, "number": number}
+        for number, label in enumerate(LABELS)
+    ]
+    counts = {str(label): LABELS.count(label) for label in range(3)}
+    path = tmp_path_factory.mktemp("labelled")
+    return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]}, {"train": counts})
+
+
+@pytest.fixture(scope="module")
+def run(dataset):
+    """What the program saw on two replicas, and what it wrote to stderr."""
+    program = Path(__file__).with_name("two_replicas.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(dataset)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_fit_on_two_replicas_learns_what_one_device_learns(run, dataset):
+    found, _ = run
+    assert found["replicas"] == 2
+    assert found["one"]["steps"] == found["two"]["steps"] == 3 * (COUNT // 4)
+    for one, two in zip(found["one"]["weights"], found["two"]["weights"], strict=True):
+        assert np.any(np.array(one) != 0)
+        assert np.allclose(one, two, atol=1e-5)
+    # what is dropped differs from epoch to epoch, and so does the mean of the labels
+    options = {"select": ("label",), "shuffle": loader.Shuffle(seed=1), "epochs": 3}
+    read = [labels for (labels,) in loader.load(dataset, batch_size=4, **options).as_numpy_iterator()]
+    wanted = np.reshape(read, (3, -1)).mean(1)
+    assert len(set(wanted)) > 1
+    assert np.allclose(found["one"]["seen"], wanted)
+    assert np.allclose(found["two"]["seen"], wanted)
+
+
+@pytest.mark.parametrize("devices", ["one", "two"])
+def test_padded_evaluation_with_weighted_metrics_is_the_truth(run, dataset, devices):
+    trained = run[0][devices]
+    kernel, bias = map(np.array, trained["weights"])
+    (batch,) = loader.load(dataset, batch_size=COUNT).as_numpy_iterator()
+    logits = batch["x"] @ kernel + bias
+    predicted = np.array(trained["predicted"])
+    assert predicted.shape == (24, 3)
+    assert np.allclose(predicted[:COUNT], logits, atol=1e-5)
+    assert np.allclose(predicted[COUNT:], logits[0], atol=1e-5)
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(COUNT), LABELS]
+    assert trained["evaluated"]["crossentropy"] == pytest.approx(losses.mean(), abs=1e-5)
+    assert trained["evaluated"]["mean_label"] == pytest.approx(np.mean(LABELS), abs=1e-5)
+    # two of 24 rows are padding with label 0, which plain metrics count
+    assert trained["evaluated"]["counts_padding"] == pytest.approx(sum(LABELS) / 24, abs=1e-5)
+
+
+def test_a_loop_gets_each_example_exactly_once_over_the_replicas(run):
+    for epoch in run[0]["padded"]:
+        assert len(epoch) == 6
+        stored = []
+        for numbers, weights in epoch:
+            assert [len(part) for part in numbers + weights] == [2, 2, 2, 2]
+            pairs = zip(chain(*numbers), chain(*weights), strict=True)
+            stored += [number for number, weight in pairs if weight]
+        assert stored == list(range(COUNT))
+
+
+def test_a_loop_gets_other_batches_in_each_epoch(run):
+    epochs = run[0]["shuffled"]
+    for epoch in epochs:
+        assert len(epoch) == 5
+        numbers = [number for (parts,) in epoch for part in parts for number in part]
+        assert len(set(numbers)) == len(numbers) == 20
+        assert {len(part) for (parts,) in epoch for part in parts} == {2}
+    assert epochs[0] != epochs[1]
+
+
+def test_a_loop_gets_the_batches_of_the_plain_dataset(run, dataset):
+    plain = loader.load(dataset, batch_size=4, select=("number",), shuffle=loader.Shuffle(seed=2), epochs=2)
+    wanted = [numbers.tolist() for (numbers,) in plain.as_numpy_iterator()]
+    found = [list(chain(*parts)) for epoch in run[0]["shuffled"] for (parts,) in epoch]
+    assert found == wanted
+
+
+def test_nothing_is_said_about_auto_sharding(run, dataset):
+    assert not re.search("auto.?shard|sharding policy", run[1], re.IGNORECASE)
+    policy = loader.load(dataset, batch_size=4).options().experimental_distribute.auto_shard_policy
+    assert policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+def test_a_batch_that_the_replicas_do_not_divide_is_refused(run):
+    refusals = run[0]["refusals"]
+    assert refusals["5"] == "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"
+    assert refusals["1"] == "global_batch_size=1 cannot be split evenly over 2 replicas; use 2"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"global_batch_size": 0}, "global_batch_size=0 must be at least 1"),
+        ({"remainder": "keep"}, "remainder='keep' may leave a replica without examples; use 'pad' or 'drop'"),
+        (
+            {"global_batch_size": 23},
+            "global_batch_size=23 exceeds the examples .* leaves no steps; use a smal",
+        ),
+        ({"remainder": "wrap"}, "remainder='wrap' must be one of drop, pad, keep"),
+    ],
+)
+def test_options_that_cannot_be_distributed_are_refused(dataset, options, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.distribute(tf.distribute.get_strategy(), dataset, **{"global_batch_size": 4, **options})
+
+
+def test_parameter_servers_are_refused(dataset):
+    kind = tf.distribute.experimental.ParameterServerStrategy
+    with pytest.raises(OptionsError, match="ParameterServerStrategy is not served; use MirroredStrategy"):
+        loader.distribute(kind.__new__(kind), dataset, global_batch_size=4)

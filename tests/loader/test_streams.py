@@ -1,0 +1,59 @@
+"""Stored order comes out of many short streams and pieces as it is stored, from any step on.
+
+The other tests' datasets are so small that each is one stream; here the limits are small too.
+"""
+
+import pytest
+
+from tfshards import loader
+from tfshards.loader import Position, Worker, assign
+
+SIZES = [50, 0, 7, 3, 28]
+COUNT = sum(SIZES)
+# A record of these datasets has about 40 bytes.
+LIMITS = [
+    (1, 300, 600, "a batch of several pieces, two pieces a stream"),
+    (1, 300, 1, "a batch of several pieces, one piece a stream"),
+    (1000, 1, 2500, "several steps a window, several windows a stream"),
+    (1, 1 << 20, 1 << 20, "a batch in one piece, the epoch in one stream"),
+]
+
+
+@pytest.fixture(params=LIMITS, ids=lambda row: row[-1])
+def _limits(request, monkeypatch):
+    parsed, piece, stream, _ = request.param
+    monkeypatch.setattr(assign, "PARSED_BYTES", parsed)
+    monkeypatch.setattr(assign, "PIECE_BYTES", piece)
+    monkeypatch.setattr(assign, "STREAM_BYTES", stream)
+
+
+def read(path, batch_size, num_workers, **options):
+    """Return the numbers of all workers' batches in the order of the steps."""
+    batches = []
+    for index in range(num_workers):
+        worker = Worker(index, num_workers)
+        dataset = loader.load(path, batch_size=batch_size // num_workers, worker=worker, **options)
+        batches.append([batch["number"].tolist() for batch in dataset.as_numpy_iterator()])
+    steps = zip(*batches, strict=True)
+    return [number for step in steps for batch in step for number in batch]
+
+
+@pytest.mark.usefixtures("_limits")
+@pytest.mark.parametrize(
+    ("batch_size", "num_workers", "remainder", "last"),
+    [
+        (32, 1, "drop", 64),
+        (12, 1, "keep", COUNT),
+        (32, 2, "pad", 96),
+    ],
+)
+def test_stored_order_is_kept_across_streams_and_pieces(numbered, batch_size, num_workers, remainder, last):
+    numbers = read(numbered(SIZES), batch_size, num_workers, remainder=remainder)
+    assert numbers == [number if number < COUNT else 0 for number in range(last)]
+
+
+@pytest.mark.usefixtures("_limits")
+def test_stored_order_goes_on_inside_a_stream(numbered):
+    start = Position(epoch=1, step=5)
+    numbers = read(numbered(SIZES), 12, 1, remainder="keep", epochs=3, start=start)
+    assert numbers == [*range(60, COUNT), *range(COUNT)]
