@@ -1,0 +1,71 @@
+"""prep → schemas ← loader: each room is imported with what it must not see blocked."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+BLOCKING = """
+import importlib.abc, sys
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r} or name in {blocked!r}:
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Blocked())
+import {module}
+print(sorted({{name.split(".")[0] for name in sys.modules}} & {seen!r}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "blocked"),
+    [
+        (
+            "tfshards.schemas",
+            {"tensorflow", "apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep", "tfshards.loader"},
+        ),
+        ("tfshards.prep", {"tensorflow", "keras", "tfshards.loader"}),
+        ("tfshards.prep.builder", {"tensorflow", "keras", "tfshards.loader"}),
+        ("tfshards.prep.cli", {"tensorflow", "keras", "apache_beam", "tfshards.loader"}),
+        ("tfshards.loader", {"apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep"}),
+    ],
+)
+def test_a_room_can_be_imported_without_what_it_must_not_see(module, blocked):
+    code = BLOCKING.format(module=module, blocked=blocked, seen=blocked)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("package", "home"),
+    [("apache_beam", "prep/pipeline.py"), ("PIL", "prep/images.py"), ("tensorflow", None)],
+)
+def test_a_heavy_package_is_imported_in_one_file_of_prep_at_most(package, home):
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in [*(ROOT / "prep").rglob("*.py"), *(ROOT / "schemas").rglob("*.py")]
+        if package in imported(path)
+    }
+    assert importers == ({home} if home else set())
+
+
+def test_the_loader_imports_tensorflow_and_the_schemas_only():
+    allowed = {"tensorflow", "tfshards.loader", "tfshards.schemas", "numpy", *sys.stdlib_module_names}
+    for path in (ROOT / "loader").rglob("*.py"):
+        assert {name for name in imported(path) if name not in allowed} == set(), path
+
+
+def imported(path):
+    """The packages that a file imports, rooms of tfshards with their name."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module)
+    return {".".join(n.split(".")[: 2 if n.startswith("tfshards") else 1]) for n in names}
