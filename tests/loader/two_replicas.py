@@ -38,19 +38,33 @@ def mean_label(labels, _):
     return tf.reshape(tf.cast(labels, tf.float32), [-1])
 
 
-def train(path):
-    """Return the weights after three epochs of ``fit``, and what ``evaluate`` and ``predict`` say then."""
-    data = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1))
-    padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
+def fit(path, data, **options):
+    """Return a model after three epochs."""
     model = make_model()
     # shuffle is what Keras does with arrays; for datasets it warns that it does not
-    history = model.fit(data, epochs=3, class_weight=loader.class_weights(path), shuffle=False, verbose=0)
-    weights = [weight.tolist() for weight in model.get_weights()]
-    evaluated = model.evaluate(padded, return_dict=True, verbose=0)
-    predicted = model.predict(padded, verbose=0).tolist()
-    steps = int(model.optimizer.iterations.numpy())
-    seen = [float(value) for value in history.history["counts_padding"]]
-    return {"weights": weights, "evaluated": evaluated, "predicted": predicted, "steps": steps, "seen": seen}
+    model.fit(data, epochs=3, class_weight=loader.class_weights(path), shuffle=False, verbose=0, **options)
+    return model
+
+
+def weights_of(model):
+    return [weight.tolist() for weight in model.get_weights()]
+
+
+def train(path):
+    """Return the weights after some fits, and what ``evaluate`` and ``predict`` say then."""
+    options = {"batch_size": 4, "select": SELECT, "shuffle": loader.Shuffle(seed=1)}
+    steps = loader.steps_per_epoch(path, "train", 4)
+    later = loader.load(path, **options, epochs=None, start=loader.Position(1))
+    found = {"later": weights_of(fit(path, later, steps_per_epoch=steps))}
+    found["plain"] = weights_of(fit(path, loader.load(path, **options)))
+    model = fit(path, loader.load(path, **options, epochs=None), steps_per_epoch=steps)
+    padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
+    return found | {
+        "weights": weights_of(model),
+        "steps": int(model.optimizer.iterations.numpy()),
+        "evaluated": model.evaluate(padded, return_dict=True, verbose=0),
+        "predicted": model.predict(padded, verbose=0).tolist(),
+    }
 
 
 def loop(strategy, path, **options):
