@@ -1,6 +1,7 @@
 """Values to the bytes of ``tf.train.Example`` and back, without TensorFlow.
 
-Written bytes equal those of TensorFlow's ``Example.SerializeToString(deterministic=True)``. Messages:
+Written bytes equal those of TensorFlow's ``Example.SerializeToString(deterministic=True)``; only for names of
+which one begins with another do protobuf's implementations differ in their order. Messages:
 tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programming-guides/encoding.
 """
 

@@ -1,0 +1,180 @@
+"""Values to the bytes of tf.train.Example: the same bytes as TensorFlow's, and back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep.example import SMALL_BYTES, decode_example, example_encoder
+from tfshards.schemas import Feature, Schema
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+FLOAT32 = st.floats(width=32)
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
+
+
+def no_prefixes(names: list[str]) -> bool:
+    return not any(one != other and one.startswith(other) for one in names for other in names)
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> tuple[Schema, list[object]]:
+    """A schema of up to five features of any kind and shape, and the values of one example."""
+    features, values = [], []
+    for name in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True).filter(no_prefixes)):
+        kind = draw(st.sampled_from(["image", "raw", "bytes", "label", "int", "float"]))
+        shape = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
+        count = int(np.prod(shape))
+        if kind == "image":
+            feature, value = Feature(name, kind, "uint8", (None, None, 3)), draw(st.binary(max_size=300))
+        elif kind == "raw":
+            size = 2 * count
+            feature, value = (
+                Feature(name, kind, "int16", shape),
+                draw(st.binary(min_size=size, max_size=size)),
+            )
+        else:
+            dtype, one = {
+                "bytes": ("bytes", st.binary(max_size=200)),
+                "label": ("int64", INT64),
+                "int": ("int64", INT64),
+                "float": ("float32", FLOAT32),
+            }[kind]
+            feature = Feature(name, kind, dtype, shape)
+            many = st.lists(one, min_size=count, max_size=count)
+            value = draw(many if shape else one)
+        features.append(feature)
+        values.append(value)
+    return Schema(tuple(features)), values
+
+
+def encoded(schema: Schema, values: list[object]) -> bytes:
+    return b"".join(example_encoder(schema)(values))
+
+
+def by_tensorflow(schema: Schema, values: list[object]) -> bytes:
+    features = {}
+    for feature, value in zip(schema.features, values, strict=True):
+        items = value if isinstance(value, list) else [value]
+        if feature.wire == "bytes":
+            features[feature.name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=items))
+        elif feature.wire == "int64":
+            features[feature.name] = tf.train.Feature(int64_list=tf.train.Int64List(value=items))
+        else:
+            features[feature.name] = tf.train.Feature(float_list=tf.train.FloatList(value=items))
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    return example.SerializeToString(deterministic=True)
+
+
+@given(examples())
+def test_bytes_are_those_that_tensorflow_writes(example):
+    assert encoded(*example) == by_tensorflow(*example)
+
+
+@given(examples())
+def test_decoding_gives_the_values_back(example):
+    schema, values = example
+    decoded = decode_example(encoded(schema, values))
+    assert set(decoded) == set(schema.names)
+    for feature, value in zip(schema.features, values, strict=True):
+        items = value if isinstance(value, list) else [value]
+        np.testing.assert_array_equal(decoded[feature.name], items)
+
+
+LENGTHS = [0, 1, 127, 128, SMALL_BYTES - 40, SMALL_BYTES - 1, SMALL_BYTES, 16_383, 16_384, 1 << 21]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_lengths_of_more_bytes_are_encoded_as_tensorflow_does(length):
+    schema = Schema(
+        (
+            Feature("image", "image", "uint8", (None, None, 3)),
+            Feature("label", "label", "int64"),
+            Feature("key", "bytes", "bytes"),
+        )
+    )
+    values = [bytes(length), 7, b"k" * (length // 2)]
+    assert encoded(schema, values) == by_tensorflow(schema, values)
+
+
+def test_a_small_example_comes_in_one_part_and_the_values_of_a_large_one_are_not_copied():
+    encode = example_encoder(Schema((Feature("image", "image", "uint8", (None, None, 3)),)))
+    assert len(encode([b"small"])) == 1
+    image = bytes(SMALL_BYTES)
+    assert any(part is image for part in encode([image]))
+
+
+def test_one_encoder_serves_examples_of_many_lengths():
+    schema = Schema((Feature("a", "bytes", "bytes", (2,)), Feature("b", "image", "uint8", (None, None, 3))))
+    encode = example_encoder(schema)
+    for length in [*range(300), *range(300)]:
+        values = [[b"x" * length, b""], b"y" * (length * 3)]
+        assert b"".join(encode(values)) == by_tensorflow(schema, values)
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 2**31, 2**63 - 1, -1, -(2**63), True, False])
+def test_every_size_of_integer_is_encoded_as_tensorflow_does(value):
+    schema = Schema((Feature("x", "int", "int64"), Feature("y", "int", "int64", (2,))))
+    assert encoded(schema, [value, [value, 3]]) == by_tensorflow(schema, [value, [value, 3]])
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.1, float("inf"), float("-inf"), 1e-45, 3.4028234663852886e38])
+def test_every_kind_of_float_is_encoded_as_tensorflow_does(value):
+    schema = Schema((Feature("x", "float", "float32"), Feature("y", "float", "float32", (2,))))
+    assert encoded(schema, [value, [value, 3.0]]) == by_tensorflow(schema, [value, [value, 3.0]])
+
+
+def test_names_are_sorted_by_their_bytes():
+    # as UTF-16 the last two would be the other way round
+    names = ["b", "a", "ä", "猫", "Z", "\uff5e", "\U0001f408"]
+    schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
+    assert encoded(schema, list(range(7))) == by_tensorflow(schema, list(range(7)))
+
+
+def test_a_name_stands_before_those_that_begin_with_it():
+    names = ["image/width", "image", "x", "image/height", "image/width/max"]
+    schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
+    # a message is the concatenation of its entries; protobuf's implementations do not agree on this order
+    entries = b"".join(
+        tf.train.Features(
+            feature={name: tf.train.Feature(int64_list=tf.train.Int64List(value=[names.index(name)]))}
+        ).SerializeToString()
+        for name in ("image", "image/height", "image/width", "image/width/max", "x")
+    )
+    assert encoded(schema, list(range(5))) == b"\x0a" + bytes([len(entries)]) + entries
+
+
+def test_what_tensorflow_writes_in_another_order_or_unpacked_is_read():
+    unpacked = b"\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x1a\x06\x08\x01\x08\x02\x08\x03"
+    assert decode_example(unpacked) == {"x": [1, 2, 3]}
+    assert tf.train.Example.FromString(unpacked).features.feature["x"].int64_list.value == [1, 2, 3]
+
+
+def test_a_feature_without_values_is_an_empty_list():
+    example = tf.train.Example(
+        features=tf.train.Features(
+            feature={"none": tf.train.Feature(), "empty": tf.train.Feature(float_list=tf.train.FloatList())}
+        )
+    )
+    assert decode_example(example.SerializeToString()) == {"none": [], "empty": []}
+    assert decode_example(b"") == {}
+
+
+@pytest.mark.parametrize("data", [b"no example", b"\x0a\xff", b"\x0a\x05\x0a\x03\x0a\x01"])
+def test_other_bytes_are_no_example(data):
+    with pytest.raises(ValueError, match=r"^is no tf\.train\.Example: "):
+        decode_example(data)
+
+
+def test_examples_are_read_beside_tensorflow_and_without_it():
+    # both define a message of that name: in one process, in either order, they do not collide
+    for order in ("import tensorflow; decode(b'')", "decode(b''); import tensorflow"):
+        code = f"from tfshards.prep.example import decode_example as decode; {order}; print(decode(b''))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "{}\n"

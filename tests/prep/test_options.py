@@ -1,0 +1,123 @@
+"""Options of a build: what is allowed, and what is told where it is not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Options
+from tfshards.prep.options import parse_share, parse_size
+from tfshards.schemas import OptionsError
+
+HALVES = {"train": 0.5, "val": 0.5}
+
+WRONG = {
+    "ratios that do not add up": ({"splits": {"train": 0.9}}, r"^the split ratios train=0\.9 add up to 0\.9"),
+    "a ratio that is no number": ({"splits": {"train": "most"}}, r"^--split train=most: must be NAME=RATIO"),
+    "no number": ({"splits": {"train": float("nan")}}, r"^--split train=nan: must be NAME=RATIO"),
+    "a split without a name": ({"splits": {"": 1}}, r"^the split name '' must be letters"),
+    "strata and groups": (
+        {"splits": HALVES, "stratify": True, "group_by": "folder"},
+        r"^--stratify and --group-by cannot be combined: a group may hold several classes$",
+    ),
+    "strata without ratios": (
+        {"stratify": True},
+        r"^--stratify needs ratios: give --split train=0\.9 --split val",
+    ),
+    "groups without ratios": ({"group_by": "folder"}, r"^--group-by needs ratios: give --split"),
+    "an unknown balance": ({"balance": "size"}, r"^--balance size: must be one of count, bytes$"),
+    "shards of no bytes": ({"shard_size": 0}, r"^--shard-size 0: must be at least one byte$"),
+    "no shards of a split": ({"shards_by_split": {"val": 0}}, r"^--shards val=0: must be at least 1$"),
+    "a name that is none": ({"name": "a b"}, r"^--name 'a b' must be letters, digits"),
+    "an empty name": ({"name": ""}, r"^--name '' must be letters, digits"),
+    "more rejects than all": ({"max_rejected": 1.1}, r"^--max-rejected 1\.1: must lie between 0% and 100%$"),
+    "fewer rejects than none": (
+        {"max_rejected": "-1%"},
+        r"^--max-rejected -1%: must lie between 0% and 100%$",
+    ),
+    "rejects that are no number": (
+        {"max_rejected": "few"},
+        r"^--max-rejected few: must be a share such as 1%",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG.keys())
+def test_an_option_that_is_not_allowed_is_told_at_once(options, message):
+    with pytest.raises(OptionsError, match=message):
+        Options(**options)
+
+
+@pytest.mark.parametrize(
+    ("given", "exactly"),
+    [
+        (0.1, Fraction(1, 10)),
+        ("0.1", Fraction(1, 10)),
+        ("10%", Fraction(1, 10)),
+        (Fraction(1, 10), Fraction(1, 10)),
+        (np.float64(0.1), Fraction(1, 10)),
+        (1, Fraction(1)),
+        (0, Fraction(0)),
+    ],
+)
+def test_a_share_is_taken_exactly_however_it_is_given(given, exactly):
+    assert Options(max_rejected=given).rejected_share == exactly
+    rest = 1 - exactly
+    if exactly not in (0, 1):
+        assert Options(splits={"val": given, "train": rest}).ratios == {"val": exactly, "train": rest}
+
+
+def test_the_options_that_change_the_bytes_are_those_of_the_manifest():
+    assert Options(max_rejected=1, name="x", shard_size=5).to_json() == {
+        "splits": {},
+        "stratify": False,
+        "group_by": None,
+        "balance": "count",
+    }
+    assert Options(splits=HALVES, group_by="folder", balance="bytes").to_json() == {
+        "splits": {"train": "1/2", "val": "1/2"},
+        "stratify": False,
+        "group_by": "folder",
+        "balance": "bytes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("1B", 1),
+        ("1KB", 1000),
+        ("1kib", 1024),
+        ("128MiB", 128 << 20),
+        ("1.5GB", 1_500_000_000),
+        ("2 GiB", 2 << 30),
+        ("0.5MB", 500_000),
+    ],
+)
+def test_sizes_are_read_with_their_units(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "1TB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
+def test_a_size_that_is_none_is_told(text):
+    with pytest.raises(
+        OptionsError, match=r"^--shard-size .*: must be a size such as 128MiB, 1\.5GB or 4096$"
+    ):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("1%", Fraction(1, 100)), ("0.01", Fraction(1, 100)), ("1/3", Fraction(1, 3)), ("0", 0)],
+)
+def test_shares_are_read_exactly(text, share):
+    assert parse_share(text) == share
+
+
+@pytest.mark.parametrize("text", ["", "%", "few", "1%%", "1/0", "1/0%", "inf"])
+def test_a_share_that_is_none_is_told(text):
+    with pytest.raises(OptionsError, match=r"^--max-rejected .*: must be a share such as 1% or 0\.01$"):
+        parse_share(text)

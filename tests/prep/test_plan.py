@@ -1,0 +1,178 @@
+"""Which example stands in which shard: exact, even, complete, and the same for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep.plan import lay_out, permutation, rebalance
+
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
+    """A first layout, and a mask of rejects that leaves at least one example a shard."""
+    count = draw(st.integers(1, 40))
+    num_shards = draw(st.integers(1, min(6, count)))
+    layout = lay_out(np.arange(count), num_shards, seed=draw(SEEDS), split="train")
+    kept = draw(st.integers(num_shards, count))
+    rejected = np.ones(count, dtype=np.bool_)
+    rejected[draw(st.permutations(range(count)))[:kept]] = False
+    return layout, rejected
+
+
+def as_lists(layout: list[np.ndarray]) -> list[list[int]]:
+    return [shard.tolist() for shard in layout]
+
+
+@given(count=st.integers(0, 300), seed=SEEDS, purpose=st.text(max_size=9))
+def test_a_permutation_has_each_number_once(count, seed, purpose):
+    assert sorted(permutation(count, seed, purpose).tolist()) == list(range(count))
+
+
+def splitmix64(state: int) -> int:
+    """As in the paper, one value at a time; ``state`` was advanced already."""
+    mask = 2**64 - 1
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+    return state ^ (state >> 31)
+
+
+@given(count=st.integers(0, 100), seed=SEEDS)
+def test_a_permutation_is_the_order_of_splitmix64s_values(count, seed):
+    start = int.from_bytes(hashlib.blake2b(f"{seed}/val".encode(), digest_size=8).digest(), "little")
+    values = [splitmix64((start + place * 0x9E3779B97F4A7C15) % 2**64) for place in range(1, count + 1)]
+    assert permutation(count, seed, "val").tolist() == sorted(range(count), key=values.__getitem__)
+
+
+# Datasets that were built once are built the same with every later release: these never change.
+FROZEN = [
+    (0, "train", [0, 8, 5, 10, 2, 1, 6, 7, 4, 11, 3, 9]),
+    (1, "train", [8, 11, 5, 9, 7, 2, 4, 10, 1, 0, 3, 6]),
+    (0, "val", [9, 7, 10, 11, 8, 3, 2, 4, 6, 1, 0, 5]),
+    (2**63 - 1, "train", [5, 6, 2, 9, 3, 0, 8, 11, 7, 1, 10, 4]),
+]
+
+
+@pytest.mark.parametrize(("seed", "split", "expected"), FROZEN)
+def test_permutations_are_the_same_for_ever(seed, split, expected):
+    assert permutation(12, seed, split).tolist() == expected
+
+
+def test_layouts_are_the_same_for_ever():
+    by_count = lay_out(np.arange(0, 20, 2), 3, seed=7, split="train")
+    assert as_lists(by_count) == [[8, 12, 14, 0], [2, 4, 18], [6, 10, 16]]
+    sizes = np.array([5, 1, 9, 0, 7, 3, 3, 100])
+    by_bytes = lay_out(np.arange(8), 3, seed=7, split="train", sizes=sizes)
+    assert as_lists(by_bytes) == [[7], [6, 2, 5], [4, 0, 1, 3]]
+
+
+@given(count=st.integers(1, 500), data=st.data(), seed=SEEDS)
+def test_shards_by_count_differ_by_at_most_one_and_hold_each_example_once(count, data, seed):
+    num_shards = data.draw(st.integers(1, count))
+    examples = np.cumsum(data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count)))
+    layout = lay_out(examples, num_shards, seed=seed, split="train")
+    sizes = [len(shard) for shard in layout]
+    assert len(sizes) == num_shards
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+    order = examples[permutation(count, seed, "train")]
+    assert np.concatenate(layout).tolist() == order.tolist()
+
+
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 20), st.integers(0, 10**12)), min_size=1, max_size=80),
+    data=st.data(),
+    seed=SEEDS,
+)
+def test_shards_by_bytes_differ_by_no_more_than_the_largest_example(sizes, data, seed):
+    num_shards = data.draw(st.integers(1, len(sizes)))
+    weights = np.array(sizes)
+    layout = lay_out(np.arange(len(sizes)), num_shards, seed=seed, split="train", sizes=weights)
+    # an empty file still takes a place: no shard collects all of them while another has none
+    filled = [int(np.maximum(weights[shard], 1).sum()) for shard in layout]
+    assert len(filled) == num_shards
+    assert min(len(shard) for shard in layout) >= 1
+    assert max(filled) - min(filled) <= max(1, *sizes, 1)
+    assert sorted(np.concatenate(layout).tolist()) == list(range(len(sizes)))
+    # within a shard the order is the permutation's
+    place = {number: place for place, number in enumerate(permutation(len(sizes), seed, "train").tolist())}
+    for shard in as_lists(layout):
+        assert sorted(shard, key=place.__getitem__) == shard
+
+
+def test_many_empty_files_are_spread():
+    layout = lay_out(np.arange(100), 10, seed=0, split="train", sizes=np.zeros(100, dtype=np.int64))
+    assert [len(shard) for shard in layout] == [10] * 10
+
+
+@given(layouts())
+def test_after_rejects_shards_are_even_and_complete_again(made):
+    layout, rejected = made
+    final = rebalance(layout, rejected)
+    sizes = [len(shard) for shard in final]
+    assert len(sizes) == len(layout)
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(np.concatenate(final).tolist()) == np.flatnonzero(~rejected).tolist()
+
+
+@given(layouts())
+def test_after_rejects_no_more_examples_move_than_must(made):
+    layout, rejected = made
+    kept = [sum(not rejected[number] for number in shard) for shard in layout]
+    share, extra = divmod(sum(kept), len(kept))
+    fewest = min(
+        sum(max(0, size - share - (index in larger)) for index, size in enumerate(kept))
+        for larger in combinations(range(len(kept)), extra)
+    )
+    final = rebalance(layout, rejected)
+    moved = sum(
+        len(set(after) - set(before)) for before, after in zip(as_lists(layout), as_lists(final), strict=True)
+    )
+    assert moved == fewest
+
+
+@given(layouts())
+def test_after_rejects_what_stays_keeps_its_order_before_what_comes(made):
+    layout, rejected = made
+    for before, after in zip(as_lists(layout), as_lists(rebalance(layout, rejected)), strict=True):
+        stays = [number for number in before if not rejected[number]]
+        common = [number for number in after if number in stays]
+        assert after[: len(common)] == common == stays[: len(common)]
+
+
+@given(layouts(), st.data())
+def test_after_rejects_shards_by_bytes_are_packed_anew_where_any_was_rejected(made, data):
+    layout, rejected = made
+    sizes = np.array(data.draw(st.lists(st.integers(0, 99), min_size=len(rejected), max_size=len(rejected))))
+    final = rebalance(layout, rejected, sizes)
+    assert sorted(np.concatenate(final).tolist()) == np.flatnonzero(~rejected).tolist()
+    if rejected.any():
+        filled = [int(np.maximum(sizes[shard], 1).sum()) for shard in final]
+        assert min(len(shard) for shard in final) >= 1
+        assert max(filled) - min(filled) <= max(1, int(sizes.max()))
+    else:
+        assert as_lists(final) == as_lists(layout)
+
+
+@pytest.mark.parametrize("sizes", [None, np.arange(30)])
+def test_the_final_layout_follows_from_the_first_and_the_rejects_alone(sizes):
+    layout = lay_out(np.arange(30), 4, seed=3, split="train", sizes=sizes)
+    before = as_lists(layout)
+    rejected = np.zeros(30, dtype=np.bool_)
+    rejected[[2, 3, 5, 7, 11, 13]] = True
+    final = as_lists(rebalance(layout, rejected, sizes))
+    assert as_lists(layout) == before
+    assert as_lists(rebalance([shard.copy() for shard in layout], rejected.copy(), sizes)) == final
+
+
+def test_rejects_of_other_splits_change_nothing():
+    layout = lay_out(np.arange(0, 30, 2), 4, seed=3, split="train")
+    rejected = np.arange(30) % 2 == 1
+    assert as_lists(rebalance(layout, rejected)) == as_lists(layout)

@@ -1,0 +1,217 @@
+"""Splits by ratio: exact sizes, stable membership, strata, groups."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep.splits import Membership, check_ratios, parse_ratios, split_by_ratio
+from tfshards.schemas import InputError, OptionsError
+
+KEYS = st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=60, unique=True)
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def ratios(draw: st.DrawFn) -> dict[str, Fraction]:
+    parts = draw(st.lists(st.integers(1, 20), min_size=1, max_size=4))
+    return {f"s{index}": Fraction(part, sum(parts)) for index, part in enumerate(parts)}
+
+
+def place(key: bytes, seed: int, cuts: list[str]) -> int:
+    """The rule of docs/format.md: how many cuts are not greater than the key's own hash."""
+    own = hashlib.blake2b(key, digest_size=16, key=str(seed).encode(), person=b"tfshards-split").hexdigest()
+    return sum(cut <= own for cut in cuts)
+
+
+def split_of(membership: Membership, count: int) -> list[str]:
+    names = [""] * count
+    for name, numbers in membership.examples.items():
+        for number in numbers.tolist():
+            assert not names[number], "an example is in two splits"
+            names[number] = name
+    assert all(names), "an example is in no split"
+    return names
+
+
+def largest_remainder(count: int, ratios: dict[str, Fraction]) -> dict[str, int]:
+    """Hand out one after the other, each to the split that has least of what it should have."""
+    sizes = {name: int(ratio * count) for name, ratio in ratios.items()}
+    while sum(sizes.values()) < count:
+        sizes[max(sizes, key=lambda name: ratios[name] * count - sizes[name])] += 1
+    return sizes
+
+
+@given(KEYS, ratios(), SEEDS)
+def test_sizes_are_the_ratios_by_largest_remainder(keys, ratios, seed):
+    expected = largest_remainder(len(keys), ratios)
+    if 0 in expected.values():
+        with pytest.raises(InputError, match="would be empty"):
+            split_by_ratio(keys, ratios, seed)
+        return
+    membership = split_by_ratio(keys, ratios, seed)
+    assert {name: len(numbers) for name, numbers in membership.examples.items()} == expected
+    assert list(membership.examples) == list(ratios)
+    for numbers in membership.examples.values():
+        assert numbers.tolist() == sorted(numbers.tolist())
+
+
+@given(KEYS, ratios(), SEEDS)
+def test_every_key_is_where_the_recorded_cuts_say(keys, ratios, seed):
+    try:
+        membership = split_by_ratio(keys, ratios, seed)
+    except InputError:
+        return
+    recorded = membership.cuts
+    assert (recorded["splits"], recorded["seed"]) == (list(ratios), seed)
+    names = split_of(membership, len(keys))
+    # so that keys that are added later are placed by the same rule, and none of the old ones moves
+    assert [recorded["splits"][place(key, seed, recorded["cuts"]["all"])] for key in keys] == names
+
+
+@given(KEYS, ratios(), SEEDS, st.data())
+def test_within_each_class_sizes_and_cuts_are_its_own(keys, ratios, seed, data):
+    strata = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(keys), max_size=len(keys))))
+    try:
+        membership = split_by_ratio(keys, ratios, seed, strata=strata)
+    except InputError:
+        return
+    names = split_of(membership, len(keys))
+    for stratum in set(strata.tolist()):
+        members = [number for number in range(len(keys)) if strata[number] == stratum]
+        sizes = Counter(names[number] for number in members)
+        assert sizes == Counter(largest_remainder(len(members), ratios))
+        cuts = membership.cuts["cuts"][str(stratum)]
+        assert len(cuts) == len(ratios) - 1
+        for number in members:
+            assert list(ratios)[place(keys[number], seed, cuts)] == names[number]
+    assert set(membership.cuts["cuts"]) == {str(stratum) for stratum in strata.tolist()}
+
+
+@given(KEYS, ratios(), SEEDS, st.data())
+def test_a_group_is_never_parted(keys, ratios, seed, data):
+    groups = data.draw(
+        st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), min_size=len(keys), max_size=len(keys))
+    )
+    try:
+        membership = split_by_ratio(keys, ratios, seed, groups=groups)
+    except InputError:
+        return
+    names = split_of(membership, len(keys))
+    assert len({(group, name) for group, name in zip(groups, names, strict=True)}) == len(set(groups))
+    cuts = membership.cuts["cuts"]["all"]
+    assert [list(ratios)[place(group, seed, cuts)] for group in groups] == names
+
+
+@given(st.integers(2, 40), st.integers(1, 5), SEEDS)
+def test_groups_of_one_size_come_as_near_to_the_ratios_as_whole_groups_allow(count, size, seed):
+    groups = [b"%d" % (number // size) for number in range(count * size)]
+    keys = [b"%d" % number for number in range(count * size)]
+    halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
+    membership = split_by_ratio(keys, halves, seed, groups=groups)
+    assert abs(len(membership.examples["train"]) - count * size / 2) <= size / 2
+
+
+def test_membership_is_the_same_for_ever():
+    keys = [b"%d.png" % number for number in range(10)]
+    membership = split_by_ratio(keys, {"train": Fraction("0.7"), "val": Fraction("0.3")}, 0)
+    assert membership.examples["val"].tolist() == [0, 2, 9]
+    assert membership.cuts["cuts"] == {"all": ["bd81fb850f2e9b30740ca536478c9b98"]}
+
+
+def test_the_order_of_keys_and_other_keys_do_not_matter_but_the_seed_does():
+    keys = [b"%d" % number for number in range(50)]
+    halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
+
+    def train(keys: list[bytes], seed: int) -> set[bytes]:
+        return {keys[number] for number in split_by_ratio(keys, halves, seed).examples["train"]}
+
+    assert train(keys, 0) == train(keys[::-1], 0)
+    assert train(keys, 0) != train(keys, 1)
+
+
+def test_a_class_too_small_for_a_split_has_its_cut_at_the_end():
+    keys = [b"a", b"b", b"c", b"d"]
+    three = {"train": Fraction(1, 2), "val": Fraction(1, 4), "test": Fraction(1, 4)}
+    membership = split_by_ratio(keys, three, 0, strata=np.array([0, 0, 0, 1]))
+    assert membership.cuts["cuts"]["1"] == ["f" * 32] * 2
+    assert {name: len(numbers) for name, numbers in membership.examples.items()} == {
+        "train": 2,
+        "val": 1,
+        "test": 1,
+    }
+    assert 3 in membership.examples["train"]
+
+
+EMPTY = {
+    "too few examples": (
+        {"train": Fraction("0.9"), "val": Fraction("0.1")},
+        None,
+        r"^split 'val' would be empty: 0\.1 of 3 examples; give it a larger ratio or more data$",
+    ),
+    "one group": (
+        {"train": Fraction("0.5"), "val": Fraction("0.5")},
+        [b"same"] * 3,
+        r"would be empty: 0\.5 of 1 groups; give it a larger ratio or more data$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ratios", "groups", "message"), EMPTY.values(), ids=EMPTY.keys())
+def test_a_split_that_would_be_empty_is_an_error(ratios, groups, message):
+    with pytest.raises(InputError, match=message):
+        split_by_ratio([b"a", b"b", b"c"], ratios, 0, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], {}),
+        (["train=1"], {"train": Fraction(1)}),
+        (["train=0.9", "val=0.1"], {"train": Fraction(9, 10), "val": Fraction(1, 10)}),
+        (["train=90%", "val=10%"], {"train": Fraction(9, 10), "val": Fraction(1, 10)}),
+        (["a=1/3", "b=1/3", "c=1/3"], dict.fromkeys("abc", Fraction(1, 3))),
+        (["a=33.3%", "b=66.7%"], {"a": Fraction(333, 1000), "b": Fraction(667, 1000)}),
+    ],
+)
+def test_ratios_are_read_exactly(texts, expected):
+    assert parse_ratios(texts) == expected
+
+
+WRONG = {
+    "no number": (["train"], r"^--split train: must be NAME=RATIO, such as train=0\.9 or val=10%$"),
+    "an empty number": (["train="], r"^--split train=: must be NAME=RATIO"),
+    "a word": (["train=most"], r"^--split train=most: must be NAME=RATIO"),
+    "only a sign": (["train=%"], r"^--split train=%: must be NAME=RATIO"),
+    "nothing of nothing": (["train=1/0"], r"^--split train=1/0: must be NAME=RATIO"),
+    "no number that is one": (["train=nan"], r"^--split train=nan: must be NAME=RATIO"),
+    "a name twice": (["train=0.5", "train=0.5"], r"^--split train=0\.5: the split 'train' stands twice$"),
+    "no name": (["=1"], r"^the split name '' must be letters, digits"),
+    "a name with a slash": (["a/b=1"], r"^the split name 'a/b' must be letters, digits"),
+    "nothing": (["train=1", "val=0"], r"^split 'val': the ratio 0 must be above 0 and at most 1$"),
+    "less than nothing": (["train=-0.5"], r"^split 'train': the ratio -0\.5 must be above 0"),
+    "more than all": (["train=150%"], r"^split 'train': the ratio 1\.5 must be above 0 and at most 1$"),
+    "far more": (["train=1e400"], r"^split 'train': the ratio of more than 300 digits must be above 0"),
+    "too little together": (
+        ["train=0.8", "val=0.1"],
+        r"^the split ratios train=0\.8 \+ val=0\.1 add up to 0\.9; they must add up to 1$",
+    ),
+    "too much together": (["train=0.8", "val=0.3"], r"add up to 1\.1; they must add up to 1$"),
+    "nearly": (["a=0.333", "b=0.333", "c=0.333"], r"add up to 0\.999; they must add up to 1$"),
+}
+
+
+@pytest.mark.parametrize(("texts", "message"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_ratios_are_told(texts, message):
+    with pytest.raises(OptionsError, match=message):
+        parse_ratios(texts)
+
+
+def test_no_ratios_are_no_mistake():
+    check_ratios({})

@@ -1,0 +1,152 @@
+"""TFRecord files: TensorFlow reads what is written, and every damage to what is read is found."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep.tfrecord import RecordError, frame, masked_crc32c, read_records
+
+RECORDS = [b"first", b"", b"the third and last"]
+BOUNDARIES = (0, 21, 37, 71)
+
+
+def write(path: Path, records: list[bytes]) -> Path:
+    path.write_bytes(b"".join(part for record in records for part in frame(record)))
+    return path
+
+
+def read(path: Path) -> list[bytes]:
+    return [data for _, data in read_records(path)]
+
+
+@pytest.fixture
+def shard(tmp_path):
+    return write(tmp_path / "shard", RECORDS)
+
+
+def test_the_checksum_is_crc_32c_masked():
+    # RFC 3720, section B.4, and the mask of docs/format.md
+    assert masked_crc32c(bytes(32)) == ((0x8A9136AA >> 15 | 0x8A9136AA << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc32c(b"1234", b"", b"56789") == masked_crc32c(b"123456789")
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("records")
+
+
+@given(records=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=3), max_size=8))
+def test_files_are_byte_for_byte_those_that_tensorflow_writes(records, scratch):
+    whole = [b"".join(parts) for parts in records]
+    ours, theirs = scratch / "ours", scratch / "theirs"
+    ours.write_bytes(b"".join(part for parts in records for part in frame(*parts)))
+    with tf.io.TFRecordWriter(str(theirs)) as writer:
+        for record in whole:
+            writer.write(record)
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert read(ours) == whole == [record.numpy() for record in tf.data.TFRecordDataset(str(ours))]
+
+
+def test_records_come_with_the_places_of_their_frames(shard):
+    assert [offset for offset, _ in read_records(shard)] == list(BOUNDARIES[:3])
+    assert shard.stat().st_size == BOUNDARIES[3]
+
+
+def test_an_empty_file_has_no_records(tmp_path):
+    assert read(write(tmp_path / "shard", [])) == []
+
+
+def test_a_record_larger_than_any_buffer_is_read(tmp_path):
+    records = [b"small", os.urandom(3 << 20), b"small"]
+    assert read(write(tmp_path / "shard", records)) == records
+
+
+def test_every_flipped_bit_is_found_in_its_record(shard):
+    whole = shard.read_bytes()
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        shard.write_bytes(damaged)
+        number = sum(bit // 8 >= boundary for boundary in BOUNDARIES[1:])
+        with pytest.raises(RecordError) as found:
+            read(shard)
+        assert (found.value.record, found.value.offset) == (number, BOUNDARIES[number])
+        assert found.value.path == shard
+
+
+def test_every_cut_is_found_but_those_between_records(shard):
+    whole = shard.read_bytes()
+    for length in range(len(whole)):
+        shard.write_bytes(whole[:length])
+        before = sum(length >= boundary for boundary in BOUNDARIES[1:])
+        if length in BOUNDARIES:
+            # which only the index and the manifest tell
+            assert read(shard) == RECORDS[:before]
+            continue
+        with pytest.raises(RecordError) as found:
+            read(shard)
+        assert (found.value.record, found.value.offset) == (before, BOUNDARIES[before])
+
+
+def test_every_byte_too_many_is_found(shard):
+    whole = shard.read_bytes()
+    for more in (b"\0", bytes(12), bytes(16), bytes(100), b"junk" * 20):
+        shard.write_bytes(whole + more)
+        with pytest.raises(RecordError, match=rf"^{shard}: record 3 at byte 71: "):
+            read(shard)
+
+
+def header(length: int) -> bytes:
+    packed = struct.pack("<Q", length)
+    return packed + struct.pack("<I", masked_crc32c(packed))
+
+
+DAMAGE = {
+    "a cut header": (header(5)[:7], "the file ends 7 bytes into the frame's header"),
+    "a wrong length": (header(5)[:8] + header(6)[8:], "the checksum of the record's length does not hold"),
+    "a length beyond the end": (
+        header(2**40) + b"abc",
+        "says 1099511627776 bytes of data; the file ends before",
+    ),
+    "the largest length": (
+        header(2**64 - 1),
+        "says 18446744073709551615 bytes of data; the file ends before",
+    ),
+    "no footer": (header(3) + b"abc", "says 3 bytes of data; the file ends before"),
+    "half a footer": (header(3) + b"abc\0\0", "says 3 bytes of data; the file ends before"),
+    "wrong data": (header(3) + b"abc" + frame(b"abd")[2], "the checksum of the record's data does not hold"),
+}
+
+
+@pytest.mark.parametrize(("data", "fault"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_told_with_file_record_and_byte(data, fault, tmp_path):
+    path = write(tmp_path / "shard", [b"sound"])
+    path.write_bytes(path.read_bytes() + data)
+    with pytest.raises(RecordError) as found:
+        read(path)
+    assert str(found.value) == f"{path}: record 1 at byte 21: {fault}"
+
+
+def test_what_came_before_the_damage_is_given(shard):
+    shard.write_bytes(shard.read_bytes()[:-1])
+    records = read_records(shard)
+    assert [next(records)[1], next(records)[1]] == RECORDS[:2]
+    with pytest.raises(RecordError, match="record 2 at byte 37"):
+        next(records)
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read_is_noticed(tmp_path):
+    path = write(tmp_path / "shard", [b"first", bytes(4 << 20)])
+    records = read_records(path)
+    assert next(records) == (0, b"first")
+    os.truncate(path, 2 << 20)
+    with pytest.raises(RecordError, match="record 1 at byte 21: the file became shorter while it was read"):
+        next(records)
