@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,10 +127,23 @@ def test_nothing_is_said_about_auto_sharding(run, dataset):
     assert policy == tf.data.experimental.AutoShardPolicy.OFF
 
 
-def test_a_batch_that_the_replicas_do_not_divide_is_refused(run):
-    refusals = run[0]["refusals"]
-    assert refusals["5"] == "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"
-    assert refusals["1"] == "global_batch_size=1 cannot be split evenly over 2 replicas; use 2"
+def test_one_replica_gets_the_batches_of_the_plain_dataset(dataset):
+    data = loader.distribute(
+        tf.distribute.get_strategy(), dataset, global_batch_size=8, remainder="pad", select=("number",)
+    )
+    plain = loader.load(dataset, batch_size=8, remainder="pad", select=("number",))
+    wanted = [(numbers.tolist(), weights.tolist()) for numbers, weights in plain.as_numpy_iterator()]
+    assert [(numbers.numpy().tolist(), weights.numpy().tolist()) for numbers, weights in data] == wanted
+
+
+@pytest.mark.parametrize(
+    ("global_batch_size", "remedy"), [(1, "use 2$"), (5, "use 6 or 4$"), (7, "use 8 or 6$")]
+)
+def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset, global_batch_size, remedy):
+    two_replicas = SimpleNamespace(num_replicas_in_sync=2)
+    message = f"global_batch_size={global_batch_size} cannot be split evenly over 2 replicas; {remedy}"
+    with pytest.raises(OptionsError, match=message):
+        loader.distribute(two_replicas, dataset, global_batch_size=global_batch_size)
 
 
 @pytest.mark.parametrize(

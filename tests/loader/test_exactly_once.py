@@ -5,6 +5,7 @@ import pytest
 
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
+from tfshards.loader import read as reading
 from tfshards.schemas import OptionsError
 
 MIXED = Shuffle(seed=5)
@@ -170,6 +171,15 @@ def test_an_empty_split_has_no_steps(numbered, remainder):
         dataset = loader.load(numbered([0, 0]), batch_size=2, remainder=remainder, shuffle=MIXED)
     assert len(dataset) == 0
     assert batches(dataset) == []
+
+
+@pytest.mark.parametrize("shuffle", [None, MIXED])
+def test_large_splits_of_which_not_every_offset_is_kept_are_read_the_same(numbered, monkeypatch, shuffle):
+    path = numbered([9, 0, 14, 7, 11])
+    options = {"batch_size": 4, "shuffle": shuffle, "remainder": "keep", "start": Position(0, 2)}
+    wanted = batches(loader.load(path, **options))
+    monkeypatch.setattr(reading, "MOST_OFFSETS", 9)  # every fifth of 41 then
+    assert batches(loader.load(path, **options)) == wanted
 
 
 def test_numbers_are_what_the_table_of_features_says(numbered):

@@ -15,7 +15,6 @@ import keras
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.schemas import OptionsError
 
 SELECT = ("x", "label")
 
@@ -85,14 +84,6 @@ def loop(strategy, path, **options):
     ]
 
 
-def refusal(strategy, path, global_batch_size):
-    try:
-        loader.distribute(strategy, path, global_batch_size=global_batch_size)
-    except OptionsError as error:
-        return str(error)
-    return "accepted"
-
-
 def main(path):
     warnings.simplefilter("error", UserWarning)
     tf.config.set_logical_device_configuration(
@@ -104,7 +95,6 @@ def main(path):
         found["two"] = train(path)
     found["padded"] = loop(strategy, path, remainder="pad")
     found["shuffled"] = loop(strategy, path, shuffle=loader.Shuffle(seed=2))
-    found["refusals"] = {size: refusal(strategy, path, size) for size in (1, 5)}
     json.dump(found, sys.stdout)
 
 
