@@ -24,7 +24,7 @@ from tfshards.prep.sources.arrays import Arrays
 from tfshards.prep.sources.image_folder import ImageFolder
 from tfshards.prep.sources.listing import Source
 from tfshards.prep.splits import parse_ratios
-from tfshards.schemas import FormatError, OptionsError, TfshardsError, read_manifest
+from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, read_manifest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> NoReturn:
     """Run the command and leave the process at once, whatever threads a runner has left behind."""
+    # names of files need not be UTF-8, nor the terminal able to show them
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     status = main()
     with suppress(BrokenPipeError):
         sys.stdout.flush()
@@ -69,8 +71,11 @@ def entry() -> NoReturn:
 def _fail(error: Exception, status: int) -> int:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename or 'operating system'}: {error.strerror}"
-    print(f"tfshards: {text}", file=sys.stderr)
+        named = isinstance(error.filename, (str, bytes))
+        text = f"{os.fsdecode(error.filename) if named else 'operating system'}: {error.strerror}"
+    # names of files may hold what steers a terminal
+    safe = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    print(f"tfshards: {safe}", file=sys.stderr)
     return status
 
 
@@ -131,7 +136,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.save:
         images = [f.name for f in read_manifest(options.out).schema.features if f.kind == "image"]
         if not images:
-            raise OptionsError("--save: the dataset has no images")
+            raise InputError("--save: the dataset has no images")
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
         Path(options.save).write_bytes(data)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tfshards.prep.example import Decoded, decode_example
+from tfshards.prep.example import Decoded
 from tfshards.prep.images import describe
 from tfshards.prep.progress import size
-from tfshards.prep.tfrecord import read_records
+from tfshards.prep.tfrecord import RecordError, read_records
+from tfshards.prep.verify import parse_record
 from tfshards.prep.views.labels import escaped
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
 
@@ -41,16 +42,19 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
 
     Raises:
         InputError: ``root`` is no dataset, or none of its examples has the key.
-        RecordError: a record that is read is damaged.
+        RecordError: a record that is read is damaged, or is not what the schema says.
     """
     manifest = read_manifest(root)
     wanted = os.fsencode(key)
     for split_name, split in manifest.splits.items():
         for shard in split.shards:
-            for number, (_, data) in enumerate(read_records(Path(root) / shard.path)):
+            path = Path(root) / shard.path
+            for number, (offset, data) in enumerate(read_records(path)):
                 # a search for the bytes is far cheaper than parsing, and rules out nearly all
                 if wanted in data:
-                    values = decode_example(data)
+                    values, fault = parse_record(data, manifest)
+                    if fault:
+                        raise RecordError(path, number, offset, fault)
                     if values.get("key") == [wanted]:
                         return Found(split_name, shard.path, number, values)
     raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
@@ -84,6 +88,8 @@ def _shorten(values: Sequence[object]) -> str:
 def _example_keys(root: Path, manifest: Manifest) -> str:
     for shard in manifest.shards:
         for _, data in read_records(root / shard.path):
-            keys = decode_example(data).get("key", [b""])
-            return f"keys look like {os.fsdecode(_only_bytes(keys))!r}"
+            for key in parse_record(data, manifest)[0].get("key", []):
+                if isinstance(key, bytes):
+                    return f"keys look like {os.fsdecode(key)!r}"
+            return "its examples have no keys"
     return "it has no examples"

@@ -63,7 +63,7 @@ class _Found:
     Attributes:
         problems: with the shard.
         keys: 16 bytes of hash of each key; enough to see repetitions, whatever the keys' lengths.
-        labels: how often each label occurs.
+        labels: how often each label occurs; None if not all records could be read.
     """
 
     problems: list[Problem]
@@ -90,11 +90,11 @@ def _look_deep(folder: Path, shard: Shard, manifest: Manifest) -> _Found:
     try:
         for number, (offset, data) in enumerate(read_records(folder / shard.path)):
             lengths.append(len(data) + FRAME_OVERHEAD)
-            values, fault = _parse(data, manifest)
+            values, fault = parse_record(data, manifest)
             if fault:
                 problems.append(Problem(shard.path, f"record {number} at byte {offset}: {fault}"))
                 continue
-            strings = cast("list[bytes]", values.get("key", []))
+            strings = [key for key in values.get("key", []) if isinstance(key, bytes)]
             keys += [hashlib.blake2b(key, digest_size=16).digest() for key in strings]
             labels.update(cast("list[int]", values[label.name]) if label else ())
     except RecordError as error:
@@ -104,7 +104,8 @@ def _look_deep(folder: Path, shard: Shard, manifest: Manifest) -> _Found:
     if len(problems) > _MAX_PROBLEMS_A_SHARD:
         left = len(problems) - _MAX_PROBLEMS_A_SHARD
         problems = [*problems[:_MAX_PROBLEMS_A_SHARD], Problem(shard.path, f"and {left} more problems")]
-    return _Found(shallow.problems + problems, b"".join(keys), labels)
+    is_whole = not label or labels.total() == shard.num_examples
+    return _Found(shallow.problems + problems, b"".join(keys), labels if is_whole else None)
 
 
 def _size_problems(folder: Path, shard: Shard) -> Iterator[Problem]:
@@ -142,7 +143,7 @@ def _count_problems(folder: Path, shard: Shard, lengths: list[int]) -> Iterator[
         yield Problem(index_path(shard.path), "does not say where the shard's records are")
 
 
-def _parse(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
+def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
     """Return the values of a record, and what contradicts the schema."""
     try:
         values = decode_example(data)
@@ -184,9 +185,11 @@ def _across(manifest: Manifest, found: list[_Found]) -> Iterator[Problem]:
         yield Problem("(all shards)", f"{repeated} records repeat the key of another")
     by_path = dict(zip((shard.path for shard in manifest.shards), found, strict=True))
     for name, split in manifest.splits.items():
-        counted: Counter[int] = Counter()
-        for shard in split.shards:
-            counted.update(by_path[shard.path].labels or {})
+        labels = [by_path[shard.path].labels for shard in split.shards]
+        if None in labels:
+            # what is missing was told shard by shard
+            continue
+        counted = sum(filter(None, labels), Counter[int]())
         stated = split.label_counts
         names = manifest.schema.class_names
         seen = {names[label] if names else str(label): count for label, count in counted.items()}
