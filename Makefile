@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 
 .PHONY: demo test check format bench clean
 
+demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
 	rm -rf demo
 	$(BIN)/python examples/digits_folder.py demo/digits

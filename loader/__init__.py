@@ -4,10 +4,15 @@
 >>> train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
 """
 
-from tfshards.loader.balance import class_weights
-from tfshards.loader.distribute import distribute, steps_per_epoch
-from tfshards.loader.options import Image, Position, Shuffle, Worker
-from tfshards.loader.pipeline import load
+try:
+    from tfshards.loader.balance import class_weights
+    from tfshards.loader.distribute import distribute, steps_per_epoch
+    from tfshards.loader.options import Image, Position, Shuffle, Worker
+    from tfshards.loader.pipeline import load
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"tfshards.loader needs {error.name}: pip install 'tfshards[loader]'", name=error.name
+    ) from error
 
 __all__ = [
     "Image",

@@ -59,6 +59,8 @@ def distribute(
         FormatError: as for ``load``.
     """
     check_batch_size("global_batch_size", global_batch_size)
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")
     if isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy):
         # Its InputContext says "pipeline 0 of 1" to each worker: all would read everything.
         raise OptionsError("ParameterServerStrategy is not served; use MirroredStrategy")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
+
 from tfshards.schemas import OptionsError
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]
@@ -27,6 +29,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         _at_least("Worker.count", self.count, 1)
+        check_integer("Worker.index", self.index)
         if not 0 <= self.index < self.count:
             raise OptionsError(
                 f"Worker.index={self.index} does not fit count={self.count}; use 0 to {self.count - 1}"
@@ -93,7 +96,7 @@ class Image:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+        if self.size is not None and not _is_size(self.size):
             raise OptionsError(f"Image.size={self.size!r} must be (height, width), each at least 1")
         if self.crop not in (None, *get_args(Crop)):
             raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
@@ -104,6 +107,12 @@ class Image:
         if self.dtype not in IMAGE_DTYPES:
             raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
         check_seed("Image.seed", self.seed)
+
+
+def _is_size(size: object) -> bool:
+    if not isinstance(size, (tuple, list)) or len(size) != 2:
+        return False
+    return all(isinstance(side, (int, np.integer)) and side >= 1 for side in size)
 
 
 def check_remainder(remainder: str) -> None:
@@ -131,10 +140,32 @@ def check_seed(name: str, seed: int) -> None:
     Raises:
         OptionsError: it does not.
     """
+    check_integer(name, seed)
     if not -(2**63) <= seed < 2**63:
         raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
 
 
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raise unless ``value`` is None or a ``kind``; a type checker would have said so, but few run one.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise OptionsError(f"{name}={value!r} must be loader.{kind.__name__}(...)")
+
+
+def check_integer(name: str, number: object) -> None:
+    """Raise unless ``number`` is an integer of Python or NumPy.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise OptionsError(f"{name}={number!r} must be an integer")
+
+
 def _at_least(name: str, number: int, least: int) -> None:
+    check_integer(name, number)
     if number < least:
         raise OptionsError(f"{name}={number} must be at least {least}")

@@ -19,7 +19,9 @@ from tfshards.loader.options import (
     Shuffle,
     Worker,
     check_batch_size,
+    check_integer,
     check_remainder,
+    check_type,
 )
 from tfshards.loader.read import open_shards
 from tfshards.loader.streams import read_pieces
@@ -83,6 +85,15 @@ def load(
     """
     check_batch_size("batch_size", batch_size)
     check_remainder(remainder)
+    for option, value, kind in (
+        ("worker", worker, Worker),
+        ("shuffle", shuffle, Shuffle),
+        ("image", image, Image),
+        ("start", start, Position),
+    ):
+        check_type(option, value, kind)
+    if epochs is not None:
+        check_integer("epochs", epochs)
     one_run = start is not None or epochs != 1
     worker, start = worker or Worker(), start or Position()
     root = Path(path)
@@ -116,6 +127,8 @@ def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
         InputError: there is no such split, or ``split`` is None and there are several.
     """
     names = ", ".join(map(repr, manifest.splits))
+    if split is not None and not isinstance(split, str):
+        raise OptionsError(f"split={split!r} must be one name; there is {names}")
     if split is None and len(manifest.splits) > 1:
         raise InputError(f"{root} has several splits; name one of {names}")
     if split is not None and split not in manifest.splits:
@@ -136,8 +149,9 @@ def no_steps(name: str, assignment: Assignment) -> str:
 def _selected(
     schema: Schema, select: Sequence[str] | None, image: Image | None, remainder: Remainder
 ) -> tuple[Feature, ...]:
-    if isinstance(select, str):
-        raise OptionsError(f"select={select!r} must be a sequence of names; use select=({select!r},)")
+    if select is not None and not isinstance(select, (tuple, list)):
+        name = select if isinstance(select, str) else "image"
+        raise OptionsError(f"select={select!r} must be a tuple of names, such as select=({name!r},)")
     names = schema.names if select is None else tuple(select)
     there_are = f"there are {', '.join(map(repr, schema.names))}"
     if not names:

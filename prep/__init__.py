@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfshards.prep.options import Options
-from tfshards.prep.sources.arrays import Arrays
-from tfshards.prep.sources.image_folder import ImageFolder
-from tfshards.prep.verify import verify
+try:
+    from tfshards.prep.options import Options
+    from tfshards.prep.sources.arrays import Arrays
+    from tfshards.prep.sources.image_folder import ImageFolder
+    from tfshards.prep.verify import verify
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"tfshards.prep and the command need {error.name}: pip install 'tfshards[prep]'", name=error.name
+    ) from error
 
 if TYPE_CHECKING:
     from tfshards.prep.builder import build

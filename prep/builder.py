@@ -22,13 +22,13 @@ from tfshards.prep.commit import commit, finish, forget_generations, label_count
 from tfshards.prep.files import file_digest, require_space
 from tfshards.prep.forecast import Forecast, forecast, too_many_shards
 from tfshards.prep.options import Options
-from tfshards.prep.output import check_output, committed, dataset_name
+from tfshards.prep.output import check_output, committed, dataset_name, locked
 from tfshards.prep.pipeline import check_beam_args, write_shards
 from tfshards.prep.plan import IntArray, rebalance
 from tfshards.prep.progress import Progress, size
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import BuildError, InputError, Manifest, Split, index_path
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, index_path
 
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 Talk: TypeAlias = Callable[[str], None]
@@ -74,6 +74,7 @@ def build(
         BuildError: the build ended before its commit; the same call goes on where it ended.
     """
     options = options or Options()
+    _check_types(source, shards, seed, options)
     check_beam_args(beam_args)
     folder = Path(out)
     check_output(folder, source)
@@ -82,7 +83,7 @@ def build(
         for warning in plan.listing.warnings:
             talk(f"warning: {warning}")
         area = BuildArea(folder, plan.build_id)
-        current = committed(folder, plan.build_id, overwrite=overwrite)
+        current = committed(folder, plan.build_id, plan.options, overwrite=overwrite)
         if current and current.build_id == plan.build_id:
             _finish(current, area, talk)
             talk(f"{folder} is up to date")
@@ -99,6 +100,17 @@ def build(
         commit(manifest, rejects, area)
         _finish(manifest, area, talk)
     return manifest
+
+
+def _check_types(source: Source, shards: int | None, seed: int, options: Options) -> None:
+    if not hasattr(source, "stage"):
+        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+    if not isinstance(options, Options):
+        raise OptionsError(f"options={options!r} must be an Options(...)")
+    for name, value in (("shards", shards), ("seed", seed)):
+        if not (value is None or isinstance(value, int)) or isinstance(value, bool):
+            remedy = "; Options(shards_by_split=...) has those of single splits" if name == "shards" else ""
+            raise OptionsError(f"{name}={value!r} must be an integer{remedy}")
 
 
 @dataclass(frozen=True)
@@ -198,7 +210,10 @@ def _finish(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
 
 @contextmanager
 def _staged(source: Source, out: Path) -> Iterator[Reader]:
-    """Give a reader of ``source``; take away its copies, and the output's folders if they stay empty."""
+    """Give a reader of ``source``, and keep other builds away from ``out`` meanwhile.
+
+    At the end, take away the reader's copies, and the output's folders if they stay empty.
+    """
     new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
     staged = None
     try:
@@ -207,7 +222,8 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
             staged = Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
         except OSError as error:
             raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-        yield source.stage(staged)
+        with locked(out):
+            yield source.stage(staged)
     finally:
         if staged:
             shutil.rmtree(staged, ignore_errors=True)

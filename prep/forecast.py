@@ -97,7 +97,8 @@ def _num_shards(
     unknown = sorted(set(options.shards_by_split) - set(membership.examples))
     if unknown:
         known = ", ".join(membership.examples)
-        raise InputError(f"--shards {unknown[0]}=…: there is no such split; there are {known}")
+        asked = f"--shards {unknown[0]}={options.shards_by_split[unknown[0]]}"
+        raise InputError(f"{asked}: there is no such split; the splits are {known} (see --split)")
     counts = {}
     for split, examples in membership.examples.items():
         by_size = math.ceil(int(listing.sizes[examples].sum()) / (options.shard_size or DEFAULT_SHARD_SIZE))

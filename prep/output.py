@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tfshards.prep.area import AREA_NAME
@@ -18,6 +21,7 @@ from tfshards.schemas import (
     read_manifest,
 )
 from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.reading import Json
 
 
 def check_output(out: Path, source: Source) -> None:
@@ -57,7 +61,25 @@ def dataset_name(out: Path, options: Options) -> str:
     return name
 
 
-def committed(out: Path, build_id: str, *, overwrite: bool) -> Manifest | None:
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keep every other build away from the folder ``out``; the lock ends with the process, however that ends.
+
+    Raises:
+        InputError: another process builds into it.
+    """
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{out}: another build is writing into it; wait until it has ended") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrite: bool) -> Manifest | None:
     """Return the manifest in ``out`` if a build may go on beside it; None if there is none.
 
     Raises:
@@ -76,10 +98,16 @@ def committed(out: Path, build_id: str, *, overwrite: bool) -> Manifest | None:
         return None if current.build_id == build_id and file_problems(current, out) else current
     if current.build_id != build_id:
         raise InputError(
-            f"{out} holds a dataset of other inputs or options (build {current.build_id}, "
+            f"{out} holds a dataset of other {_difference(current, options)} (build {current.build_id}, "
             f"this one is {build_id}); give --overwrite to replace it, or another output"
         )
     problems = file_problems(current, out)
     if problems:
         raise InputError(f"{out} is damaged: {problems[0]}; give --overwrite to build it again")
     return current
+
+
+def _difference(current: Manifest, options: Mapping[str, Json]) -> str:
+    names = sorted(set(current.options) | set(options))
+    changed = [name for name in names if current.options.get(name) != options.get(name)]
+    return f"options ({', '.join(changed)})" if changed else "inputs"

@@ -192,7 +192,7 @@ def _arrange(root: bytes, found: list[tuple[bytes, int, int]], skipped: Counter[
         labels=labels,
         splits=_split_folders(keys) if has_splits else None,
         skipped=dict(sorted(skipped.items())),
-        warnings=_warnings(names, labels, folders if has_splits else [], keys),
+        warnings=_warnings(names, labels, folders, has_splits, keys),
     )
 
 
@@ -213,11 +213,19 @@ def _split_folders(keys: list[bytes]) -> dict[str, IntArray]:
 
 
 def _warnings(
-    class_names: tuple[str, ...], labels: IntArray | None, split_folders: list[bytes], keys: list[bytes]
+    class_names: tuple[str, ...],
+    labels: IntArray | None,
+    folders: list[bytes],
+    has_splits: bool,
+    keys: list[bytes],
 ) -> tuple[str, ...]:
-    tops = {key.split(b"/", 1)[0] for key in keys} if split_folders else set()
-    bare = [os.fsdecode(name) for name in split_folders if name not in tops]
+    tops = {key.split(b"/", 1)[0] for key in keys}
+    bare = [os.fsdecode(name) for name in folders if has_splits and name not in tops]
     warnings = [f"the split folder {name!r} holds no images; there is no such split" for name in bare]
+    if not has_splits:
+        alike = [os.fsdecode(name) for name in folders if name in SPLIT_FOLDERS]
+        other = next((os.fsdecode(name) for name in folders if name not in SPLIT_FOLDERS), "")
+        warnings += [f"{name!r} is taken as a class, since {other!r} is no split's name" for name in alike]
     present = set() if labels is None else set(labels.tolist())
     empty = [name for index, name in enumerate(class_names) if index not in present]
     warnings += [f"the class folder {name!r} holds no images; it keeps its number" for name in empty]

@@ -64,7 +64,7 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"select": "label"},
             OptionsError,
-            r"select='label' must be a sequence of names; use .*\('label',\)",
+            r"select='label' must be a tuple of names, such as select=\('label',\)",
         ),
         ({"select": ()}, OptionsError, r"select=\(\) is empty; there are 'photo', 'label', 'sample_weight'"),
         (

@@ -1,0 +1,125 @@
+"""Values of a wrong type, as people give them by mistake, get an error that says what was wanted."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfshards import loader
+from tfshards.prep import Arrays, ImageFolder, Options, build
+from tfshards.schemas import InputError, OptionsError
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mistakes") / "numbers"
+    build(Arrays({"x": np.arange(8)}), out, shards=2, talk=lambda _: None)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"worker": 0}, "worker=0 must be loader.Worker(...)"),
+        ({"worker": (0, 2)}, "worker=(0, 2) must be loader.Worker(...)"),
+        ({"shuffle": True}, "shuffle=True must be loader.Shuffle(...)"),
+        ({"shuffle": loader.Shuffle}, "must be loader.Shuffle(...)"),
+        ({"image": (64, 64)}, "image=(64, 64) must be loader.Image(...)"),
+        ({"start": 3}, "start=3 must be loader.Position(...)"),
+        ({"epochs": "3"}, "epochs='3' must be an integer"),
+        ({"epochs": 1.5}, "epochs=1.5 must be an integer"),
+        ({"select": "x"}, "select='x' must be a tuple of names, such as select=('x',)"),
+        ({"select": {"x"}}, "select={'x'} must be a tuple of names"),
+        ({"split": ["train"]}, "split=['train'] must be one name; there is 'train'"),
+        ({"batch_size": "8"}, "batch_size='8' must be an integer"),
+        ({"batch_size": True}, "batch_size=True must be an integer"),
+    ],
+)
+def test_load_names_the_keyword_that_is_of_a_wrong_type(dataset, options, message):
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        loader.load(dataset, **{"batch_size": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: loader.Image(size=64), "Image.size=64 must be (height, width)"),
+        (lambda: loader.Image(size=(64.5, 64)), "Image.size=(64.5, 64) must be (height, width)"),
+        (lambda: loader.Shuffle("a"), "Shuffle.seed='a' must be an integer"),
+        (lambda: loader.Worker("0", 2), "Worker.index='0' must be an integer"),
+        (lambda: loader.Worker(0, 2.0), "Worker.count=2.0 must be an integer"),
+        (lambda: loader.Position(0, None), "Position.step=None must be an integer"),
+    ],
+)
+def test_a_value_names_its_own_attribute(make, message):
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        make()
+
+
+def test_numpy_integers_are_integers(dataset):
+    assert len(loader.load(dataset, batch_size=np.int64(2), epochs=np.int32(2))) == 8
+
+
+def test_distribute_wants_a_strategy(dataset):
+    with pytest.raises(OptionsError, match=re.escape("strategy='mirrored' must be a tf.distribute.Strategy")):
+        loader.distribute("mirrored", dataset, global_batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("photos", {}, "source='photos' must be a source, such as ImageFolder('photos')"),
+        (None, {"options": {"stratify": True}}, "options={'stratify': True} must be an Options(...)"),
+        (None, {"shards": {"val": 2}}, "must be an integer; Options(shards_by_split=...)"),
+        (None, {"shards": 1.5}, "shards=1.5 must be an integer"),
+        (None, {"seed": "1"}, "seed='1' must be an integer"),
+    ],
+)
+def test_build_names_the_argument_that_is_of_a_wrong_type(tmp_path, source, options, message):
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        build(source or Arrays({"x": np.arange(8)}), tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    arrays = Arrays({"x": np.arange(8)})
+    # The lock belongs to another process, which is killed: nothing is left of it.
+    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(1, flush=True); input()"
+    command = [sys.executable, "-c", code, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(InputError, match="another build is writing into it; wait"):
+            build(arrays, out, shards=2)
+        other.kill()
+    assert build(arrays, out, shards=2).num_examples == 8
+    descriptor = os.open(out, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+def test_another_build_over_a_dataset_says_which_options_differ(tmp_path):
+    arrays = Arrays({"x": np.arange(8)})
+    build(arrays, tmp_path / "out", shards=2)
+    with pytest.raises(InputError, match=re.escape("a dataset of other options (seed, shards)")):
+        build(arrays, tmp_path / "out", shards=4, seed=1)
+    with pytest.raises(InputError, match="a dataset of other inputs"):
+        build(Arrays({"x": np.arange(8)[::-1]}), tmp_path / "out", shards=2)
+
+
+def test_ratios_that_miss_one_by_a_hair_get_the_remedy():
+    with pytest.raises(OptionsError, match="add up to"):
+        Options(splits={"train": 1 / 3, "val": 2 / 3})
+
+
+def test_a_folder_named_like_a_split_among_classes_is_pointed_out(tmp_path):
+    for name in ("cat", "train"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").write_bytes(b"x")
+    (warning,) = ImageFolder(tmp_path).listing().warnings
+    assert warning == "'train' is taken as a class, since 'cat' is no split's name"
