@@ -7,7 +7,6 @@ import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,14 +135,22 @@ def test_one_replica_gets_the_batches_of_the_plain_dataset(dataset):
     assert [(numbers.numpy().tolist(), weights.numpy().tolist()) for numbers, weights in data] == wanted
 
 
+class TwoReplicas(tf.distribute.Strategy):
+    """A stand-in for a strategy that is refused before it does anything."""
+
+    num_replicas_in_sync = 2
+
+    def __init__(self):
+        pass
+
+
 @pytest.mark.parametrize(
     ("global_batch_size", "remedy"), [(1, "use 2$"), (5, "use 6 or 4$"), (7, "use 8 or 6$")]
 )
 def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset, global_batch_size, remedy):
-    two_replicas = SimpleNamespace(num_replicas_in_sync=2)
     message = f"global_batch_size={global_batch_size} cannot be split evenly over 2 replicas; {remedy}"
     with pytest.raises(OptionsError, match=message):
-        loader.distribute(two_replicas, dataset, global_batch_size=global_batch_size)
+        loader.distribute(TwoReplicas(), dataset, global_batch_size=global_batch_size)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +174,8 @@ def test_parameter_servers_are_refused(dataset):
     kind = tf.distribute.experimental.ParameterServerStrategy
     with pytest.raises(OptionsError, match="ParameterServerStrategy is not served; use MirroredStrategy"):
         loader.distribute(kind.__new__(kind), dataset, global_batch_size=4)
+
+
+def test_what_is_no_strategy_is_refused(dataset):
+    with pytest.raises(OptionsError, match=r"strategy='mirrored' must be a tf\.distribute\.Strategy"):
+        loader.distribute("mirrored", dataset, global_batch_size=4)

@@ -1,5 +1,6 @@
 """Options that make no sense are refused, with what was given, what is allowed and what to do."""
 
+import numpy as np
 import pytest
 
 from tfshards import loader
@@ -12,6 +13,12 @@ from tfshards.schemas import Feature, InputError, OptionsError, Schema
     [
         (lambda: Worker(0, 0), "Worker.count=0 must be at least 1"),
         (lambda: Worker(2, 2), "Worker.index=2 does not fit count=2; use 0 to 1"),
+        (lambda: Worker(0.5, 2), "Worker.index=0.5 must be an integer"),
+        (lambda: Worker(0, "2"), "Worker.count='2' must be an integer"),
+        (lambda: Shuffle("a"), "Shuffle.seed='a' must be an integer"),
+        (lambda: Shuffle(True), "Shuffle.seed=True must be an integer"),
+        (lambda: Image(size=224), r"Image.size=224 must be \(height, width\)"),
+        (lambda: Image(size=(1.5, 2)), r"Image.size=\(1.5, 2\) must be \(height, width\)"),
         (lambda: Worker(-1, 2), "Worker.index=-1 does not fit count=2"),
         (lambda: Shuffle(window=0), "Shuffle.window=0 must be at least 1"),
         (lambda: Shuffle(lanes=0), "Shuffle.lanes=0 must be at least 1"),
@@ -32,6 +39,11 @@ from tfshards.schemas import Feature, InputError, OptionsError, Schema
 def test_a_value_that_makes_no_sense_refuses_itself(make, message):
     with pytest.raises(OptionsError, match=message):
         make()
+
+
+def test_integers_of_numpy_are_integers():
+    assert Worker(np.int64(1), np.int32(2)) == Worker(1, 2)
+    assert Image(size=(np.int64(3), 4)).size == (3, 4)
 
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
@@ -60,6 +72,13 @@ def mixed(write_dataset, tmp_path_factory):
     [
         ({"batch_size": 0}, OptionsError, "batch_size=0 must be at least 1"),
         ({"batch_size": -2}, OptionsError, "batch_size=-2 must be at least 1"),
+        ({"batch_size": 2.0}, OptionsError, r"batch_size=2\.0 must be an integer"),
+        ({"epochs": 1.5}, OptionsError, r"epochs=1\.5 must be an integer"),
+        ({"worker": (0, 2)}, OptionsError, r"worker=\(0, 2\) must be loader\.Worker\(\.\.\.\)"),
+        ({"shuffle": True}, OptionsError, r"shuffle=True must be loader\.Shuffle"),
+        ({"image": (224, 224)}, OptionsError, r"image=\(224, 224\) must be loader\.Image"),
+        ({"start": 3}, OptionsError, r"start=3 must be loader\.Position"),
+        ({"split": ["train"]}, OptionsError, r"split=\['train'\] must be one name; there is 'train', 'val'"),
         ({"remainder": "wrap"}, OptionsError, "remainder='wrap' must be one of drop, pad, keep"),
         (
             {"select": "label"},
