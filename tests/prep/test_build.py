@@ -528,7 +528,7 @@ ERRORS = {
     "shards of no split": (
         {"options": Options(shards_by_split={"val": 2})},
         InputError,
-        r"^--shards val=…: there is no such split; there are train$",
+        r"^--shards val=\d+: there is no such split; the splits are train \(see --split\)$",
     ),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},

@@ -124,13 +124,13 @@ def test_the_name_is_the_last_part_of_the_path_as_it_is_meant(tmp_path, quiet_bu
     assert quiet_build(NUMBERS, ".").name == "numbers"
 
 
-def test_a_dataset_of_other_inputs_is_replaced_only_when_asked(tmp_path, quiet_build, contents):
+def test_a_dataset_of_other_options_is_replaced_only_when_asked(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     old = quiet_build(NUMBERS, out)
     before = contents(out)
     with pytest.raises(
         InputError,
-        match=rf"^{out} holds a dataset of other inputs or options \(build {old.build_id}, this one is "
+        match=rf"^{out} holds a dataset of other options \(seed\) \(build {old.build_id}, this one is "
         r"[0-9a-f]{8}\); give --overwrite to replace it, or another output$",
     ):
         quiet_build(NUMBERS, out, seed=1)
