@@ -3,9 +3,14 @@
 import ast
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from tfshards.prep import Arrays, build
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +44,48 @@ def test_a_room_can_be_imported_without_what_it_must_not_see(module, blocked):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_schemas_need_numpy_and_the_standard_library_alone():
+    modules = ", ".join(f"tfshards.schemas.{path.stem}" for path in (ROOT / "schemas").glob("[a-z]*.py"))
+    blocked = set(packages_distributions()) - {"numpy", "tfshards"}
+    assert {"tensorflow", "apache_beam", "PIL", "google", "tqdm"} <= blocked
+    assert run_without(blocked, f"import {modules}") == ""
+
+
+def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (3, 3)).save(tmp_path / "photos" / "1.png")
+    code = """
+import numpy as np
+from tfshards.prep import Arrays, ImageFolder, build, cli, verify
+for source, out in ((ImageFolder("photos"), "images"), (Arrays({"x": np.arange(4)}), "arrays")):
+    build(source, out, talk=lambda line: None)
+    assert verify(out, deep=True) == []
+    assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]]) == 0
+"""
+    shown = run_without({"tensorflow", "keras", "ml_dtypes", "tfshards.loader"}, code, tmp_path)
+    assert "image: PNG 3 x 3" in shown
+    assert "x: int64 []: 3" in shown
+
+
+def test_the_loader_reads_without_beam_and_pillow(tmp_path):
+    build(Arrays({"x": np.arange(10)}), tmp_path / "numbers", shards=3, talk=lambda line: None)
+    code = """
+from tfshards import loader
+batches = loader.load("numbers", "train", batch_size=5)
+print(sorted(int(x) for batch in batches for x in batch["x"]))
+"""
+    blocked = {"apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep"}
+    assert run_without(blocked, code, tmp_path) == f"{list(range(10))}\n"
+
+
+def run_without(blocked, code, folder=None):
+    """Return what the code prints in a process that cannot import what is blocked."""
+    program = BLOCKING.partition("import {module}")[0].format(blocked=blocked) + code
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(

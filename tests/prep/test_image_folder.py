@@ -205,6 +205,11 @@ def test_a_class_that_only_one_split_has_is_not_empty(image_folder):
     assert listing.warnings == ()
 
 
+@pytest.mark.parametrize("files", [["cat/1.png"], ["train/cat/1.png", "val/cat/1.png"], ["1.png"]])
+def test_a_folder_without_oddities_has_no_warnings(files, image_folder):
+    assert listed(image_folder(dict.fromkeys(files, 1))).warnings == ()
+
+
 def test_an_empty_split_folder_is_told(image_folder):
     listing = listed(image_folder({"train/cat/1.png": 1, "val/cat/": b""}))
     assert list(listing.splits) == ["train"]

@@ -1,0 +1,623 @@
+"""The command line: exit statuses, what goes where, a mistake in a line, interrupts, progress."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import ImageFolder, Options, cli, progress
+from tfshards.prep.area import AREA_NAME
+from tfshards.schemas import read_manifest
+
+COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """A function from arguments to (exit status, standard output, standard error), run in ``tmp_path``."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = cli.main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def dataset(small_folder, tmp_path, quiet_build) -> Path:
+    quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2)
+    return tmp_path / "out"
+
+
+def test_build_images_makes_a_dataset_and_prints_what_is_in_it(small_folder, run):
+    status, out, err = run("build", "images", "photos", "data/pets", "--shards", 4)
+    assert status == 0
+    manifest = read_manifest("data/pets")
+    assert (manifest.name, len(manifest.shards), manifest.num_examples) == ("pets", 4, 13)
+    lines = out.splitlines()
+    assert lines[0] == f"pets, build {manifest.build_id}"
+    assert re.fullmatch(r"split +examples +shards +bytes +examples a shard", lines[1])
+    assert re.fullmatch(r"train +13 +4 +\d+\.\d KiB +3 to 4", lines[2])
+    assert lines[3] == "features: image (image, uint8 ? x ? x 3), label (label, int64), key (bytes, bytes)"
+    assert [line.split() for line in lines[4:7]] == [["class", "train"], ["cat", "7"], ["dog", "6"]]
+    assert lines[7:] == ["entries: 13 = 13 accepted + 0 rejected + 0 skipped"]
+    assert re.fullmatch(rf"starting build {manifest.build_id}: 13 examples, \d\.\d KiB, 4 shards\n", err)
+    # and again: up to date, the same result
+    assert run("build", "images", "photos", "data/pets", "--shards", 4) == (
+        0,
+        out,
+        "data/pets is up to date\n",
+    )
+
+
+def test_every_option_reaches_the_build(small_folder, run):
+    (small_folder / "cat" / "bad.jpg").write_bytes(b"text")
+    options = ["--shards", 2, "--shards", "val=1", "--split", "train=70%", "--split", "val=0.3", "--stratify"]
+    options += [
+        "--check",
+        "header",
+        "--balance",
+        "bytes",
+        "--max-rejected",
+        "50%",
+        "--seed",
+        7,
+        "--name",
+        "pets",
+    ]
+    status, _, _ = run("build", "images", "photos", "out", *options, "--", "--direct_num_workers=2")
+    assert status == 0
+    manifest = read_manifest("out")
+    assert manifest.name == "pets"
+    assert {name: len(split.shards) for name, split in manifest.splits.items()} == {"train": 2, "val": 1}
+    expected = {
+        "check": "header",
+        "stratify": True,
+        "balance": "bytes",
+        "seed": 7,
+        "shards": {"train": 2, "val": 1},
+    }
+    assert expected.items() <= manifest.options.items()
+    assert manifest.options["splits"] == {"train": "7/10", "val": "3/10"}
+    assert manifest.totals.rejected == 1
+
+
+def test_build_arrays_takes_files_by_name(array_files, run):
+    arguments = array_files(image=np.zeros((8, 4), np.uint8), target=np.arange(8) % 2)
+    options = [
+        "--shard-size",
+        "20B",
+        "--list",
+        "image",
+        "--group-by",
+        "target",
+        "--split",
+        "a=.5",
+        "--split",
+        "b=.5",
+    ]
+    status, out, _ = run(
+        "build", "arrays", arguments[0], arguments[1].replace("target=", "label="), "out", *options[:4]
+    )
+    assert status == 0
+    manifest = read_manifest("out")
+    assert [(f.name, f.kind) for f in manifest.schema.features] == [
+        ("image", "int"),
+        ("label", "label"),
+        ("key", "bytes"),
+    ]
+    assert len(manifest.shards) == 5
+    assert [line.split() for line in out.splitlines()[4:7]] == [["class", "train"], ["0", "4"], ["1", "4"]]
+    assert run("build", "arrays", *arguments, "grouped", *options[4:])[0] == 0
+    assert {name: split.num_examples for name, split in read_manifest("grouped").splits.items()} == {
+        "a": 4,
+        "b": 4,
+    }
+
+
+def test_overwrite_replaces_a_dataset_of_other_options(dataset, run):
+    status, out, err = run("build", "images", "photos", "out", "--seed", 1)
+    assert (status, out) == (1, "")
+    assert "holds a dataset of other options" in err
+    assert run("build", "images", "photos", "out", "--seed", 1, "--overwrite")[0] == 0
+    assert read_manifest("out").options["seed"] == 1
+
+
+PLANS = {
+    "images": (
+        ["images", "photos"],
+        ["--shards", "3", "--split", "train=0.7", "--split", "val=0.3", "--stratify", "--seed", "5"],
+    ),
+    "images by bytes": (["images", "photos"], ["--shards", "3", "--balance", "bytes"]),
+    "images by size": (["images", "photos"], ["--shard-size", "300B", "--name", "pets"]),
+    "arrays": (["arrays", "x.npy", "label=y.npy"], ["--shards", "3"]),
+    "an archive": (
+        ["arrays", "all.npz"],
+        ["--shards", "3", "--group-by", "label", "--split", "a=.5", "--split", "b=.5"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "options"), PLANS.values(), ids=PLANS.keys())
+def test_a_plan_writes_nothing_and_is_what_the_build_makes(
+    source, options, small_folder, array_files, run, contents
+):
+    array_files(x=np.zeros((20, 5)), y=np.arange(20) % 4)
+    np.savez("all.npz", x=np.zeros((20, 5)), label=np.arange(20) % 4)
+    before = contents(Path())
+    status, out, err = run("plan", *source, "out", *options, "--json")
+    assert (status, err, contents(Path())) == (0, "", before)
+    plan = json.loads(out)
+    assert run("build", *source, "out", *options)[0] == 0
+    manifest = read_manifest("out")
+    assert plan["build_id"] == manifest.build_id
+    assert plan["schema"] == manifest.schema.to_json()
+    assert list(plan["splits"]) == list(manifest.splits)
+    for name, split in manifest.splits.items():
+        planned = plan["splits"][name]
+        assert planned["num_examples"] == split.num_examples
+        assert planned["num_shards"] == len(split.shards)
+        assert planned["examples_a_shard"] == [shard.num_examples for shard in split.shards]
+        assert planned["label_counts"] == split.label_counts
+        # a record holds its source's bytes and some more
+        more = [s.num_bytes - b for s, b in zip(split.shards, planned["bytes_a_shard"], strict=True)]
+        assert all(
+            0 < extra < 200 * shard.num_examples for extra, shard in zip(more, split.shards, strict=True)
+        )
+
+
+def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder, run):
+    image_folder(
+        {f"{'ab'[n % 2]}/{n:03}.png": b"x" * n for n in range(40)}
+        | {"c/": b"", "a/notes.txt": b"", ".x": b""}
+    )
+    status, out, err = run("plan", "images", "photos", "out", "--shards", 3, "--batch-size", 4)
+    assert status == 0
+    assert err == "warning: the class folder 'c' holds no images; it keeps its number\n"
+    lines = out.splitlines()
+    assert re.fullmatch(r"would be build [0-9a-f]{8}", lines[0])
+    assert re.fullmatch(r"train +40 +3 +780 B +13 to 14 +\d+ B to \d+ B", lines[2])
+    assert [line.split() for line in lines[4:8]] == [["class", "train"], ["a", "20"], ["b", "20"], ["c", "0"]]
+    assert re.split(r"  +", lines[8])[:4] == ["steps an epoch, batch 4", "1 worker", "2 workers", "3 workers"]
+    # 40 // (4 * workers)
+    assert lines[9].split() == ["train", "10", "5", "3", "2", "2", "1", "1", "1"]
+    assert lines[10:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
+
+
+def test_many_classes_are_told_in_twenty_lines(tmp_path, run):
+    np.save("label.npy", np.arange(1500))
+    status, out, _ = run("plan", "arrays", "label.npy", "out")
+    assert status == 0
+    lines = out.splitlines()
+    first = lines.index("class  train")
+    assert lines[first + 20].split() == ["19", "1"]
+    assert lines[first + 21] == "and 1,480 more classes"
+
+
+def test_without_labels_there_are_no_classes(array_files, run):
+    (x,) = array_files(x=np.zeros((4, 2, 3)))
+    out = run("build", "arrays", x, "out")[1]
+    assert "features: x (raw, float64 2 x 3), key (bytes, bytes)\nno labels\n" in out
+
+
+def test_info_prints_the_dataset_and_its_rejects(image_folder, run):
+    image_folder({"a/1.png": 1, "a/2.png": b"", "a/3.jpg": b"text", "b/4.png": 4, "b/x": b""})
+    built = run("build", "images", "photos", "out", "--max-rejected", "1/2")[1]
+    assert run("info", "out") == (0, built, "")
+    assert built.splitlines()[-4:] == [
+        "entries: 5 = 2 accepted + 2 rejected + 1 skipped",
+        "  rejected: 1 empty",
+        "  rejected: 1 unreadable",
+        "  skipped: 1 not an image",
+    ]
+
+
+def test_json_is_one_document_on_standard_output(dataset, run):
+    text = (dataset / "dataset.json").read_text()
+    assert json.loads(run("info", "out", "--json")[1]) == json.loads(text)
+    assert json.loads(run("build", "images", "photos", "out", "--shards", 2, "--json")[1]) == json.loads(text)
+    assert json.loads(run("verify", "out", "--json")[1]) == []
+    assert json.loads(run("verify", "out", "--deep", "--json")[1]) == []
+
+
+def test_verify_exits_with_0_where_all_is_sound_and_with_1_where_it_is_not(dataset, run):
+    assert run("verify", "out") == (0, "out: sound\n", "")
+    assert run("verify", "out", "--deep") == (0, "out: sound\n", "")
+    shard = read_manifest("out").shards[1].path
+    data = bytearray((dataset / shard).read_bytes())
+    data[40] ^= 1
+    (dataset / shard).write_bytes(data)
+    problem = f"{shard}: its bytes are not those that were written: the digest differs"
+    assert run("verify", "out") == (1, f"{problem}\nout: 1 problems\n", "")
+    status, out, _ = run("verify", "out", "--deep", "--json")
+    assert status == 1
+    assert json.loads(out)[0] == {"place": shard, "message": problem.removeprefix(f"{shard}: ")}
+    assert len(json.loads(out)) == 2
+
+
+def test_verify_tells_each_problem_of_a_manifest(dataset, run):
+    (dataset / "dataset.json").write_text('{"format_version": 1}')
+    status, out, err = run("verify", "out")
+    assert (status, err) == (1, "")
+    assert "name: is missing\n" in out
+    assert out.endswith(" problems\n")
+
+
+def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_folder, run):
+    status, out, _ = run("show", "out", "dog/05.png", "--save", "saved.png")
+    assert status == 0
+    assert Path("saved.png").read_bytes() == (small_folder / "dog" / "05.png").read_bytes()
+    shard, image, label, key = out.splitlines()
+    assert re.fullmatch(r"split train, record \d of out-train-[0-9a-f]{8}\.tfrecord-0000[01]-of-00002", shard)
+    assert image == f"image: PNG 4 x 4, mode RGB, {Path('saved.png').stat().st_size} B"
+    assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
+
+
+BEFORE_DISK = {
+    "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
+    "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld'"),
+    "no input": (["build"], "tfshards build: the following arguments are required: INPUT"),
+    "no such input": (["build", "tables"], "argument INPUT: invalid choice: 'tables'"),
+    "no output": (
+        ["build", "images", "photos"],
+        "tfshards build images: the following arguments are required: OUT",
+    ),
+    "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
+    "no such option": (
+        ["build", "images", "photos", "out", "--shrads=3"],
+        "unrecognized arguments: --shrads=3",
+    ),
+    "an option of arrays": (
+        ["build", "images", "photos", "out", "--list", "x"],
+        "unrecognized arguments: --list x",
+    ),
+    "an option of plan": (
+        ["build", "images", "photos", "out", "--batch-size=3"],
+        "unrecognized arguments: --batch",
+    ),
+    "an option of build": (
+        ["plan", "images", "photos", "out", "--overwrite"],
+        "unrecognized arguments: --overwrite",
+    ),
+    "no such check": (
+        ["build", "images", "photos", "out", "--check=all"],
+        "argument --check: invalid choice: 'all'",
+    ),
+    "no such balance": (
+        ["build", "images", "photos", "out", "--balance=x"],
+        "argument --balance: invalid choice: 'x'",
+    ),
+    "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0: must be at least 1"),
+    "a word for shards": (
+        ["build", "images", "photos", "out", "--shards=many"],
+        "--shards many: must be a number, or",
+    ),
+    "less than no shards": (
+        ["build", "images", "photos", "out", "--shards=-1"],
+        "--shards -1: must be a number, or",
+    ),
+    "shards twice": (
+        ["build", "images", "photos", "out", "--shards=1", "--shards=2"],
+        "--shards 2: must be a number",
+    ),
+    "shards of a split twice": (
+        ["build", "images", "photos", "out", "--shards=a=1", "--shards=a=2"],
+        "--shards a=2: must be a number, or SPLIT=NUMBER, each once",
+    ),
+    "shards of a split without a name": (
+        ["build", "images", "photos", "out", "--shards==2"],
+        "--shards =2: must be",
+    ),
+    "no shards of a split": (
+        ["build", "images", "photos", "out", "--shards=val=0"],
+        "--shards val=0: must be at least",
+    ),
+    "a size without a unit": (
+        ["build", "images", "photos", "out", "--shard-size=1XB"],
+        "--shard-size 1XB: must be a size",
+    ),
+    "no size": (
+        ["build", "images", "photos", "out", "--shard-size=0"],
+        "--shard-size 0: must be at least one byte",
+    ),
+    "number and size": (
+        ["build", "images", "photos", "out", "--shards=2", "--shard-size=1MB"],
+        "--shards and --shard-size exclude each other: give one",
+    ),
+    "a split without a ratio": (
+        ["build", "images", "photos", "out", "--split=train"],
+        "--split train: must be NAME=RATIO",
+    ),
+    "ratios that do not add up": (
+        ["build", "images", "photos", "out", "--split=train=0.9"],
+        "they must add up to 1",
+    ),
+    "strata without splits": (["build", "images", "photos", "out", "--stratify"], "--stratify needs ratios"),
+    "groups without splits": (
+        ["build", "images", "photos", "out", "--group-by=folder"],
+        "--group-by needs ratios",
+    ),
+    "an expression that is none": (
+        ["build", "images", "photos", "out", "--split=train=1", "--group-by=(a"],
+        "--group-by (a: no regular expression: missing )",
+    ),
+    "a share that is none": (
+        ["build", "images", "photos", "out", "--max-rejected=some"],
+        "--max-rejected some: must be",
+    ),
+    "too large a share": (
+        ["build", "images", "photos", "out", "--max-rejected=101%"],
+        "must lie between 0% and 100%",
+    ),
+    "a word for a seed": (
+        ["build", "images", "photos", "out", "--seed=x"],
+        "argument --seed: invalid int value: 'x'",
+    ),
+    "a negative seed": (
+        ["build", "images", "photos", "out", "--seed=-1"],
+        "--seed -1: must lie between 0 and 2^63 - 1",
+    ),
+    "a name that is none": (
+        ["build", "images", "photos", "out", "--name=a b"],
+        "--name 'a b' must be letters, digits",
+    ),
+    "an output that names nothing": (
+        ["build", "images", "photos", "a b"],
+        "the output's name 'a b' must be letters",
+    ),
+    "an output inside the input": (
+        ["build", "images", "photos", "photos/out"],
+        "lies inside the input photos",
+    ),
+    "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0: must be at least 1"),
+    "half a batch": (
+        ["plan", "images", "photos", "out", "--batch-size=.5"],
+        "argument --batch-size: invalid int value",
+    ),
+    "an array of no kind": (
+        ["build", "arrays", "x.txt", "out"],
+        "x.txt: must be NAME=FILE.npy, FILE.npy or FILE.npz",
+    ),
+    "an array twice": (["build", "arrays", "x=a.npy", "x=b.npy", "out"], "there are two arrays 'x'"),
+    "an option that Beam lacks": (
+        ["build", "images", "photos", "out", "--", "--workers=2"],
+        "-- --workers=2: Apache",
+    ),
+    "options for Beam where it has no part": (
+        ["info", "out", "--", "--runner=X"],
+        "only build takes Beam pipeline opt",
+    ),
+    "no key": (["show", "out"], "tfshards show: the following arguments are required: KEY"),
+    "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: OUT"),
+}
+
+FROM_DISK = {
+    "no such folder": (["build", "images", "gone", "out"], "tfshards: gone does not exist"),
+    "a file for a folder": (["build", "images", "photos/cat/00.png", "out"], "00.png is not a folder"),
+    "too many shards": (
+        ["build", "images", "photos", "out", "--shards=64"],
+        "tfshards: num_shards=64 exceeds the 13 examples of split 'train'; use at most 13\n",
+    ),
+    "shards of no split": (
+        ["plan", "images", "photos", "out", "--shards=val=2"],
+        "there is no such split; the splits are train",
+    ),
+    "no such array": (
+        ["build", "arrays", "gone.npy", "out"],
+        "gone.npy: cannot be read: No such file or directory",
+    ),
+    "no such list": (
+        ["build", "arrays", "x.npy", "out", "--list=y"],
+        "--list y: there is no such array; there are x",
+    ),
+    "groups of no array": (
+        ["plan", "arrays", "x.npy", "out", "--split=a=1", "--group-by=y"],
+        "--group-by y: no array of scalars; there are x",
+    ),
+    "an output that is a file": (
+        ["build", "images", "photos", "x.npy"],
+        "x.npy is a file; the output must be a folder",
+    ),
+    "an output of other files": (["build", "images", "photos", "other"], "other holds files but no dataset"),
+    "no dataset": (["info", "photos"], "photos is no dataset: it has no dataset.json."),
+    "no directory": (["verify", "gone"], "tfshards: gone does not exist"),
+    "a file for a dataset": (
+        ["show", "x.npy", "1"],
+        "x.npy is a file; name the directory that holds dataset.json",
+    ),
+    "a folder that cannot be made": (
+        ["build", "images", "photos", "x.npy/out"],
+        "out: cannot be written: Not a dir",
+    ),
+    "what steers a terminal": (["info", "a\x1b[31m\nb"], "tfshards: a\\x1b[31m\nb does not exist"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "expected"),
+    [pytest.param(*row, 2, id=name) for name, row in BEFORE_DISK.items()]
+    + [pytest.param(*row, 1, id=name) for name, row in FROM_DISK.items()],
+)
+def test_a_mistake_is_told_in_a_line_or_three(
+    arguments, message, expected, small_folder, tmp_path, run, contents
+):
+    np.save("x.npy", np.arange(4))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine").touch()
+    before = contents(tmp_path)
+    status, out, err = run(*arguments)
+    assert (status, out) == (expected, "")
+    assert message in err
+    assert err.startswith("tfshards")
+    assert err.endswith("\n")
+    assert err.count("\n") <= 3
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_build_that_fails_is_told_in_a_line_or_three(image_folder, run):
+    image_folder({"1.png": 1, "2.png": b"text"})
+    status, out, err = run("build", "images", "photos", "out")
+    assert (status, out) == (1, "")
+    lines = err.splitlines()
+    assert lines[0].startswith("starting build ")
+    assert lines[1].startswith(
+        "tfshards: 1 of 2 inputs are rejected (1 unreadable), more than --max-rejected allows"
+    )
+    assert re.fullmatch(
+        r"out/\.build/[0-9a-f]{8}/rejected\.jsonl names them; mend them or allow more", lines[2]
+    )
+    assert len(lines) == 3
+
+
+def test_a_file_that_cannot_be_written_is_named(dataset, run):
+    status, _, err = run("show", "out", "cat/00.png", "--save", "nowhere/1.png")
+    assert (status, err) == (1, "tfshards: nowhere/1.png: No such file or directory\n")
+
+
+def test_help_lists_the_verbs_that_there_are(run):
+    status, out, err = run("--help")
+    assert (status, err) == (0, "")
+    listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
+    assert listed == ["build", "plan", "info", "show", "verify"]
+    for verb in listed:
+        assert run(verb, "--help")[0] == 0
+    for kind in ("images", "arrays"):
+        status, out, _ = run("build", kind, "--help")
+        assert status == 0
+        assert "Apache Beam's pipeline options follow behind a bare --" in out
+
+
+def test_the_version_is_that_of_the_distribution(run):
+    assert run("--version") == (0, f"tfshards {version('tfshards')}\n", "")
+
+
+def test_the_installed_command_is_the_same(tmp_path):
+    command = Path(sys.executable).with_name("tfshards")
+    done = subprocess.run([command, "info", tmp_path / "gone"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"tfshards: {tmp_path}/gone does not exist\n"
+
+
+def test_a_terminal_that_lacks_a_character_is_given_an_escape(image_folder, tmp_path, quiet_build):
+    out = tmp_path / "caf\udce9"
+    quiet_build(ImageFolder(image_folder({"猫/1.png": 1})), out, options=Options(name="cats"))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*COMMAND, "info", out], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u732b" in done.stdout
+    done = subprocess.run([*COMMAND, "verify", out], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("caf\\udce9: sound\n")
+
+
+@pytest.mark.parametrize("rows", [4, 3000])
+def test_a_reader_that_has_seen_enough_is_no_error_to_tell(rows, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(rows))
+    command = [*COMMAND, "plan", "arrays", tmp_path / "x.npy", tmp_path / "out", f"--shards={rows}", "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert process.communicate(timeout=60) == (None, "")
+
+
+def default_interrupt() -> None:
+    # a shell that runs tests in the background makes its children ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_an_interrupted_build_exits_with_130_and_goes_on(slow_folder, tmp_path, contents):
+    command = [
+        *COMMAND,
+        "build",
+        "images",
+        slow_folder,
+        tmp_path / "out",
+        "--shards=8",
+        "--max-rejected=100%",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_interrupt
+    )
+    deadline = time.monotonic() + 120
+    while not any((tmp_path / "out").glob(f"{AREA_NAME}/*/first/*.done")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "interrupted; the same command goes on where it ended"
+    assert "Traceback" not in err
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0
+    assert re.match(r"resuming build [0-9a-f]{8}: [1-8] of 8 shards are finished\n", again.stderr)
+    whole = subprocess.run([*command[:6], tmp_path / "whole" / "out", *command[7:]], capture_output=True)
+    assert whole.returncode == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
+
+
+def test_on_a_terminal_a_bar_moves(slow_folder, tmp_path):
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    command = [
+        *COMMAND,
+        "build",
+        "images",
+        slow_folder,
+        tmp_path / "out",
+        "--shards=8",
+        "--max-rejected=100%",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower)
+    os.close(follower)
+    written = bytearray()
+    try:
+        while data := os.read(leader, 4096):
+            written += data
+    except OSError:
+        # the terminal's other end is closed: the command has ended
+        pass
+    os.close(leader)
+    assert process.wait(60) == 0
+    text = written.decode()
+    # how far the two layouts are: of 18 images, and of those in the shards that change
+    first, _, final = text.partition("balancing after rejects")
+    percentages = [int(number) for number in re.findall(r"out: +(\d+)%", first)]
+    assert len(set(percentages)) >= 3, text
+    assert percentages == sorted(percentages)
+    assert percentages[-1] == 100
+    assert re.search(r"18\.0/18\.0 .*examples/s.*, \d\.\d MiB\]", first), text
+    assert "100%" in final
+
+
+def test_elsewhere_progress_is_told_in_plain_lines(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    np.save("x.npy", np.random.default_rng(0).integers(0, 256, (6000, 1000), dtype=np.uint8))
+    status, _, err = run("build", "arrays", "x.npy", "out", "--shards", 3)
+    assert status == 0
+    lines = err.splitlines()[1:]
+    assert lines
+    what = r"out: [\d,]+ of 6,000 examples, \d+(\.\d)? (B|[KM]iB), [\d,]+ examples/s"
+    assert [
+        line for line in lines if not re.fullmatch(what + ", (\\d+ s left|time left unknown)", line)
+    ] == []
+    assert len({line.split()[1] for line in lines}) > 1, "the number of examples does not grow"

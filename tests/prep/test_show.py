@@ -1,0 +1,151 @@
+"""Looking an example up by its key, and describing its values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep.example import example_encoder
+from tfshards.prep.files import bytes_digest
+from tfshards.prep.print import show_text
+from tfshards.prep.show import find
+from tfshards.prep.tfrecord import RecordError, frame, read_records
+from tfshards.schemas import (
+    Feature,
+    InputError,
+    Manifest,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    read_manifest,
+    write_manifest,
+)
+
+
+def test_every_example_is_found_where_it_is(small_folder, tmp_path, quiet_build):
+    options = Options(splits={"train": 0.6, "val": 0.4})
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=3, options=options)
+    for path in small_folder.rglob("*.png"):
+        found = find(tmp_path / "out", str(path.relative_to(small_folder)))
+        assert found.values["image"] == [path.read_bytes()]
+        assert found.shard in [shard.path for shard in manifest.splits[found.split].shards]
+        data = [data for _, data in read_records(tmp_path / "out" / found.shard)][found.record]
+        assert path.read_bytes() in data
+
+
+def test_a_key_that_is_part_of_another_is_told_apart(tmp_path, quiet_build):
+    quiet_build(Arrays({"x": np.arange(200) * 7}), tmp_path / "out")
+    for row in (1, 10, 100, 11):
+        assert find(tmp_path / "out", str(row)).values["x"] == [row * 7]
+
+
+def test_a_key_that_is_no_utf8_is_found(image_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(image_folder({"caf\udce9\x1b.png": 1, "b.png": 2})), tmp_path / "out")
+    found = find(tmp_path / "out", "caf\udce9\x1b.png")
+    text = show_text(found, read_manifest(tmp_path / "out").schema)
+    assert text.splitlines()[-1] == r"key: caf\udce9\x1b.png"
+
+
+def test_a_key_that_is_not_there_is_told_with_one_that_is(small_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(small_folder), tmp_path / "out")
+    with pytest.raises(
+        InputError, match=r"out has no example with the key 'cat'; keys look like '(cat|dog)/\d\d\.png'$"
+    ):
+        find(tmp_path / "out", "cat")
+
+
+def test_every_kind_of_value_is_described_in_a_line(tmp_path, quiet_build):
+    arrays = {
+        "pixels": np.arange(12, dtype=">u2").reshape(1, 3, 4),
+        "few": np.array([[0.5, -1.5]], np.float16),
+        "truth": np.array([True]),
+        "complex": np.array([1 + 2j]),
+        "list": np.array([[1, 2, 3]]),
+        "number": np.array([42]),
+        "label": np.array([3]),
+        "text": np.array([["a\n", "b\\"]]),
+        "many": np.arange(100).reshape(1, 100),
+    }
+    quiet_build(Arrays(arrays, lists=("list", "many")), tmp_path / "out")
+    text = show_text(find(tmp_path / "out", "0"), read_manifest(tmp_path / "out").schema)
+    assert text.splitlines()[1:] == [
+        "pixels: uint16 [3, 4]: [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]"
+        if "], [" in text
+        else "pixels: uint16 [3, 4]: 0, 1, 2, 3, 4, 5, 6, 7, … (12 in all)",
+        "few: float16 [2]: 0.5, -1.5",
+        "truth: bool []: True",
+        "complex: complex128 []: (1+2j)",
+        "list: int64 [3]: 1, 2, 3",
+        "number: int64 []: 42",
+        "label: int64 []: 3",
+        r"text: a\n, b\\",
+        "many: int64 [100]: 0, 1, 2, 3, 4, 5, 6, 7, … (100 in all)",
+        "key: 0",
+    ]
+
+
+def dataset_of(root, schema: Schema, records: list[bytes]) -> None:
+    data = b"".join(part for record in records for part in frame(record))
+    path = "tiny-train-5eed0001.tfrecord-00000-of-00001"
+    (root / path).write_bytes(data)
+    split = Split((Shard(path, len(records), len(data), bytes_digest(data)),))
+    manifest = Manifest("tiny", "5eed0001", schema, {"train": split}, Totals(len(records), len(records)))
+    write_manifest(manifest, root)
+
+
+KEYED = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")), ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("record", "fault"),
+    [
+        (b"no example, but wanted", "is no tf.train.Example"),
+        (b"".join(example_encoder(KEYED)([2, b"wanted"])), "the label 2 is none of the 2 classes"),
+        (
+            b"".join(example_encoder(Schema((Feature("other", "bytes", "bytes"),)))([b"wanted"])),
+            "the feature 'key' is missing",
+        ),
+    ],
+)
+def test_a_record_that_is_not_what_the_schema_says_is_named(record, fault, tmp_path):
+    sound = b"".join(example_encoder(KEYED)([1, b"first"]))
+    dataset_of(tmp_path, KEYED, [sound, record])
+    assert find(tmp_path, "first").record == 0
+    with pytest.raises(RecordError, match=rf"-00001: record 1 at byte {len(sound) + 16}: {fault}"):
+        find(tmp_path, "wanted")
+
+
+def test_a_damaged_record_on_the_way_is_named(tmp_path):
+    dataset_of(tmp_path, KEYED, [b"".join(example_encoder(KEYED)([1, b"first"]))])
+    (shard,) = tmp_path.glob("*.tfrecord*")
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(
+        RecordError, match="record 0 at byte 0: the checksum of the record's data does not hold"
+    ):
+        find(tmp_path, "first")
+
+
+def test_examples_without_keys_and_datasets_without_examples_are_told(tmp_path):
+    for schema, records, told in (
+        (Schema((Feature("x", "int", "int64"),)), [[1]], "its examples have no keys"),
+        (Schema((Feature("key", "int", "int64"),)), [[1]], "its examples have no keys"),
+        (KEYED, [], "it has no examples"),
+    ):
+        dataset_of(tmp_path, schema, [b"".join(example_encoder(schema)(values)) for values in records])
+        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {told}$"):
+            find(tmp_path, "x")
+
+
+def test_a_shard_that_is_gone_is_named(tmp_path):
+    dataset_of(tmp_path, KEYED, [])
+    manifest = read_manifest(tmp_path)
+    lost = replace(manifest.shards[0], path="gone.tfrecord")
+    write_manifest(replace(manifest, splits={"train": Split((lost,))}), tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"gone\.tfrecord"):
+        find(tmp_path, "x")
