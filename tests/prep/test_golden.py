@@ -1,0 +1,91 @@
+"""Two small datasets, kept as files: the same inputs make the same bytes with every later release.
+
+When a test here fails, the format or the build has changed, and a build of inputs that have not changed is no
+longer up to date. If that is meant, raise FORMAT_VERSION where readers are concerned, and make the files anew:
+``python tests/prep/test_golden.py``. Views for other tools are not among them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options, build, verify
+from tfshards.schemas import Manifest
+
+GOLDEN = Path(__file__).parent / "golden"
+STAMP = 1_600_000_000 * 10**9
+
+
+def numbers(folder: Path) -> Manifest:
+    """Arrays of several kinds, in shards of even count."""
+    arrays = {
+        "image": np.arange(11 * 6, dtype=np.uint8).reshape(11, 2, 3),
+        "weight": (np.arange(11) / 8 - 0.5).astype(">f8"),
+        "box": (np.arange(22, dtype=np.int16) - 5).reshape(11, 2),
+        "label": np.arange(11, dtype=np.int32) % 3,
+        "name": np.array([f"row {row}" for row in range(11)]),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+        os.utime(folder / f"{name}.npy", ns=(STAMP, STAMP))
+    source = Arrays({name: folder / f"{name}.npy" for name in arrays}, lists=("box",))
+    options = Options(splits={"train": 0.7, "val": 0.3}, stratify=True, shards_by_split={"val": 1})
+    return build(source, folder / "numbers", shards=3, seed=7, options=options, talk=lambda line: None)
+
+
+def pets(folder: Path) -> Manifest:
+    """Files taken as they are, so that no decoder's release matters, in shards of even bytes."""
+    files = {
+        f"{split}/{name}/{n}.jpg": bytes(range(n))
+        for split in ("train", "test")
+        for name in ("cat", "ca\udcef")
+        for n in (1, 5, 9)
+    }
+    for relative, content in {**files, "train/cat/notes.txt": b"", "test/.hidden": b""}.items():
+        path = folder / "photos" / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, ns=(STAMP, STAMP))
+    source = ImageFolder(folder / "photos", check="none")
+    return build(source, folder / "pets", shards=2, options=Options(balance="bytes"), talk=lambda line: None)
+
+
+@pytest.mark.parametrize("make", [numbers, pets])
+def test_the_same_inputs_make_the_same_bytes_for_ever(make, tmp_path, contents):
+    make(tmp_path)
+    made, kept = contents(tmp_path / make.__name__), contents(GOLDEN / make.__name__)
+    assert {name for name in made if is_kept(name)} == set(kept)
+    for name, data in kept.items():
+        assert made[name] == data, name
+
+
+@pytest.mark.parametrize("name", ["numbers", "pets"])
+def test_the_files_that_are_kept_are_sound(name):
+    assert verify(GOLDEN / name, deep=True) == []
+
+
+def is_kept(name: str) -> bool:
+    return name == "dataset.json" or ".tfrecord" in name
+
+
+def renew() -> None:
+    """Make the kept files anew."""
+    for make in (numbers, pets):
+        shutil.rmtree(GOLDEN / make.__name__, ignore_errors=True)
+        with tempfile.TemporaryDirectory() as folder:
+            make(Path(folder))
+            for path in (Path(folder) / make.__name__).rglob("*"):
+                if path.is_file() and is_kept(path.name):
+                    target = GOLDEN / path.relative_to(folder)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+
+
+if __name__ == "__main__":
+    renew()
