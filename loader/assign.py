@@ -23,14 +23,15 @@ from tfshards.schemas import OptionsError
 
 # With more lanes more readers' buffers compete for the processor's cache: 64 cost a tenth of the speed.
 MOST_LANES = 16
-MOST_WINDOW = 64
+# The first batch waits for a whole window.
+MOST_WINDOW = 16
 # Records leave the processor's cache while a longer window is collected.
 WINDOW_BYTES = 16 << 20
 # In stored order small batches are parsed together, and large ones are read in pieces that fit the cache.
 PARSED_BYTES = 1 << 20
 PIECE_BYTES = 512 << 10
-# A stream costs an open file, a seek and some 0.2 ms; longer ones crowd the cache, as several are read ahead.
-STREAM_BYTES = 4 << 20
+# A stream costs an open file, a seek and some 0.3 ms; longer ones crowd the cache, as several are read ahead.
+STREAM_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,14 @@ class Assignment:
         return min(self.window, self.num_steps - window_index * self.window)
 
     @property
+    def stream_pieces(self) -> int:
+        """The pieces of an epoch that have numbers of their own: shuffled, those of one lane."""
+        return self.num_windows if self.lanes else self.num_windows * self.num_pieces
+
+    @property
     def num_streams(self) -> int:
         """The streams of one epoch of this worker."""
-        return self.num_pieces if self.lanes else -(-self.num_windows * self.num_pieces // self.chunk)
+        return self.num_pieces if self.lanes else -(-self.stream_pieces // self.chunk)
 
     def piece(self, window_index: int, piece_index: int) -> tuple[int, int, int]:
         """Return ``(start, length, count)`` of a piece: ``count`` real places from ``start`` on.

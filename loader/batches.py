@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -49,11 +50,12 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
     """Return the batches in ``pieces`` (see ``streams.read_pieces``) from a step of the first epoch on."""
     assignment = reading.assignment
 
-    def parse(epoch: tf.Tensor, number: tf.Tensor, records: tf.Tensor) -> _Values:
-        window = number[0] if assignment.lanes else number[0] // assignment.num_pieces
-        return _parse_window(reading, epoch[0], window, tf.reshape(records, [-1]))
+    def parse(numbers: tf.Tensor, records: tf.Tensor) -> _Values:
+        epoch, piece = numbers[0] // assignment.stream_pieces, numbers[0] % assignment.stream_pieces
+        window = piece if assignment.lanes else piece // assignment.num_pieces
+        return _parse_window(reading, epoch, window, tf.reshape(records, [-1]))
 
-    # (epoch, number, records), each with a first dimension of num_pieces
+    # (number, records), both with a first dimension of num_pieces
     windows = pieces.batch(assignment.num_pieces)
     parsed = windows.map(as_written(parse), PARSED_AHEAD)
     if assignment.window > 1 or reading.image is not None:
@@ -65,11 +67,18 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
         steps = parsed.skip(skipped)
     else:
         decode = as_written(lambda *example: _decode_images(reading, *example))
-        examples = parsed.skip(skipped * assignment.batch_size).map(decode, tf.data.AUTOTUNE)
+        examples = parsed.skip(skipped * assignment.batch_size).map(decode, num_cpus())
         steps = examples.batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
         steps = steps.map(as_written(_without_padding))
     return steps.map(as_written(lambda *batch: _delivered(reading, *batch)))
+
+
+def num_cpus() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor) -> _Values:

@@ -36,6 +36,8 @@ from tfshards.schemas import (
     read_manifest,
 )
 
+BATCHES_AHEAD = 2
+
 
 def load(
     path: str | os.PathLike[str],
@@ -115,9 +117,15 @@ def load(
     steps = batches(reading, pieces, start.step)
     options = tf.data.Options()
     options.deterministic = True
+    # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.
+    options.autotune.enabled = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     length = _length(assignment, start, epochs)
-    return steps.apply(tf.data.experimental.assert_cardinality(length)).prefetch(2).with_options(options)
+    return (
+        steps.apply(tf.data.experimental.assert_cardinality(length))
+        .prefetch(BATCHES_AHEAD)
+        .with_options(options)
+    )
 
 
 def split_name(manifest: Manifest, split: str | None, root: Path) -> str:

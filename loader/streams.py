@@ -22,10 +22,10 @@ def read_pieces(
     epochs: int | None,
     next_each_time: bool,
 ) -> tf.data.Dataset:
-    """Return ``(epoch, number, records)`` of each piece, ``num_pieces`` of them for each window.
+    """Return ``(number, records)`` of each piece, ``num_pieces`` of them for each window.
 
-    ``number`` (int64) is the window's in the epoch, or in stored order the piece's in the epoch; ``records``
-    has shape ``(rows,)`` string. The first window is the one that holds ``start``.
+    ``number`` (int64) counts ``assignment.stream_pieces`` an epoch; ``records`` has shape ``(rows,)`` string.
+    The first window is the one that holds ``start``.
 
     Args:
         assignment: what this worker reads.
@@ -74,7 +74,7 @@ def _read_stream(
     stream: tf.Tensor,
     first_window: tf.Tensor,
 ) -> tf.data.Dataset:
-    """Return ``(epoch, number, records)`` of the pieces of a stream of an epoch, a lane from a window on."""
+    """Return ``(number, records)`` of the pieces of a stream of an epoch, a lane from a window on."""
     total = tf.cast(assignment.num_examples, tf.int64)
     if assignment.lanes:
         lane = assignment.worker.index * assignment.num_pieces + stream
@@ -99,11 +99,8 @@ def _read_stream(
     records = read_parts(shards, parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count))
     if assignment.remainder != "drop":
         records = records.concatenate(first_record(shards).repeat(rows - count))
-    return tf.data.Dataset.zip(
-        tf.data.Dataset.from_tensors(epoch).repeat(),
-        tf.data.Dataset.range(number, tf.int64.max),
-        records.batch(piece_rows),
-    )
+    number += epoch * assignment.stream_pieces
+    return tf.data.Dataset.zip(tf.data.Dataset.range(number, tf.int64.max), records.batch(piece_rows))
 
 
 def _iterations() -> tf.data.Dataset:
