@@ -1,8 +1,8 @@
 """Two small datasets, kept as files: the same inputs make the same bytes with every later release.
 
 When a test here fails, the format or the build has changed, and a build of inputs that have not changed is no
-longer up to date. If that is meant, raise FORMAT_VERSION where readers are concerned, and make the files anew:
-``python tests/prep/test_golden.py``. Views for other tools are not among them.
+longer up to date. If that is meant, raise FORMAT_VERSION where readers are concerned, and make the files
+anew: ``python tests/prep/test_golden.py``. Views for other tools are not among them.
 """
 
 from __future__ import annotations
