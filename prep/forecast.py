@@ -36,11 +36,6 @@ class Forecast:
     build_id: str
     options: Mapping[str, Json]
 
-    @property
-    def num_shards(self) -> dict[str, int]:
-        """The number of shards of each split."""
-        return {split: len(layout) for split, layout in self.layouts.items()}
-
 
 def forecast(reader: Reader, name: str, shards: int | None, seed: int, options: Options) -> Forecast:
     """Return what a build of ``reader`` would make.

@@ -116,12 +116,13 @@ class Progress:
             self._socket.settimeout(_TICK_SECONDS)
 
     def _count(self, datagram: bytes) -> int:
-        token, *numbers = datagram.decode("ascii", "replace").split()
-        if token != self.reporter.token or len(numbers) != 2:
+        words = datagram.decode("ascii", "replace").split()
+        if len(words) != 3 or words[0] != self.reporter.token:
             return 0
-        self._examples += int(numbers[0])
-        self._bytes += int(numbers[1])
-        return int(numbers[0])
+        num_examples, num_bytes = map(int, words[1:])
+        self._examples += num_examples
+        self._bytes += num_bytes
+        return num_examples
 
 
 def size(num_bytes: float) -> str:

@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -476,6 +477,21 @@ def test_an_archive_holds_arrays_and_nothing_else(members, message, tmp_path):
             archive.writestr(name, data)
     with pytest.raises(InputError, match=r"all\.npz" + message):
         Arrays.open([str(tmp_path / "all.npz")])
+
+
+def test_a_member_that_ends_before_its_archive_says_is_refused(tmp_path, stage):
+    data = npy((100,), data=bytes(100))
+    with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    whole = (tmp_path / "all.npz").read_bytes()
+    longer = npy((150,), data=bytes(100))
+    # in the directory at the end: checksum, size with and without compression
+    place = whole.index(b"PK\1\2") + 16
+    fields = struct.pack("<3I", zlib.crc32(longer), len(data), len(data) + 50)
+    changed = whole[:place] + fields + whole[place + len(fields) :]
+    (tmp_path / "all.npz").write_bytes(changed.replace(data, longer))
+    with pytest.raises(InputError, match=r"all\.npz\[x\]: cannot be read: ends before its header says$"):
+        stage(Arrays.open([str(tmp_path / "all.npz")]))
 
 
 def test_a_member_whose_name_leaves_the_folder_is_only_a_name(tmp_path, stage):

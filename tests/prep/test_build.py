@@ -301,12 +301,29 @@ def test_arrays_come_back_as_they_were(tmp_path, quiet_build):
 
 
 def test_arrays_larger_than_a_piece_are_read_in_order(tmp_path, quiet_build):
-    array = np.random.default_rng(0).integers(0, 256, (3000, 1500), dtype=np.uint8)
-    manifest = quiet_build(Arrays({"x": array}), tmp_path / "out", shards=2)
-    order = permutation(3000, 0, "train")
+    array = np.random.default_rng(0).integers(0, 256, (5000, 1500), dtype=np.uint8)
+    manifest = quiet_build(Arrays({"x": array}), tmp_path / "out", shards=1)
+    order = permutation(5000, 0, "train")
     found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
     assert [int(value(example, "key")) for example in found] == order.tolist()
     assert all(value(example, "x") == array[row].tobytes() for example, row in zip(found, order, strict=True))
+
+
+def test_a_file_that_vanishes_ends_the_reading_ahead_of_it(image_folder, tmp_path, quiet_build):
+    root = image_folder({f"{number:02d}.jpg": bytes(1 << 20) for number in range(12)})
+    listing = ImageFolder(root).listing
+    first = root / f"{permutation(12, 0, 'train')[0]:02d}.jpg"
+
+    class Vanishing(ImageFolder):
+        """The file goes after it was listed."""
+
+        def listing(self):
+            found = listing()
+            first.unlink()
+            return found
+
+    with pytest.raises(BuildError, match=rf"{first}: cannot be read: No such file or directory$"):
+        quiet_build(Vanishing(root, check="none"), tmp_path / "out", shards=1)
 
 
 def test_an_array_in_memory_in_a_file_and_in_an_archive_make_equal_shards(tmp_path, quiet_build):

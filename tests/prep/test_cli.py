@@ -487,6 +487,15 @@ def test_a_build_that_fails_is_told_in_a_line_or_three(image_folder, run):
     assert len(lines) == 3
 
 
+def test_a_dataset_without_images_has_none_to_save(array_files, run):
+    (x,) = array_files(x=np.arange(4))
+    assert run("build", "arrays", x, "out")[0] == 0
+    status, out, err = run("show", "out", 2, "--save", "saved.png")
+    assert (status, err) == (1, "tfshards: --save: the dataset has no images\n")
+    assert out.splitlines()[1:] == ["x: int64 []: 2", "key: 2"]
+    assert not Path("saved.png").exists()
+
+
 def test_a_file_that_cannot_be_written_is_named(dataset, run):
     status, _, err = run("show", "out", "cat/00.png", "--save", "nowhere/1.png")
     assert (status, err) == (1, "tfshards: nowhere/1.png: No such file or directory\n")

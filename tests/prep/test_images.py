@@ -118,6 +118,9 @@ KEPT = {
     "grey PNG of 2 bits": png(header(depth=2, colour=0), pixels(rows(depth=2, channels=1))),
     "grey PNG of 4 bits": png(header(depth=4, colour=0), pixels(rows(depth=4, channels=1))),
     "interlaced PNG": png(header(interlaced=1), pixels(INTERLACED_ROWS)),
+    "interlaced PNG too small for all passes": png(
+        header(2, 2, interlaced=1), pixels(rows(1, 1) + rows(1, 1) + rows(2, 1))
+    ),
     "PNG of orientation 1": turned("PNG", 1),
     "PNG with pixels in two chunks": png(header(), chunk(b"IDAT", PIXELS[:9]), chunk(b"IDAT", PIXELS[9:])),
     "PNG with an empty chunk of pixels": png(header(), chunk(b"IDAT", b""), pixels()),

@@ -226,6 +226,16 @@ def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_
     assert not (out / AREA_NAME).exists()
 
 
+def test_what_a_killed_process_left_of_a_file_goes_and_nothing_else(small_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(small_folder), out)
+    for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
+        (out / name).touch()
+    quiet_build(ImageFolder(small_folder), out)
+    assert {path.name for path in out.glob("*mine*")} == {".mine.tmp", "mine.tmp", ".mine"}
+    assert not list(out.glob(".dataset*"))
+
+
 def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
