@@ -27,7 +27,7 @@ from tfshards.prep.pipeline import check_beam_args, write_shards
 from tfshards.prep.plan import IntArray, rebalance
 from tfshards.prep.progress import Progress, size
 from tfshards.prep.shard import Job
-from tfshards.prep.sources.listing import Reader, Source
+from tfshards.prep.sources.listing import Reader, Source, to_bytes
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, index_path
 
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
@@ -251,7 +251,7 @@ def _final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) 
         return plan.layouts
     rejected = np.zeros(plan.listing.num_examples, dtype=np.bool_)
     for reject in rejects:
-        rejected[bisect_left(plan.listing.keys, os.fsencode(reject.key))] = True
+        rejected[bisect_left(plan.listing.keys, to_bytes(reject.key))] = True
     sizes = plan.listing.sizes if options.balance == "bytes" else None
     layouts = {}
     for split, layout in plan.layouts.items():

@@ -7,6 +7,7 @@ line alone; 1 anything learned from disk, and faults that verify found; 130 inte
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -59,12 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> NoReturn:
     """Run the command and leave the process at once, whatever threads a runner has left behind."""
-    # names of files need not be UTF-8, nor the terminal able to show them
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names of files need not be UTF-8, nor the terminal able to show them
+        sys.stdout.reconfigure(errors="backslashreplace")
     status = main()
-    with suppress(BrokenPipeError):
-        sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # either may be closed
+        with suppress(BrokenPipeError, AttributeError):
+            stream.flush()
     os._exit(status)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfshards.prep.images import PILLOW_VERSION, SUFFIXES, ImageError, check_option, normalise
 from tfshards.prep.plan import IntArray
-from tfshards.prep.sources.listing import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.listing import Accepted, Listing, Outcome, Rejected, Row, to_bytes, to_text
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.reading import Json
 
@@ -116,13 +116,13 @@ class ImageFolder:
         return [match[1] for match in found if match]
 
     def _read_one(self, row: Row, *, has_label: bool) -> Outcome:
-        path = os.path.join(os.fsencode(self.root), os.fsencode(row.key))
+        key = to_bytes(row.key)
+        path = os.path.join(os.fsencode(self.root), key)
         data = _read_unchanged(path, row)
         try:
             image = normalise(data, check_option(self.check))
         except ImageError as fault:
             return Rejected(fault.reason, fault.detail)
-        key = os.fsencode(row.key)
         return Accepted((image, row.label, key) if has_label else (image, key))
 
 
@@ -183,7 +183,7 @@ def _arrange(root: bytes, found: list[tuple[bytes, int, int]], skipped: Counter[
     number = {name: index for index, name in enumerate(class_names)}
     labels = _numbers(number[key.split(b"/", depth + 1)[depth]] for key in keys) if class_names else None
     features = (_IMAGE, _LABEL, _KEY) if class_names else (_IMAGE, _KEY)
-    names = tuple(map(os.fsdecode, class_names))
+    names = tuple(map(to_text, class_names))
     return Listing(
         schema=Schema(features, names),
         keys=keys,

@@ -85,10 +85,20 @@ class Listing:
 
     def rows(self, numbers: IntArray) -> list[Row]:
         """Return the plan rows of these examples."""
-        keys = [self.keys[number].decode("utf-8", "surrogateescape") for number in numbers.tolist()]
+        keys = [to_text(self.keys[number]) for number in numbers.tolist()]
         labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
         columns = (keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
         return list(map(Row._make, zip(*columns, strict=True)))
+
+
+def to_text(name: bytes) -> str:
+    """Return a file's name as it stands in plans and manifests, whatever the locale's encoding is."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(name: str) -> bytes:
+    """Return the bytes of a name in a plan or manifest, as the file system has them."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 class Reader(Protocol):

@@ -537,6 +537,41 @@ def test_a_terminal_that_lacks_a_character_is_given_an_escape(image_folder, tmp_
     assert done.stdout.endswith("caf\\udce9: sound\n")
 
 
+def test_the_locale_does_not_change_the_bytes(image_folder, tmp_path, contents):
+    root = image_folder({"ä/ö.png": 1, "ä/bad.png": b"", "caf\udce9/ü.png": 2})
+    for name, settings in (
+        ("utf8", {}),
+        ("ascii", {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}),
+    ):
+        command = [*COMMAND, "build", "images", root, tmp_path / name / "out", "--max-rejected=100%"]
+        done = subprocess.run(command, capture_output=True, env={**os.environ, **settings})
+        assert done.returncode == 0, done.stderr
+        shown = subprocess.run(
+            [*COMMAND, "show", tmp_path / name / "out", "ä/ö.png"],
+            capture_output=True,
+            env={**os.environ, **settings},
+        )
+        assert shown.returncode == 0, shown.stderr
+    assert contents(tmp_path / "utf8" / "out") == contents(tmp_path / "ascii" / "out")
+
+
+def test_a_machine_without_a_network_builds_as_well(tmp_path):
+    alone = ["unshare", "--net"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("only root can take the loopback device away")
+    np.save(tmp_path / "x.npy", np.arange(9))
+    command = [*alone, *COMMAND, "build", "arrays", tmp_path / "x.npy", tmp_path / "out", "--shards=3"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert read_manifest(tmp_path / "out").num_examples == 9
+
+
+def test_a_closed_standard_output_is_no_error(tmp_path, dataset):
+    command = " ".join([*COMMAND, "verify", str(dataset)])
+    done = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("rows", [4, 3000])
 def test_a_reader_that_has_seen_enough_is_no_error_to_tell(rows, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(rows))
