@@ -223,6 +223,10 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
         except OSError as error:
             raise InputError(f"{out}: cannot be written: {error.strerror}") from None
         with locked(out):
+            for left in (out / AREA_NAME).glob("staged-*"):
+                if left != staged:
+                    # by a build that was killed: no other one is running
+                    shutil.rmtree(left, ignore_errors=True)
             yield source.stage(staged)
     finally:
         if staged:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 import PIL
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from tfshards.prep import jpeg, png
 from tfshards.schemas import OptionsError
@@ -78,7 +79,7 @@ def normalise(data: bytes, check: Check) -> bytes:
     if not data:
         raise ImageError("empty", "the file has no bytes")
     try:
-        with _silence, Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with _own_settings, Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             return _keep_or_convert(image, data, check)
     except ImageError:
         raise
@@ -150,29 +151,36 @@ def describe(data: bytes) -> str:
 
 
 @dataclass
-class _Silence:
-    """Keeps warnings away while any thread is inside; all that Pillow warns about is decided here.
+class _OwnSettings:
+    """While any thread is inside, Pillow does not warn, and accepts the same whatever the process has set.
 
-    ``catch_warnings`` alone is for one thread: several restore each other's filters and leave them changed.
+    All that it warns about is decided here. ``catch_warnings`` alone is for one thread: several restore each
+    other's filters and leave them changed.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_inside: int = 0
-    caught: warnings.catch_warnings[None] = field(default_factory=warnings.catch_warnings)
+    others: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> None:
         with self.lock:
             if self.num_inside == 0:
-                self.caught = warnings.catch_warnings()
-                self.caught.__enter__()
+                self.others.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
+                # training scripts like to set the first
+                for holder, name, value in (
+                    (ImageFile, "LOAD_TRUNCATED_IMAGES", False),
+                    (Image, "MAX_IMAGE_PIXELS", _MAX_PIXELS),
+                ):
+                    self.others.callback(setattr, holder, name, getattr(holder, name))
+                    setattr(holder, name, value)
             self.num_inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.num_inside -= 1
             if self.num_inside == 0:
-                self.caught.__exit__(None, None, None)
+                self.others.close()
 
 
-_silence = _Silence()
+_own_settings = _OwnSettings()

@@ -515,6 +515,14 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
     assert not list(tmp_path.glob("photos-*"))
 
 
+def test_the_room_has_what_it_says_and_nothing_else():
+    import tfshards.prep as room
+
+    assert all(hasattr(room, name) for name in room.__all__)
+    with pytest.raises(AttributeError, match=r"^module 'tfshards\.prep' has no attribute 'biuld'$"):
+        _ = room.biuld
+
+
 def test_many_shards_of_many_workers_are_each_written_once(tmp_path, quiet_build):
     array = np.arange(40)
     args = ["--direct_running_mode=multi_threading", "--direct_num_workers=4"]

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from tfshards.prep.images import ImageError, check_option, describe, normalise
 from tfshards.schemas import OptionsError
@@ -399,6 +399,26 @@ def test_what_pillow_warns_about_is_neither_shown_nor_an_error():
             image.getexif()
         with ThreadPoolExecutor(4) as pool:
             assert all(pool.map(lambda _: normalise(odd, "decode") is odd, range(100)))
+
+
+@pytest.mark.parametrize(
+    "data", [JPEG[:-40], PNG[:-30], encoded(RGB, "BMP")[:-50], encoded(RGB, "WEBP")[:-50]]
+)
+def test_a_cut_file_is_rejected_even_where_the_process_lets_pillow_load_them(data, monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with pytest.raises(ImageError, match="damaged"):
+        normalise(data, "decode")
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+def test_the_processs_limit_of_pixels_is_not_that_of_a_build(limit, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    assert normalise(JPEG, "decode") is JPEG
+    for side in (12_000, 60_000):
+        with pytest.raises(ImageError, match="too large"):
+            normalise(declared(side, side), "decode")
+    assert limit == Image.MAX_IMAGE_PIXELS
 
 
 @pytest.mark.parametrize(

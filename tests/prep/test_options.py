@@ -84,6 +84,12 @@ def test_the_options_that_change_the_bytes_are_those_of_the_manifest():
     }
 
 
+def test_the_least_that_can_be_said_is_enough():
+    assert Options().rejected_share == Fraction(1, 100)
+    assert Options().ratios == {}
+    assert Options(shard_size=1, shards_by_split={"val": 1}).shard_size == 1
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

@@ -236,6 +236,23 @@ def test_what_a_killed_process_left_of_a_file_goes_and_nothing_else(small_folder
     assert not list(out.glob(".dataset*"))
 
 
+def test_copies_of_a_killed_build_do_not_pile_up(tmp_path, quiet_build):
+    stale = tmp_path / "out" / AREA_NAME / "staged-abcdef"
+    stale.mkdir(parents=True)
+    (stale / "0.bin").write_bytes(bytes(1000))
+    seen = []
+
+    class Looking(Arrays):
+        """Looks what lies there while the arrays are copied."""
+
+        def stage(self, folder, *, preview=False):
+            seen.extend(path.name for path in folder.parent.iterdir() if path != folder)
+            return super().stage(folder, preview=preview)
+
+    quiet_build(Looking({"x": np.arange(9)}), tmp_path / "out")
+    assert seen == []
+
+
 def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
