@@ -157,16 +157,19 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         fault = _value_fault(feature, values[feature.name])
         if fault:
             return {}, f"the feature {feature.name!r} {fault}"
-    label = manifest.schema.label
     classes = len(manifest.schema.class_names)
-    if label and classes and not 0 <= int(values[label.name][0]) < classes:
-        return {}, f"the label {values[label.name][0]!r} is none of the {classes} classes"
+    for feature in manifest.schema.features if classes else ():
+        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
+        unknown = [label for label in labels if not 0 <= label < classes]
+        if unknown:
+            return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
     return values, None
 
 
 def _value_fault(feature: Feature, values: Decoded) -> str | None:
     wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
-    count = 1 if feature.kind in ("image", "raw") else feature.num_elements
+    # a list of any length has the right one
+    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
     if len(values) != count:
         return f"has {len(values)} values instead of {count}"
     if values and not isinstance(values[0], wanted):

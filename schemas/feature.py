@@ -41,12 +41,12 @@ class Kind:
     Attributes:
         wire: the list of ``tf.train.Feature`` that holds them.
         dtypes: the dtypes that this kind can hold exactly.
-        unknown_dims: whether a dimension of the shape may differ from example to example.
+        lists: whether the shape may be ``(None,)``: any number of elements, from example to example another.
     """
 
     wire: WireType
     dtypes: frozenset[str]
-    unknown_dims: bool = False
+    lists: bool = False
 
 
 # NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
@@ -56,15 +56,15 @@ _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"ui
 
 KINDS: Mapping[str, Kind] = {
     # one encoded image (JPEG, PNG, ...); dtype and shape are those of the decoded pixels
-    "image": Kind("bytes", frozenset({"uint8"}), unknown_dims=True),
+    "image": Kind("bytes", frozenset({"uint8"})),
     # an index into the schema's class names, or any integer class where there are none
-    "label": Kind("int64", _INT64_EXACT),
+    "label": Kind("int64", _INT64_EXACT, lists=True),
     # byte strings, one value an element
-    "bytes": Kind("bytes", frozenset({"bytes"})),
+    "bytes": Kind("bytes", frozenset({"bytes"}), lists=True),
     # one int64 an element, row-major; uint64 does not fit
-    "int": Kind("int64", _INT64_EXACT | {"bool"}),
+    "int": Kind("int64", _INT64_EXACT | {"bool"}, lists=True),
     # one float32 an element, row-major; float64 does not fit
-    "float": Kind("float", frozenset({"float16", "bfloat16", "float32"})),
+    "float": Kind("float", frozenset({"float16", "bfloat16", "float32"}), lists=True),
     # one value: the elements' little-endian bytes, row-major
     "raw": Kind("bytes", frozenset(ITEM_SIZES)),
 }
@@ -78,7 +78,8 @@ class Feature:
         name: the feature's name in the ``tf.train.Example``.
         kind: a key of ``KINDS``.
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
-        shape: the shape of one example's value; ``()`` for a scalar, None for a dimension that varies.
+        shape: the shape of one example's value; ``()`` for a scalar, None for a dimension that varies: of an
+            image, or the only one of a list of any length.
 
     Raises:
         ValueError: the four do not fit together.
@@ -100,11 +101,21 @@ class Feature:
         return KINDS[self.kind].wire
 
     @property
+    def is_ragged(self) -> bool:
+        """Whether the number of elements differs from example to example: shape ``(None,)``."""
+        return self.shape == (None,)
+
+    @property
     def num_elements(self) -> int:
-        """The number of elements of one value; 1 for an image, whose value is one encoded string."""
+        """The number of elements of one value; 1 for an image, whose value is one encoded string.
+
+        Raises:
+            ValueError: ``is_ragged``; each example has a number of its own.
+        """
         if self.kind == "image":
             return 1
-        # no other kind has unknown dimensions
+        if self.is_ragged:
+            raise ValueError(f"feature {self.name!r} has no one number of elements: its shape is (None,)")
         return math.prod(dim for dim in self.shape if dim is not None)
 
     @property
@@ -158,8 +169,10 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
         faults["shape"] = f"is {listed}, must not have negative dimensions"
     elif kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
         faults["shape"] = f"is {listed}, but an image is (height, width, channels) with 1, 3 or 4 channels"
-    elif None in shape and not KINDS[kind].unknown_dims:
+    elif None in shape and kind != "image" and not KINDS[kind].lists:
         faults["shape"] = f"is {listed}, but kind {kind!r} needs every dimension"
+    elif None in shape and kind != "image" and len(shape) > 1:
+        faults["shape"] = f"is {listed}, but only a list of one dimension, [None], may vary in kind {kind!r}"
     elif len(shape) > _MAX_DIMENSIONS:
         faults["shape"] = f"has {len(shape)} dimensions, more than {_MAX_DIMENSIONS}"
     elif math.prod(dim or 1 for dim in shape) > MAX_INT:

@@ -29,8 +29,10 @@ def examples(draw: st.DrawFn) -> tuple[Schema, list[object]]:
     features, values = [], []
     for name in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True).filter(no_prefixes)):
         kind = draw(st.sampled_from(["image", "raw", "bytes", "label", "int", "float"]))
-        shape = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
+        shape: tuple[int | None, ...] = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
         count = int(np.prod(shape))
+        if kind not in ("image", "raw") and draw(st.booleans()):
+            shape, count = (None,), draw(st.integers(0, 5))
         if kind == "image":
             feature, value = Feature(name, kind, "uint8", (None, None, 3)), draw(st.binary(max_size=300))
         elif kind == "raw":

@@ -117,6 +117,28 @@ def test_every_dtype_of_every_kind_comes_back_exact_in_every_shape(kind, dtype, 
         assert (got.dtype, got.shape, got.tobytes()) == (value.dtype, value.shape, value.tobytes())
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [row for row in NUMERIC if KINDS[row[0]].lists])
+def test_lists_of_any_length_come_back_exact(kind, dtype, tmp_path):
+    feature = Feature("x", kind, dtype, (None,))
+    lists = [values_of(dtype, (length,)) for length in (3, 0, 6, 1)]
+    dataset(tmp_path, Schema((feature,)), {"train": [[{"x": value} for value in lists]]})
+    assert json.loads((tmp_path / FEATURES_NAME).read_text())["featuresDict"]["features"]["x"]["tensor"][
+        "shape"
+    ] == {"dimensions": ["-1"]}
+    read = [example["x"] for example in opened(tmp_path)]
+    assert [(got.dtype, got.tobytes()) for got in read] == [(value.dtype, value.tobytes()) for value in lists]
+
+
+def test_lists_of_byte_strings_come_back_beside_their_labels(tmp_path):
+    schema = Schema(
+        (Feature("words", "bytes", "bytes", (None,)), Feature("tags", "label", "int64", (None,))), ("a", "b")
+    )
+    examples = [{"words": [b"", b"\xff\0", b"c"], "tags": [1, 0]}, {"words": [], "tags": []}]
+    dataset(tmp_path, schema, {"train": [examples]})
+    read = [{name: got.tolist() for name, got in example.items()} for example in opened(tmp_path)]
+    assert read == examples
+
+
 def test_bfloat16_opens_in_a_process_that_has_not_imported_tensorflow_yet(tmp_path):
     schema = Schema((Feature("x", "raw", "bfloat16", (2,)),))
     dataset(tmp_path, schema, {"train": [[{"x": values_of("bfloat16", (2,))}]]})

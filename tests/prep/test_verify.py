@@ -312,6 +312,46 @@ def test_a_record_that_is_not_what_the_schema_says_is_named(data, fault, tmp_pat
     assert_found(verify(root, deep=True), [rf"-00001: record 1 at byte \d+: {fault}"])
 
 
+LISTS = Schema(
+    (
+        Feature("numbers", "int", "int16", (None,)),
+        Feature("reals", "float", "float32", (None,)),
+        Feature("words", "bytes", "bytes", (None,)),
+        Feature("tags", "label", "int64", (None,)),
+        Feature("key", "bytes", "bytes"),
+    ),
+    ("cat", "dog"),
+)
+
+
+def test_lists_of_any_length_have_the_right_one(tmp_path):
+    records = [
+        record(LISTS, [[1, 2, 3], [0.5], [b"", b"b"], [1, 0, 1], b"1"]),
+        record(LISTS, [[], [], [], [], b"2"]),
+    ]
+    assert verify(dataset_of(tmp_path, records, LISTS), deep=True) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "feature", "fault"),
+    [
+        (
+            0,
+            [1.5],
+            Feature("numbers", "float", "float32", (None,)),
+            "'numbers' is a list of float instead of int",
+        ),
+        (3, [1, 0, 2, 3], LISTS["tags"], "the label 2 is none of the 2 classes"),
+    ],
+)
+def test_a_list_of_other_values_than_the_schema_says_is_named(tmp_path, place, value, feature, fault):
+    values: list[object] = [[], [], [], [], b"1"]
+    values[place] = value
+    features = [*LISTS.features[:place], feature, *LISTS.features[place + 1 :]]
+    root = dataset_of(tmp_path, [record(Schema(tuple(features)), values)], LISTS)
+    assert_found(verify(root, deep=True), [rf"-00001: record 0 at byte 0: .*{fault}$"])
+
+
 def test_a_shard_of_many_faults_is_told_in_twenty_lines(tmp_path):
     problems = verify(dataset_of(tmp_path, [struct.pack("<q", -number) for number in range(100)]), deep=True)
     assert len(problems) == 21

@@ -26,7 +26,8 @@ def features(draw):
         size = st.none() | dim
         shape = (draw(size), draw(size), draw(st.sampled_from([1, 3, 4, None])))
     else:
-        shape = tuple(draw(st.lists(dim, max_size=4)))
+        fixed = st.lists(dim, max_size=4).map(tuple)
+        shape = draw(fixed | st.just((None,)) if KINDS[kind].lists else fixed)
     return Feature(draw(st.sampled_from(["image", "größe", "a b", "a/b.c"])), kind, dtype, shape)
 
 
@@ -111,6 +112,20 @@ FAULTS = [
         "shape",
         "is [None], but kind 'raw' needs every dimension",
         id="raw bytes do not tell their shape",
+    ),
+    *(
+        pytest.param(
+            {"kind": kind, "dtype": dtype, "shape": shape},
+            "shape",
+            f"is {shape}, but only a list of one dimension, [None], may vary in kind '{kind}'",
+            id=reason,
+        )
+        for kind, dtype, shape, reason in [
+            ("int", "int64", [None, 4], "a list of rows would need their length"),
+            ("float", "float32", [2, None], "two lists of different lengths"),
+            ("bytes", "bytes", [None, None], "no dimension known"),
+            ("label", "int64", [None, 0], "not even a list of nothing"),
+        ]
     ),
     pytest.param(
         {"kind": "raw", "shape": [1] * 33}, "shape", "has 33 dimensions, more than 32", id="NumPy takes 32"
@@ -212,6 +227,29 @@ def test_the_faults_of_a_feature_that_cannot_be_made_are_all_in_its_error():
 )
 def test_the_number_of_elements_counts_what_the_record_holds(feature, elements):
     assert feature.num_elements == elements
+
+
+@pytest.mark.parametrize("kind", ["label", "bytes", "int", "float"])
+def test_a_list_of_any_length_has_no_number_of_elements(kind):
+    feature = Feature("x", kind, min(KINDS[kind].dtypes), (None,))
+    assert feature.is_ragged
+    with pytest.raises(
+        ValueError, match=r"feature 'x' has no one number of elements: its shape is \(None,\)"
+    ):
+        _ = feature.num_elements
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        Feature("x", "int", "int64", (3,)),
+        Feature("x", "image", "uint8", (None, None, 3)),
+        Feature("x", "raw", "int8"),
+    ],
+    ids=["a fixed length", "pixels vary, but are one string", "a scalar"],
+)
+def test_all_else_is_not_ragged(feature):
+    assert not feature.is_ragged
 
 
 def test_a_raw_value_has_a_length_in_bytes():
