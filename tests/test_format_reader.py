@@ -160,6 +160,8 @@ def read_value(feature, stored, place):
     if stored.WhichOneof("kind") != LISTS[kind]:
         raise ValueError(f"{place}: is a {stored.WhichOneof('kind')}")
     items = list(getattr(stored, LISTS[kind]).value)
+    if shape == [None]:
+        shape = [len(items)]
     if len(items) != (1 if kind in ("image", "raw") else np.prod(shape, dtype=int)):
         raise ValueError(f"{place}: has {len(items)} values")
     if kind == "image":
@@ -230,6 +232,14 @@ def features_and_values(key):
             stored = [part.tobytes()] if kind == "raw" else numbers.ravel().tolist()
             yield f"{kind}_{dtype}{suffix}", kind, dtype, list(part.shape), part, stored
     yield "key", "bytes", "bytes", [], objects([key], ()), [key]
+    for kind, dtype in TENSORS:
+        if kind != "raw":
+            # as many as the key says, which differ from example to example
+            part = extremes(dtype).ravel()[: key[-5] % 4 if key else 0]
+            numbers = part.astype(np.int64) if dtype == "bool" else part
+            yield f"{kind}_{dtype}_list", kind, dtype, [None], part, numbers.tolist()
+    letters = [key[:1], b""][: key[-5] % 3 if key else 0]
+    yield "letters", "bytes", "bytes", [None], objects(letters, (len(letters),)), letters
     strings = [b"", b"\x00\xff", b"c", b"d"]
     yield "words", "bytes", "bytes", [2, 2], objects(strings, (2, 2)), strings
     grey = PIXELS[:, :, :1]
