@@ -205,6 +205,24 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+class _MixingParser(_Parser):
+    """Takes options between positional arguments, too, of which argparse alone would lose those behind."""
+
+    _is_mixing = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._is_mixing:
+            # older releases parse the two in turns, by this method
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tfshards",
@@ -217,7 +235,7 @@ def _parser() -> argparse.ArgumentParser:
         ("plan", _plan, "print what build would make, without reading pixels"),
     ):
         kinds = verbs.add_parser(verb, help=text, description=text).add_subparsers(
-            required=True, metavar="INPUT"
+            required=True, metavar="INPUT", parser_class=_MixingParser
         )
         for kind in ("images", "arrays"):
             _add_build_arguments(kinds.add_parser(kind, help=f"{verb} from {kind}"), kind, run)
