@@ -6,91 +6,57 @@ No file is unpickled, and no length in a header is believed beyond what the file
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.plan import IntArray
+from tfshards.prep.sources.columns import (
+    AnyArray,
+    Column,
+    FileColumn,
+    file_identity,
+    join_parts,
+    split_fields,
+)
+from tfshards.prep.sources.npy_header import check_array, read_header
+from tfshards.prep.sources.npz import Member, copied_bytes, stage_member
 from tfshards.schemas import InputError
 
-AnyArray: TypeAlias = npt.NDArray[np.generic]
-Chunk: TypeAlias = Mapping[str, AnyArray]
-# What a column can be given as: an array, an .npy file, or one member of an .npz file.
-ColumnSource: TypeAlias = "AnyArray | str | os.PathLike[str] | Member"
+# A dict of arrays by name, or a structured array.
+Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
+AnyPath: TypeAlias = "str | os.PathLike[str]"
 
-_COPY_BYTES = 1 << 22
-
-
-@dataclass(frozen=True)
-class Member:
-    """One array in an .npz file."""
-
-    archive: str
-    name: str
+_COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Column:
-    """One array in a file, laid out as ``numpy.memmap`` takes it.
+class Files:
+    """Files of .npy arrays that are one array, concatenated along axis 0 in this order.
 
     Attributes:
-        path: the file; empty if only the header was looked at.
-        offset: bytes before the first element.
-        dtype: NumPy's string for it, with the byte order, or ``bfloat16``.
-        shape: with the number of examples first.
-        fortran: whether the first axis varies fastest.
-        identity: says what the content is: size and modification time, or a digest.
-        is_original: whether the file is the user's own rather than a copy, so that it might change.
+        paths: one or more.
+        is_named: whether fields of a structured array become features ``NAME/FIELD`` rather than ``FIELD``.
     """
 
-    path: str
-    offset: int
-    dtype: str
-    shape: tuple[int, ...]
-    fortran: bool
-    identity: str
-    is_original: bool = False
-
-    def open(self) -> AnyArray:
-        """Return the array, mapped read-only; one of bfloat16 as uint16."""
-        dtype = np.dtype("<u2" if self.dtype == "bfloat16" else self.dtype)
-        if not math.prod(self.shape) * dtype.itemsize:
-            return np.zeros(self.shape, dtype)
-        return np.memmap(self.path, dtype, "r", self.offset, self.shape, "F" if self.fortran else "C")
-
-    def take(self, numbers: IntArray) -> AnyArray:
-        """Return a copy of these rows.
-
-        Raises:
-            InputError: the file is gone, or is not the one that was listed.
-        """
-        self._check_unchanged()
-        rows: AnyArray = self.open()[numbers]
-        self._check_unchanged()
-        return rows
-
-    def _check_unchanged(self) -> None:
-        try:
-            if not self.is_original or _identity(os.stat(self.path)) == self.identity:
-                return
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
-        raise InputError(f"{self.path}: changed after the build had listed it; run the command again")
+    paths: tuple[str, ...]
+    is_named: bool = True
 
 
-def stage_column(name: str, source: ColumnSource, folder: Path, *, preview: bool) -> Column:
-    """Return the column, copied into ``folder`` if it is in no file of its own.
+# What a column can be given as: an array, an .npy file or several that are one, or a member of an .npz file.
+ColumnSource: TypeAlias = "AnyArray | AnyPath | Sequence[AnyPath] | Files | Member"
+
+
+def stage_column(name: str, source: ColumnSource, folder: Path, *, preview: bool) -> dict[str, Column]:
+    """Return the columns by feature: one, or of a structured array one a field.
 
     Args:
-        name: the feature's name, for messages.
-        source: where the array is.
+        name: of the array; fields become ``NAME/FIELD``, and fields of fields ``NAME/FIELD/FIELD``.
+        source: where the array is; what is in no file of its own is copied into ``folder``.
         folder: exists and is empty at first.
         preview: copy scalars only; of other arrays look at the header.
 
@@ -98,18 +64,67 @@ def stage_column(name: str, source: ColumnSource, folder: Path, *, preview: bool
         InputError: the array cannot be read, holds Python objects, has no axis, or is cut or padded.
     """
     if isinstance(source, Member):
-        return _stage_member(name, source, folder, preview=preview)
-    if isinstance(source, (str, os.PathLike)):
-        return _npy_column(Path(source))
-    array = np.asarray(source)
-    _check(f"array {name!r}", array.dtype, array.shape)
-    if preview and array.ndim > 1:
-        return Column("", 0, _dtype_name(array.dtype), array.shape, False, "")
-    return next(iter(stage_chunks([{name: array}], folder).values()))
+        header, column = stage_member(source, folder / "member.bin", copies=not preview)
+        fields = split_fields(column, header.dtype)
+        return dict(_named_fields(name, fields))
+    files = _as_files(name, source)
+    if files:
+        return _file_columns(name, files)
+    arrays = _unique(plain_arrays(name, cast("AnyArray", source)))
+    columns: dict[str, Column] = {}
+    for feature, array in arrays.items():
+        check_array(f"array {feature!r}", array.dtype, array.shape)
+        if preview and array.ndim > 1:
+            columns[feature] = FileColumn("", 0, _dtype_name(array.dtype), array.shape, False, "")
+        else:
+            part = folder / f"{len(columns)}"
+            part.mkdir()
+            columns.update(stage_chunks([{feature: array}], part))
+    return columns
+
+
+def bytes_to_copy(source: ColumnSource) -> int:
+    """Return how many bytes ``stage_column`` copies at most.
+
+    Raises:
+        InputError: an archive cannot be read.
+    """
+    if isinstance(source, Member):
+        return copied_bytes(source)
+    return source.nbytes if isinstance(source, np.ndarray) else 0
+
+
+def plain_arrays(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
+    """Yield the array by its name; of a structured array each field, likewise, as a view.
+
+    Raises:
+        InputError: an array is masked, has objects or no fields.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"array {name!r}: is masked, which no record can say; use array.filled(VALUE)")
+    array = np.asarray(array)
+    if array.dtype.names is None:
+        yield name, array
+        return
+    check_array(f"array {name!r}", array.dtype, array.shape)
+    if not array.dtype.names:
+        raise InputError(f"array {name!r}: is a structured array without fields")
+    structured = cast("npt.NDArray[np.void]", array)
+    for field_name in array.dtype.names:
+        yield from plain_arrays(f"{name}/{field_name}" if name else field_name, structured[field_name])
+
+
+def fields_of(array: AnyArray) -> dict[str, AnyArray]:
+    """Return the fields of a structured array as features of their own.
+
+    Raises:
+        InputError: see ``plain_arrays``; or two would have one name.
+    """
+    return _unique(plain_arrays("", array))
 
 
 def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, Column]:
-    """Write the concatenation of the chunks into ``folder``, one file a name, and return the columns.
+    """Write the concatenation of the chunks into ``folder``, one file a feature, and return the columns.
 
     Raises:
         InputError: there is no chunk, or chunks differ in names, dtype, or shape behind the first axis.
@@ -117,19 +132,44 @@ def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, Column]:
     columns: dict[str, _Growing] = {}
     try:
         for number, chunk in enumerate(chunks):
+            arrays = _chunk_arrays(number, chunk)
             if number == 0:
-                columns = {name: _Growing(folder / f"{index}.bin") for index, name in enumerate(chunk)}
-            elif set(chunk) != set(columns):
-                found, wanted = ", ".join(sorted(chunk)), ", ".join(sorted(columns))
+                columns = {name: _Growing(folder / f"{index}.bin") for index, name in enumerate(arrays)}
+            elif set(arrays) != set(columns):
+                found, wanted = ", ".join(sorted(arrays)), ", ".join(sorted(columns))
                 raise InputError(f"chunk {number} has the arrays {found}; the first chunk has {wanted}")
             for name, growing in columns.items():
-                growing.append(f"array {name!r} of chunk {number}", np.asarray(chunk[name]))
+                growing.append(f"array {name!r} of chunk {number}", arrays[name])
     finally:
         for growing in columns.values():
             growing.file.close()
     if not columns:
         raise InputError("there are no chunks: give at least one")
     return {name: growing.column() for name, growing in columns.items()}
+
+
+def _chunk_arrays(number: int, chunk: Chunk) -> dict[str, AnyArray]:
+    if isinstance(chunk, np.ndarray) and chunk.dtype.names:
+        return fields_of(chunk)
+    if not isinstance(chunk, Mapping):
+        raise InputError(
+            f"chunk {number} is of type {type(chunk).__name__}; give dicts of arrays, or structured arrays"
+        )
+    return _unique(item for name, array in chunk.items() for item in plain_arrays(name, array))
+
+
+def _unique(arrays: Iterable[tuple[str, AnyArray]]) -> dict[str, AnyArray]:
+    found: dict[str, AnyArray] = {}
+    for name, array in arrays:
+        if name in found:
+            raise InputError(two_features(name))
+        found[name] = array
+    return found
+
+
+def two_features(name: str) -> str:
+    """Return the message for two arrays, or fields, of which each would be the feature ``name``."""
+    return f"there are two arrays or fields {name!r}; name the arrays with NAME=FILE.npy, or rename the field"
 
 
 @dataclass
@@ -147,106 +187,90 @@ class _Growing:
         self.file = self.path.open("wb")
 
     def append(self, place: str, array: AnyArray) -> None:
-        _check(place, array.dtype, array.shape)
+        check_array(place, array.dtype, array.shape)
         if self.dtype is None:
             self.dtype, self.item_shape = array.dtype, array.shape[1:]
         if (array.dtype, array.shape[1:]) != (self.dtype, self.item_shape):
             found = f"{array.dtype} {array.shape[1:]}"
             raise InputError(f"{place}: is {found} an example; the first is {self.dtype} {self.item_shape}")
-        data = np.ascontiguousarray(array).tobytes()
-        self.file.write(data)
-        self.digest.update(data)
+        # a few rows at a time: the array may be mapped, and larger than memory
+        step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
+        for start in range(0, len(array), step):
+            data = array[start : start + step].tobytes()
+            self.file.write(data)
+            self.digest.update(data)
         self.length += len(array)
 
-    def column(self) -> Column:
+    def column(self) -> FileColumn:
         assert self.dtype is not None
         shape = (self.length, *self.item_shape)
         identity = f"sha256:{self.digest.hexdigest()}"
-        return Column(str(self.path), 0, _dtype_name(self.dtype), shape, False, identity)
+        return FileColumn(str(self.path), 0, _dtype_name(self.dtype), shape, False, identity)
 
 
-def _npy_column(path: Path) -> Column:
+def _as_files(name: str, source: ColumnSource) -> Files | None:
+    if isinstance(source, Files):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return Files((os.fspath(source),))
+    if not isinstance(source, (list, tuple)) or not all(isinstance(p, (str, os.PathLike)) for p in source):
+        return None
+    paths = tuple(os.fspath(path) for path in source)
+    odd = [path for path in paths if not path.endswith(".npy")]
+    if odd or not paths:
+        found = f"{odd[0]!r} is none" if odd else "it is empty"
+        raise InputError(
+            f"array {name!r}: a list must hold the paths of .npy files, but {found}; "
+            "give values as a NumPy array"
+        )
+    return Files(paths)
+
+
+def _file_columns(name: str, files: Files) -> dict[str, Column]:
+    parts: dict[str, list[tuple[str, FileColumn]]] = {}
+    for index, path in enumerate(files.paths):
+        column, dtype = _npy_column(Path(path))
+        fields = split_fields(column, dtype)
+        is_plain = () in fields
+        found = dict(_named_fields(name if files.is_named or is_plain else "", fields))
+        if index and set(found) != set(parts):
+            listed, wanted = ", ".join(sorted(found)), ", ".join(sorted(parts))
+            raise InputError(f"{path}: holds {listed}; {files.paths[0]} holds {wanted}; parts must be alike")
+        for feature, each in found.items():
+            parts.setdefault(feature, []).append((path, each))
+    return {feature: join_parts(feature, each) for feature, each in parts.items()}
+
+
+def _named_fields(
+    name: str, fields: Mapping[tuple[str, ...], FileColumn]
+) -> Iterator[tuple[str, FileColumn]]:
+    if not fields:
+        raise InputError(f"array {name!r}: is a structured array without fields")
+    names = ["/".join((name, *path) if name else path) for path in fields]
+    for feature in names:
+        if names.count(feature) > 1:
+            raise InputError(two_features(feature))
+    yield from zip(names, fields.values(), strict=True)
+
+
+def _npy_column(path: Path) -> tuple[FileColumn, np.dtype[np.generic]]:
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            shape, fortran, dtype = _read_header(file, str(path))
+            header = read_header(file, str(path), status.st_size)
             offset = file.tell()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    _check_size(str(path), status.st_size - offset, dtype, shape)
-    return Column(
-        os.path.realpath(path), offset, dtype.str, shape, fortran, _identity(status), is_original=True
+    column = FileColumn(
+        os.path.realpath(path),
+        offset,
+        header.dtype.str,
+        header.shape,
+        header.fortran,
+        file_identity(status),
+        is_original=True,
     )
-
-
-def _stage_member(name: str, member: Member, folder: Path, *, preview: bool) -> Column:
-    place = f"{member.archive}[{member.name}]"
-    try:
-        status = os.stat(member.archive)
-        with zipfile.ZipFile(member.archive) as archive, archive.open(f"{member.name}.npy") as file:
-            size = archive.getinfo(f"{member.name}.npy").file_size
-            shape, fortran, dtype = _read_header(file, place)
-            _check_size(place, size - file.tell(), dtype, shape)
-            target = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.bin"
-            copied = not (preview and len(shape) > 1)
-            if copied:
-                _copy(file, target, size - file.tell())
-    except InputError:
-        raise
-    except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
-        raise InputError(f"{place}: cannot be read: {error}") from None
-    return Column(str(target) if copied else "", 0, dtype.str, shape, fortran, _identity(status))
-
-
-def _identity(status: os.stat_result) -> str:
-    return f"{status.st_size} bytes at {status.st_mtime_ns}"
-
-
-def _copy(source: IO[bytes], target: Path, size: int) -> None:
-    """Copy exactly ``size`` bytes; zipfile compares the checksum when the last one is read."""
-    with target.open("wb") as file:
-        while size:
-            block = source.read(min(size, _COPY_BYTES))
-            if not block:
-                raise EOFError("ends before its header says")
-            file.write(block)
-            size -= len(block)
-    source.read(1)
-
-
-def _read_header(file: IO[bytes], place: str) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-        else:
-            raise ValueError(f"format version {version[0]}.{version[1]}; 1.0 and 2.0 are read")
-    except OSError:
-        raise
-    except Exception as error:  # NumPy's parser, and zipfile's decompressors, raise almost anything
-        raise InputError(f"{place}: is no .npy array that can be read: {error}") from None
-    _check(place, dtype, shape)
-    return shape, fortran, dtype
-
-
-def _check_size(place: str, found: int, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
-    needed = math.prod(shape) * dtype.itemsize
-    if found != needed:
-        raise InputError(f"{place}: holds {found} bytes of data; {dtype} {shape} needs {needed}")
-
-
-def _check(place: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
-    if not shape:
-        raise InputError(f"{place}: is a single value; the first axis must count the examples")
-    # only a file's header can say so
-    if any(isinstance(dim, bool) or dim < 0 for dim in shape):
-        raise InputError(f"{place}: the shape {shape} is none; every dimension must be 0 or more")
-    if dtype.hasobject:
-        raise InputError(
-            f"{place}: holds Python objects, which are never unpickled; convert it to a plain dtype"
-        )
+    return column, header.dtype
 
 
 def _dtype_name(dtype: np.dtype[np.generic]) -> str:

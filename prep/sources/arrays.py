@@ -1,82 +1,92 @@
-"""Arrays whose first axis counts the examples, one feature an array."""
+"""Arrays whose first axis counts the examples, one feature an array, or a field of a structured one."""
 
 from __future__ import annotations
 
-import math
-import sys
-import zipfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from tfshards.prep.example import Values
+from tfshards.prep.files import require_space
+from tfshards.prep.plan import IntArray
+from tfshards.prep.sources.array_arguments import open_arguments
+from tfshards.prep.sources.array_features import feature_of, is_text, row_bytes, strings, values_of
 from tfshards.prep.sources.array_files import (
-    AnyArray,
     Chunk,
-    Column,
     ColumnSource,
-    Member,
+    bytes_to_copy,
+    fields_of,
     stage_chunks,
     stage_column,
+    two_features,
 )
+from tfshards.prep.sources.array_labels import read_labels
+from tfshards.prep.sources.columns import AnyArray, Column, whole
 from tfshards.prep.sources.listing import Accepted, Listing, Outcome, Row, RowKeys
-from tfshards.schemas import KINDS, Feature, InputError, OptionsError, Schema
-from tfshards.schemas.feature import ITEM_SIZES
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.reading import Json
 
 _KEY = Feature("key", "bytes", "bytes")
-# Above this, integers named "label" are a quantity rather than classes.
-_MAX_CLASSES = 10_000
 
 
 @dataclass(frozen=True)
 class Arrays:
     """Arrays of equal length; the key of an example is its row number.
 
-    Integer scalars are stored as int64 lists, every other value as raw little-endian bytes. A feature named
-    ``label`` of integer scalars (at most 10,000 different ones, none negative) is the class.
+    Integer scalars are stored as int64 lists, strings as byte strings, every other value as raw little-endian
+    bytes. A feature named ``label`` of integer scalars (at most 10,000 different ones, none negative) is the
+    class; so is one of strings, which are then the names of the classes.
 
     Attributes:
-        columns: by feature name: a NumPy array, or the path of an .npy file, with the examples along axis 0.
-            Or an iterable of dicts of arrays, which are concatenated along axis 0: it is read once, so that
+        columns: by feature name: a NumPy array, the path of an .npy file, or a list of paths whose arrays are
+            concatenated, with the examples along axis 0. A structured array's field becomes the feature
+            ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an iterable of dicts of
+            arrays, or of structured arrays, which are concatenated along axis 0: it is read once, so that
             arrays larger than memory can come from a generator.
         lists: names of the features to store as int64 or float lists.
+        class_names: in the order of their numbers; the feature ``label`` must hold these numbers, or
+            these names. A class may have no examples.
 
     Raises:
-        OptionsError: there are no columns.
+        OptionsError: there are no columns, or the class names are none, or not different.
     """
 
-    columns: Mapping[str, ColumnSource] | Iterable[Chunk]
+    columns: Mapping[str, ColumnSource] | AnyArray | Iterable[Chunk]
     lists: tuple[str, ...] = ()
+    class_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, Mapping) and not self.columns:
+        if isinstance(self.columns, np.ndarray):
+            if not self.columns.dtype.names:
+                raise OptionsError("an array without fields has no name: give it as {'NAME': array}")
+        elif isinstance(self.columns, Mapping) and not self.columns:
             raise OptionsError("no arrays: give at least one")
+        if self.class_names is not None:
+            _check_class_names(self.class_names)
 
     @classmethod
-    def open(cls, arguments: Sequence[str], lists: tuple[str, ...] = ()) -> Arrays:
+    def open(
+        cls,
+        arguments: Sequence[str],
+        lists: tuple[str, ...] = (),
+        class_names: Sequence[str] | None = None,
+    ) -> Arrays:
         """Return the arrays that a command line names.
 
         Args:
-            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (named by its stem) or ``FILE.npz`` (its members).
+            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (named by its stem), ``FILE.npz`` (its members), or
+                parts of one array: ``X-0.npy X-1.npy``, ``NAME=X-*.npy``, ``NAME=A.npy NAME=B.npy``.
             lists: see the class.
+            class_names: see the class.
 
         Raises:
-            OptionsError: an argument is none of these, or a name stands twice.
-            InputError: an .npz cannot be read.
+            OptionsError: an argument is none of these, a name stands twice, or a part is missing.
+            InputError: an .npz cannot be read, or a pattern's files are not parts of one array.
         """
-        columns: dict[str, ColumnSource] = {}
-        for argument in arguments:
-            for name, source in _named(argument):
-                if name in columns:
-                    raise OptionsError(
-                        f"{argument}: there are two arrays {name!r}; name them with NAME=FILE.npy"
-                    )
-                columns[name] = source
-        return cls(columns, lists)
+        return cls(open_arguments(arguments), lists, class_names)
 
     def location(self) -> None:
         """Return None: the output may lie beside array files."""
@@ -90,16 +100,44 @@ class Arrays:
             preview: copy no more than listing and grouping need.
 
         Raises:
-            InputError: an array cannot be read or is of no supported dtype, or they differ in length.
+            InputError: an array cannot be read, or the copies need more room than there is.
         """
-        if isinstance(self.columns, Mapping):
-            columns = {
-                name: stage_column(name, source, _folder(folder, index), preview=preview)
-                for index, (name, source) in enumerate(self.columns.items())
-            }
+        given = self.columns
+        if isinstance(given, np.ndarray):
+            given = fields_of(given)
+        if isinstance(given, Mapping):
+            columns = _stage(given, folder, preview=preview)
         else:
-            columns = stage_chunks(self.columns, folder)
-        return MappedArrays(columns, self.lists)
+            columns = stage_chunks(given, folder)
+        return MappedArrays(columns, self.lists, tuple(self.class_names or ()))
+
+
+def _check_class_names(names: Sequence[str]) -> None:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise OptionsError(f"class_names={names!r} must be a list of strings, in the order of their numbers")
+    if not names:
+        raise OptionsError("class_names is empty; leave it out if classes have no names")
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise OptionsError(f"class_names holds {twice[0]!r} twice; each class has one number")
+
+
+def _stage(given: Mapping[str, ColumnSource], folder: Path, *, preview: bool) -> dict[str, Column]:
+    if not preview:
+        require_space(folder, sum(map(bytes_to_copy, given.values())), "the copy of the arrays")
+    columns: dict[str, Column] = {}
+    for index, (name, source) in enumerate(given.items()):
+        for feature, column in stage_column(name, source, _folder(folder, index), preview=preview).items():
+            if feature in columns:
+                raise InputError(two_features(feature))
+            columns[feature] = column
+    return columns
+
+
+def _folder(parent: Path, index: int) -> Path:
+    folder = parent / str(index)
+    folder.mkdir()
+    return folder
 
 
 @dataclass(frozen=True)
@@ -108,6 +146,7 @@ class MappedArrays:
 
     columns: Mapping[str, Column]
     lists: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -129,36 +168,35 @@ class MappedArrays:
         count = next(iter(lengths.values()))
         if not count:
             raise InputError("the arrays have no rows; there is nothing to build")
-        labels = self._labels()
+        if _KEY.name in lengths:
+            raise InputError(
+                "an array is named 'key', which is the row number's name; give it another name, "
+                "or name the array of which it is a field with NAME=FILE.npy"
+            )
+        labels = read_labels(self.columns.get("label"), self.class_names)
         features = [
-            _feature(
+            feature_of(
                 name, column, as_list=name in self.lists, is_label=name == "label" and labels is not None
             )
             for name, column in self.columns.items()
         ]
-        if "key" in lengths:
-            raise InputError("an array is named 'key', which is the row number's name; give it another name")
-        row_bytes = sum(_row_bytes(column) for column in self.columns.values())
-        if not row_bytes:
+        size = sum(map(row_bytes, self.columns.values()))
+        if not size:
             # nor would the number of rows be bounded by the files' sizes
             raise InputError("the arrays' rows hold no values; there is nothing to build")
         return Listing(
-            schema=Schema((*features, _KEY)),
+            schema=Schema((*features, _KEY), labels.class_names if labels else ()),
             keys=RowKeys(count),
-            sizes=np.full(count, row_bytes, dtype=np.int64),
+            sizes=np.full(count, size, dtype=np.int64),
             stamps=np.zeros(count, dtype=np.int64),
-            labels=labels,
-            identity=repr(
-                [(name, c.dtype, c.shape, c.fortran, c.identity) for name, c in self.columns.items()]
-            ),
+            labels=labels.numbers if labels else None,
+            identity=repr([(name, *column.summary()) for name, column in self.columns.items()]),
         )
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row."""
-        numbers = np.array([int(row.key) for row in rows])
-        columns = [
-            _values(schema[name], column.take(numbers), column.dtype) for name, column in self.columns.items()
-        ]
+        numbers = np.array([int(row.key) for row in rows], dtype=np.int64)
+        columns = [_values(schema[name], column, rows, numbers) for name, column in self.columns.items()]
         keys = [row.key.encode("ascii") for row in rows]
         return [Accepted(values) for values in zip(*columns, keys, strict=True)]
 
@@ -174,130 +212,13 @@ class MappedArrays:
             raise InputError(
                 f"--group-by {by}: no array of scalars; there are {', '.join(scalars) or 'none'}"
             )
-        values = column.open()
-        return (
-            _strings(by, values)
-            if values.dtype.kind in "SU"
-            else [str(value).encode() for value in values.tolist()]
-        )
-
-    def _labels(self) -> np.typing.NDArray[np.int64] | None:
-        column = self.columns.get("label")
-        if column is None or len(column.shape) != 1 or np.dtype(column.dtype).kind not in "iu":
-            return None
-        values = column.open()
-        if values.dtype.itemsize == 8 and values.dtype.kind == "u":
-            return None
-        distinct = np.unique(values)
-        is_class = len(distinct) <= _MAX_CLASSES and (not len(distinct) or int(distinct[0]) >= 0)
-        return values.astype(np.int64) if is_class else None
+        values = whole(column)
+        return strings(by, values) if is_text(column) else [str(value).encode() for value in values.tolist()]
 
 
-def _named(argument: str) -> list[tuple[str, ColumnSource]]:
-    name, equals, path = argument.partition("=")
-    if not equals or "/" in name:
-        # no name; a folder on the way may have the sign, as in year=2024/
-        name, equals, path = "", "", argument
-    if path.endswith(".npz") and not equals:
-        return [(member, Member(path, member)) for member in _members(path)]
-    if not path.endswith(".npy") or (equals and not name):
-        raise OptionsError(f"{argument}: must be NAME=FILE.npy, FILE.npy or FILE.npz")
-    name = name or Path(path).stem
-    if name == _KEY.name or not name.isprintable():
-        raise OptionsError(f"{argument}: an array cannot be named {name!r}; name it with NAME=FILE.npy")
-    return [(name, path)]
-
-
-def _members(path: str) -> list[str]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except Exception as error:  # zipfile raises almost anything for damaged bytes
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    odd = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
-    if odd or not names:
-        found = f"the member {odd[0]!r} is no array, or stands twice" if odd else "it has no members"
-        raise InputError(f"{path}: {found}")
-    return sorted(name.removesuffix(".npy") for name in names)
-
-
-def _folder(parent: Path, index: int) -> Path:
-    folder = parent / str(index)
-    folder.mkdir()
-    return folder
-
-
-def _feature(name: str, column: Column, *, as_list: bool, is_label: bool) -> Feature:
-    try:
-        return _feature_as(name, column, as_list=as_list, is_label=is_label)
-    except ValueError as error:
-        raise InputError(f"array {name!r}: {error}") from None
-
-
-def _feature_as(name: str, column: Column, *, as_list: bool, is_label: bool) -> Feature:
-    shape = column.shape[1:]
-    dtype = "bfloat16" if column.dtype == "bfloat16" else np.dtype(column.dtype).newbyteorder("=").name
-    if column.dtype != "bfloat16" and np.dtype(column.dtype).kind in "SU":
-        return Feature(name, "bytes", "bytes", shape)
-    if dtype not in ITEM_SIZES:
-        raise InputError(f"array {name!r}: dtype {dtype} cannot be stored; {_remedy(dtype)}")
-    if is_label:
-        return Feature(name, "label", dtype, shape)
-    scalar_int = not shape and dtype in KINDS["int"].dtypes and dtype != "bool"
-    if not as_list and not scalar_int:
-        return Feature(name, "raw", dtype, shape)
-    kind = "float" if dtype in KINDS["float"].dtypes else "int"
-    if dtype not in KINDS[kind].dtypes:
-        raise InputError(f"--list {name}: {dtype} fits neither an int64 nor a float32 list; leave it raw")
-    return Feature(name, kind, dtype, shape)
-
-
-def _remedy(dtype: str) -> str:
-    if dtype.startswith(("datetime64", "timedelta64")):
-        return "convert it with array.view('int64')"
-    if dtype == "void16":
-        return "an .npy file forgets bfloat16: pass the array from Python, or save array.view('uint16')"
-    if dtype.startswith("void"):
-        return "save the fields of a structured array as arrays of their own"
-    return f"convert it to one of {', '.join(sorted(ITEM_SIZES))}"
-
-
-def _row_bytes(column: Column) -> int:
-    item = 2 if column.dtype == "bfloat16" else np.dtype(column.dtype).itemsize
-    return math.prod(column.shape[1:]) * item
-
-
-def _values(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]:
-    """Return the values of each row of ``block`` as the encoder takes them."""
-    if feature.kind == "raw":
-        data = block.astype(block.dtype.newbyteorder("<"), copy=False).tobytes()
-        step = feature.num_bytes
-        return (
-            [data[start : start + step] for start in range(0, len(data), step)]
-            if step
-            else [b""] * len(block)
-        )
-    if feature.kind == "bytes":
-        strings, number = _strings(feature.name, block), feature.num_elements
-        if not feature.shape:
-            return strings
-        return [strings[row * number : (row + 1) * number] for row in range(len(block))]
-    if dtype == "bfloat16":
-        # the upper half of a float32
-        block = (block.astype(np.uint32) << 16).view(np.float32)
-    values: Sequence[Values] = block.reshape(len(block), -1).tolist() if feature.shape else block.tolist()
-    return values
-
-
-def _strings(name: str, block: AnyArray) -> list[bytes]:
-    """Return each element, row-major: text as UTF-8, and what ``os.fsdecode`` escaped as the bytes it was."""
-    if block.dtype.kind == "S":
-        return cast("list[bytes]", block.ravel().tolist())
-    block = np.ascontiguousarray(block, block.dtype.newbyteorder("="))
-    # a file may hold any number in the place of a character
-    if block.size and block.itemsize and int(block.view(np.uint32).max()) > sys.maxunicode:
-        raise InputError(f"array {name!r}: holds a number above {sys.maxunicode:#x}, which is no character")
-    try:
-        return [item.encode("utf-8", "surrogateescape") for item in block.ravel().tolist()]
-    except UnicodeEncodeError as error:
-        raise InputError(f"array {name!r}: holds text that is no Unicode: {error}") from None
+def _values(feature: Feature, column: Column, rows: Sequence[Row], numbers: IntArray) -> Sequence[Values]:
+    if feature.kind == "label" and is_text(column):
+        # the listing has looked up the names
+        column.check_unchanged()
+        return [row.label for row in rows]
+    return values_of(feature, column.take(numbers), column.dtype)
