@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
+    from tfshards.prep.audit import audit
     from tfshards.prep.options import Options
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
@@ -21,7 +22,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from tfshards.prep.builder import build
 
-__all__ = ["Arrays", "ImageFolder", "Options", "build", "verify"]
+__all__ = ["Arrays", "ImageFolder", "Options", "audit", "build", "verify"]
 
 
 def __getattr__(name: str) -> object:

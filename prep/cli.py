@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
+from tfshards.prep.findings import Kind
 from tfshards.prep.options import Options, parse_share, parse_size
 from tfshards.prep.output import check_output, dataset_name
 from tfshards.prep.print import forecast_text, info_text, show_text
@@ -162,6 +163,23 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _audit(options: argparse.Namespace) -> int:
+    from tfshards.prep.audit import audit
+    from tfshards.prep.audit_text import audit_json, audit_text
+
+    made = audit(options.out, distance=_distance(options.distance))
+    print(json.dumps(audit_json(made)) if options.json else audit_text(made))
+    return 1 if any(finding.kind in options.fail_on for finding in made.findings) else 0
+
+
+def _distance(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise OptionsError(f"--distance {text}: must be a number of bits, or none")
+    return int(text)
+
+
 def _source(options: argparse.Namespace) -> Source:
     if options.kind == "images":
         return ImageFolder(options.src, check=options.check)
@@ -247,6 +265,16 @@ def _parser() -> argparse.ArgumentParser:
     verify = _add_verb(verbs, "verify", _verify, "compare sizes, digests and indexes with the manifest")
     verify.add_argument("--deep", action="store_true", help="read and check every record, too")
     verify.add_argument("--json", action="store_true", help="print the problems as a JSON list")
+    audit = _add_verb(
+        verbs, "audit", _audit, "find examples in two splits, double ones, rare classes, odd sizes"
+    )
+    near = (
+        "bits of 256 in which the hashes of nearly the same images differ (32), or none for equal bytes alone"
+    )
+    audit.add_argument("--distance", default="32", metavar="N", help=near)
+    fail_on = "exit 1 if such is found; may be repeated"
+    audit.add_argument("--fail-on", action="append", default=[], choices=get_args(Kind), help=fail_on)
+    audit.add_argument("--json", action="store_true", help="print all findings")
     return parser
 
 

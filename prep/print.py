@@ -26,7 +26,7 @@ def info_text(manifest: Manifest) -> str:
     lines = [f"{manifest.name}, build {manifest.build_id}", *_table(rows), *_schema_lines(manifest.schema)]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     totals = manifest.totals
-    lines += _class_lines(counts)
+    lines += class_lines(counts)
     lines.append(
         f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
         f" + {totals.skipped:,} skipped"
@@ -69,7 +69,7 @@ def forecast_text(made: Forecast, batch_size: int, *, as_json: bool) -> str:
         rows.append((name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(weights)), _span(counts), span))
         steps.append((name, *(f"{sum(counts) // (batch_size * w):,}" for w in _WORKERS)))
     lines = [f"would be build {made.build_id}", *_table(rows), *_schema_lines(made.listing.schema)]
-    lines += _class_lines({name: label_counts(made.listing, layout) for name, layout in made.layouts.items()})
+    lines += class_lines({name: label_counts(made.listing, layout) for name, layout in made.layouts.items()})
     lines += _table(steps)
     lines += [f"skipped: {count:,} {reason}" for reason, count in made.listing.skipped.items()]
     return "\n".join(lines)
@@ -94,7 +94,7 @@ def _schema_lines(schema: Schema) -> list[str]:
     return [f"features: {', '.join(parts)}"]
 
 
-def _class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a table of the classes, one column a split; the first ones if there are many."""
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
     if not names:

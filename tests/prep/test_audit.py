@@ -1,0 +1,492 @@
+"""What an audit finds: the same and nearly the same images, conflicts of labels, rare classes, odd sizes."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance, ImageFilter
+
+from tfshards.prep import Arrays, ImageFolder, audit, repeats, similar
+from tfshards.prep.audit import Audit
+from tfshards.prep.audit_text import audit_text
+from tfshards.prep.cli import main
+from tfshards.prep.similar import check_distance, near_pairs
+from tfshards.prep.tfrecord import RecordError
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+
+def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
+    """A picture of soft blobs, another one for each number."""
+    coarse = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+MakeDataset = Callable[..., Path]
+
+
+@pytest.fixture
+def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
+    """Build a dataset of the given files, and of some pictures of two classes in two splits."""
+
+    def make(files: dict[str, bytes], **options: object) -> Path:
+        usual = {
+            f"{split}/{name}/{number}.png": encoded(picture(number + start))
+            for split, start, count in (("train", 0, 24), ("val", 100, 20))
+            for number in range(count)
+            for name in [("cat", "dog")[number % 2]]
+        }
+        folder = image_folder({**usual, **files})
+        quiet_build(ImageFolder(folder, **options), tmp_path / "out", shards=2)
+        return tmp_path / "out"
+
+    return make
+
+
+def found(made: Audit) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """The findings as (kind, message, [(example's key, key of what it is like, detail)])."""
+    return [
+        (
+            finding.kind,
+            finding.message,
+            [
+                (
+                    case.example.key if case.example else "",
+                    case.like.key if case.like else "",
+                    case.detail,
+                )
+                for case in finding.instances
+            ],
+        )
+        for finding in made.findings
+    ]
+
+
+def test_different_pictures_are_no_finding(dataset):
+    made = audit(dataset({}))
+    assert (made.findings, made.notes) == ((), ())
+    assert made.num_examples == {"train": 24, "val": 20}
+    assert made.label_counts == {"train": {"cat": 12, "dog": 12}, "val": {"cat": 10, "dog": 10}}
+
+
+def test_equal_bytes_in_two_splits_are_a_leak_of_the_smaller_one(dataset):
+    made = audit(dataset({"val/cat/copy.png": encoded(picture(0))}))
+    assert found(made) == [
+        (
+            "leak",
+            "images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)",
+            [("val/cat/copy.png", "train/cat/0.png", "the same")],
+        )
+    ]
+
+
+NEAR = {
+    "a JPEG": lambda image: encoded(image, "JPEG", quality=80),
+    "a poor JPEG": lambda image: encoded(image, "JPEG", quality=30),
+    "a PNG written in another way": lambda image: encoded(image, "PNG", compress_level=1),
+    "a WebP, which is stored as PNG": lambda image: encoded(image, "WEBP", quality=70),
+    "half the size": lambda image: encoded(image.resize((80, 60))),
+    "twice the size": lambda image: encoded(image.resize((320, 240)), "JPEG", quality=90),
+    "another aspect": lambda image: encoded(image.resize((100, 100))),
+    "brighter": lambda image: encoded(ImageEnhance.Brightness(image).enhance(1.1)),
+    "grey": lambda image: encoded(image.convert("L")),
+    "blurred": lambda image: encoded(image.filter(ImageFilter.GaussianBlur(2))),
+}
+
+
+def test_nearly_the_same_pictures_in_two_splits_are_leaks(dataset):
+    copies = {
+        f"val/dog/{what}.png": change(picture(place)) for place, (what, change) in enumerate(NEAR.items())
+    }
+    ((_, message, cases),) = [finding for finding in found(audit(dataset(copies))) if finding[0] == "leak"]
+    assert message == "images of 'train' that are in 'val' too: 10 of 24 (0 the same, 10 nearly)"
+    originals = {f"train/{('cat', 'dog')[place % 2]}/{place}.png": what for place, what in enumerate(NEAR)}
+    assert {first: second for first, second, _ in cases} == {
+        original: f"val/dog/{what}.png" for original, what in originals.items()
+    }
+
+
+FAR = {
+    "mirrored": lambda image: image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+    "turned": lambda image: image.rotate(90),
+    "a half of it": lambda image: image.crop((0, 0, 80, 120)),
+}
+
+
+def test_what_the_hash_does_not_see_is_not_found(dataset):
+    copies = {f"val/dog/{what}.png": encoded(change(picture(0))) for what, change in FAR.items()}
+    assert audit(dataset(copies)).findings == ()
+
+
+def test_repeats_inside_a_split_are_paired_with_the_first_of_them(dataset):
+    again = {f"train/cat/{name}.png": encoded(picture(0)) for name in ("again", "more")}
+    small = encoded(picture(0).resize((100, 75)))
+    ((kind, message, cases),) = found(audit(dataset({**again, "train/cat/small.png": small})))
+    assert kind == "duplicate"
+    assert message == "images of 'train' that repeat another of it: 3 of 27 (2 the same, 1 nearly)"
+    # which of the four is the first depends on the order of the records
+    assert len({first for first, _, _ in cases}) == 3
+    assert [detail for _, _, detail in cases][:2] == ["the same"] * 2
+
+
+def test_a_picture_under_two_labels_is_a_conflict_and_a_repeat(dataset):
+    made = audit(dataset({"train/dog/no-cat.png": encoded(picture(0))}))
+    assert [finding.kind for finding in made.findings] == ["duplicate", "conflict"]
+    assert made.findings[1].message == "images that have another label elsewhere: 1 (1 the same, 0 nearly)"
+    (case,) = made.findings[1].instances
+    assert case.example
+    assert case.like
+    assert {case.example.label, case.like.label} == {"cat", "dog"}
+
+
+def test_a_leak_into_three_splits_is_told_for_each(image_folder, tmp_path, quiet_build):
+    sizes = {"train": 12, "val": 8, "test": 4}
+    files = {
+        f"{split}/{number}.png": encoded(picture(number if number < 2 else number * 10 + start))
+        for start, (split, size) in enumerate(sizes.items(), 1)
+        for number in range(size)
+    }
+    quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
+    made = audit(tmp_path / "out")
+    assert [finding.message for finding in made.findings] == [
+        "images of 'val' that are in 'train' too: 2 of 8 (2 the same, 0 nearly)",
+        "images of 'test' that are in 'train' too: 2 of 4 (2 the same, 0 nearly)",
+    ]
+    assert made.notes == ("no labels: classes and conflicts were not looked at",)
+    assert made.label_counts == {}
+
+
+def test_a_distance_of_none_compares_bytes_alone(dataset):
+    out = dataset({"val/cat/copy.png": encoded(picture(0)), "val/cat/near.jpg": encoded(picture(2), "JPEG")})
+    made = audit(out, distance=None)
+    assert [finding.message for finding in made.findings] == [
+        "images of 'val' that are in 'train' too: 1 of 22 (1 the same, 0 nearly)"
+    ]
+    assert made.notes == ("only images of equal bytes were looked for",)
+
+
+def test_blank_pages_are_compared_by_bytes_alone(dataset):
+    blank = {f"train/cat/b{grey}.png": encoded(Image.new("L", (160, 120), grey)) for grey in (250, 251)}
+    again = {"val/cat/blank.png": encoded(Image.new("L", (160, 120), 250))}
+    made = audit(dataset({**blank, **again}))
+    assert [finding.message for finding in made.findings] == [
+        "images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)"
+    ]
+    assert made.notes == ("images nearly of one colour, of which only equal bytes were looked for: 3",)
+
+
+def test_odd_sizes_are_told_with_their_keys(dataset):
+    sizes = {"thin": (400, 40), "tiny": (20, 20), "huge": (900, 900)}
+    files = {f"train/cat/{name}.png": encoded(picture(70, size)) for name, size in sizes.items()}
+    made = audit(dataset(files), distance=None)
+    assert found(made) == [
+        (
+            "size",
+            "images with a side of fewer than 32 pixels: 1",
+            [("train/cat/tiny.png", "", "20 x 20 pixels")],
+        ),
+        (
+            "size",
+            "images with one side more than 5 times the other: 1",
+            [("train/cat/thin.png", "", "400 x 40 pixels")],
+        ),
+        (
+            "size",
+            "images with less than a 16th of the median's pixels: 1",
+            [("train/cat/tiny.png", "", "20 x 20 pixels")],
+        ),
+        (
+            "size",
+            "images with more than 16 times the median's pixels: 1",
+            [("train/cat/huge.png", "", "900 x 900 pixels")],
+        ),
+    ]
+
+
+def test_where_all_images_are_small_none_is_odd(small_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(small_folder), tmp_path / "out")
+    assert [finding.kind for finding in audit(tmp_path / "out").findings if finding.kind == "size"] == []
+
+
+def test_missing_rare_and_uneven_classes_are_told(tmp_path, quiet_build):
+    labels = np.repeat([0, 1, 2], [300, 12, 3])
+    quiet_build(Arrays({"x": np.arange(315.0), "label": labels}), tmp_path / "out")
+    assert found(audit(tmp_path / "out")) == [
+        ("class", "classes with fewer than 10 examples in 'train': 1", [("", "", "2: 3")]),
+        (
+            "class",
+            "'train' has more than 20 times as many examples of one class as of another",
+            [("", "", "2: 3"), ("", "", "0: 300")],
+        ),
+    ]
+
+
+def test_a_class_that_a_split_lacks_and_one_that_all_lack_are_told(dataset):
+    bird = {f"train/bird/{number}.png": encoded(picture(300 + number)) for number in range(10)}
+    made = audit(dataset({**bird, "train/eel/": b""}))
+    assert found(made) == [
+        ("class", "classes without an example in any split: 1", [("", "", "eel")]),
+        ("class", "classes of other splits that 'val' lacks: 1", [("", "", "bird")]),
+    ]
+
+
+def test_arrays_are_compared_by_all_values_but_key_and_label(tmp_path, quiet_build):
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    x[41] = x[40]
+    quiet_build(Arrays({"x": x, "label": np.arange(60) % 2}), tmp_path / "out", shards=3)
+    made = audit(tmp_path / "out")
+    assert [(finding.kind, finding.message) for finding in made.findings] == [
+        ("duplicate", "examples of 'train' that repeat another of it: 1 of 60 (1 the same, 0 nearly)"),
+        ("conflict", "examples that have another label elsewhere: 1 (1 the same, 0 nearly)"),
+    ]
+    assert made.notes == ("no images: only examples of equal x were looked for, not near ones",)
+    (case,) = made.findings[0].instances
+    assert case.example
+    assert case.like
+    assert {case.example.key, case.like.key} == {"40", "41"}
+
+
+def test_labels_alone_cannot_repeat(tmp_path, quiet_build):
+    quiet_build(Arrays({"label": np.zeros(30, int)}), tmp_path / "out")
+    made = audit(tmp_path / "out")
+    assert made.findings == ()
+    assert made.notes == ("no feature besides key and label: nothing can occur twice",)
+
+
+def test_images_that_cannot_be_decoded_are_told_and_the_rest_is_looked_at(dataset):
+    broken = {"train/cat/broken.png": b"\x89PNG", "val/cat/copy.png": encoded(picture(0))}
+    made = audit(dataset(broken, check="none"))
+    assert [finding.kind for finding in made.findings] == ["leak"]
+    (note,) = made.notes
+    assert note.startswith("images that cannot be decoded: 1; the first, train/cat/broken.png: opens as none")
+
+
+def test_hostile_keys_are_printed_without_control_characters(dataset):
+    copy = {"val/cat/\x1b[2J\n\udce9.png": encoded(picture(0))}
+    made = audit(dataset(copy))
+    (case,) = made.findings[0].instances
+    assert case.example
+    assert case.example.key == "val/cat/\x1b[2J\n\udce9.png"
+    text = audit_text(made)
+    assert r"    val/cat/\x1b[2J\n\udce9.png (val, cat) = train/cat/0.png (train, cat): the same" in text
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_more_than_five_instances_are_counted(dataset):
+    copies = {f"train/cat/copy{number}.png": encoded(picture(0)) for number in range(8)}
+    lines = audit_text(audit(dataset(copies))).splitlines()
+    assert lines[0].startswith("duplicate: images of 'train' that repeat another of it: 8 of 32")
+    assert lines[6] == "    and 3 more"
+
+
+def test_a_damaged_shard_is_named(dataset):
+    out = dataset({})
+    path = out / read_manifest(out).shards[1].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        RecordError, match=rf"{path.name}: record \d+ at byte \d+: the checksum .* does not hold"
+    ):
+        audit(out)
+
+
+def test_a_shard_cut_between_records_is_named(dataset):
+    out = dataset({})
+    path = out / read_manifest(out).shards[0].path
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=rf"{path.name}: holds 0 records, the manifest says \d+; 'tfshards"):
+        audit(out)
+
+
+def test_a_record_against_the_schema_is_named(dataset):
+    out = dataset({})
+    document = json.loads((out / "dataset.json").read_text())
+    document["schema"]["features"].append({"name": "more", "kind": "int", "dtype": "int64", "shape": []})
+    (out / "dataset.json").write_text(json.dumps(document))
+    with pytest.raises(RecordError, match="record 0 at byte 0: the feature 'more' is missing"):
+        audit(out)
+
+
+def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):
+    with pytest.raises(InputError, match=r"is no dataset: it has no dataset\.json"):
+        audit(tmp_path)
+
+
+@pytest.mark.parametrize("distance", [-1, 49])
+def test_a_distance_that_is_not_searched_for_is_refused(distance):
+    with pytest.raises(OptionsError, match=rf"distance={distance} of 256 bits: must be 0 to 48"):
+        check_distance(distance)
+
+
+def test_without_imagehash_the_remedy_is_told_and_bytes_are_compared(dataset):
+    out = dataset({"val/cat/copy.png": encoded(picture(0))})
+    code = f"""
+import sys
+sys.modules["imagehash"] = None
+from tfshards.prep.cli import main
+print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", "none", "--fail-on", "leak"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "tfshards: looking for nearly the same images needs imagehash: pip install 'tfshards[audit]'" in (
+        done.stderr
+    )
+    assert done.stdout.startswith("leak: ")
+    assert done.stdout.splitlines()[-1] == "1 1"
+
+
+def random_hashes(number: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 1 << 64, (number, 4), dtype=np.uint64)
+
+
+def with_flipped(hashes: np.ndarray, coarse: int, fine: int, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    bits = np.unpackbits(hashes.view(np.uint8)).reshape(len(hashes), 256)
+    for row in bits:
+        row[random.choice(64, coarse, replace=False)] ^= 1
+        row[64 + random.choice(192, fine, replace=False)] ^= 1
+    return np.packbits(bits, axis=1).view(np.uint64)
+
+
+@pytest.mark.parametrize("distance", [0, 3, 8, 17, 32, 48])
+def test_all_near_pairs_are_found_once_and_no_others(distance):
+    base = random_hashes(150)
+    coarse = distance // 4
+    near = with_flipped(base[:50], coarse, distance - coarse, 1)
+    too_coarse = with_flipped(base[50:100], coarse + 1, 0, 2)
+    too_far = with_flipped(base[100:], 0, distance + 1, 3)
+    hashes = np.unique(np.concatenate([base, near, too_coarse, too_far]), axis=0)
+    made = near_pairs(hashes, distance)
+    bits = np.bitwise_count(hashes[:, None] ^ hashes[None])
+    wanted = np.triu((bits.sum(2) <= distance) & (bits[:, :, 0] <= coarse), 1)
+    pairs = {tuple(sorted(pair)) for pair in zip(made.first.tolist(), made.second.tolist(), strict=True)}
+    assert pairs == set(zip(*(axis.tolist() for axis in wanted.nonzero()), strict=True))
+    assert len(pairs) == len(made.first) == (50 if distance else 0)
+    assert set(made.distance.tolist()) == ({distance} if distance else set())
+    assert made.is_complete
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_fewer_than_two_hashes_make_no_pair(number):
+    assert len(near_pairs(random_hashes(number), 32).first) == 0
+
+
+@pytest.mark.parametrize("limit", ["_MAX_CANDIDATES", "_MAX_PAIRS"])
+def test_a_search_that_would_not_end_is_cut_short_and_says_so(limit, dataset, monkeypatch):
+    hashes = np.unique(with_flipped(np.repeat(random_hashes(1), 300, axis=0), 3, 5, 1), axis=0)
+    assert near_pairs(hashes, 32).is_complete
+    monkeypatch.setattr(similar, limit, 1000)
+    cut = near_pairs(hashes, 32)
+    assert not cut.is_complete
+    assert 0 < len(cut.first) < 300 * 299 // 2
+    monkeypatch.setattr(similar, limit, -1)
+    made = audit(dataset({"val/cat/near.jpg": encoded(picture(0), "JPEG")}))
+    assert made.notes == (
+        "too many images are much alike: the search for near ones was cut short, some may be missing",
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_repeats_are_those_of_a_search_of_all_pairs(seed):
+    """An example has a partner exactly if some earlier one, or one of its own group, is like it."""
+    seen = random_survey(seed)
+    made = repeats.find_repeats(seen, 32)
+    for place in range(len(seen.keys)):
+        others = [other for other in range(place) if is_like(seen, place, other)]
+        leaks = [other for other in others if seen.split[other] != seen.split[place]]
+        doubles = [other for other in others if seen.split[other] == seen.split[place]]
+        assert (made.leaks.partner[place] >= 0) == bool(leaks)
+        assert (made.duplicates.partner[place] >= 0) == bool(doubles)
+        for partners, allowed in ((made.leaks, leaks), (made.duplicates, doubles)):
+            assert partners.partner[place] in [-1, *allowed]
+        conflict = made.conflicts.partner[place]
+        assert conflict == -1 or (conflict in others and seen.label[conflict] != seen.label[place])
+
+
+def is_like(seen, one: int, other: int) -> bool:
+    if seen.digest[one] == seen.digest[other]:
+        return True
+    if not (seen.is_hashed[one] and seen.is_hashed[other]):
+        return False
+    bits = np.bitwise_count(seen.hashes[one] ^ seen.hashes[other])
+    return bool(bits.sum() <= 32 and bits[0] <= 8)
+
+
+def random_survey(seed: int):
+    from tfshards.prep.survey import Survey
+
+    random = np.random.default_rng(seed)
+    number = 120
+    kinds = random_hashes(12, seed)
+    hashes = with_flipped(kinds[random.integers(0, 12, number)], 3, 5, seed)
+    # some share their hash with another, some of these their bytes as well
+    same = random.integers(0, number, (30, 2))
+    hashes[same[:, 0]] = hashes[same[:, 1]]
+    _, groups = np.unique(hashes, axis=0, return_inverse=True)
+    contents = groups.reshape(-1) * 2 + random.integers(0, 2, number)
+    return Survey(
+        splits=("a", "b", "c"),
+        keys=[str(place) for place in range(number)],
+        split=np.sort(random.integers(0, 3, number)),
+        label=random.integers(0, 3, number),
+        digest=np.frombuffer(b"".join(int(value).to_bytes(16, "big") for value in contents), "V16"),
+        size=np.zeros((number, 2), np.int64),
+        hashes=hashes,
+        is_hashed=random.random(number) < 0.9,
+        num_flat=0,
+        faults={},
+    )
+
+
+def test_the_command_fails_on_what_it_is_told_to(dataset, capsys):
+    out = str(dataset({"val/cat/copy.png": encoded(picture(0))}))
+    assert main(["audit", out]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "leak: images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)",
+        "    val/cat/copy.png (val, cat) = train/cat/0.png (train, cat): the same",
+        "class  train  val",
+        "cat       12   11",
+        "dog       12   10",
+    ]
+    assert shown.err == ""
+    assert main(["audit", out, "--fail-on", "duplicate", "--fail-on", "size"]) == 0
+    assert main(["audit", out, "--fail-on", "size", "--fail-on", "leak", "--distance", "none"]) == 1
+
+
+def test_the_command_prints_everything_as_json(dataset, capsys):
+    copies = {f"val/cat/copy{number}.png": encoded(picture(0)) for number in range(7)}
+    assert main(["audit", str(dataset(copies)), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["num_examples"] == {"val": 27, "train": 24}
+    leak = document["findings"][0]
+    assert (leak["kind"], leak["count"]) == ("leak", 1)
+    assert leak["instances"][0]["detail"] == "the same"
+    assert leak["instances"][0]["example"] == {"split": "train", "key": "train/cat/0.png", "label": "cat"}
+    assert len(document["findings"][1]["instances"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--distance", "49"], "distance=49 of 256 bits"),
+        (["--distance", "-1"], "--distance -1: must be a number of bits, or none"),
+        (["--distance", "٣"], "must be a number of bits, or none"),
+        (["--fail-on", "leaks"], "invalid choice: 'leaks'"),
+    ],
+)
+def test_what_the_command_does_not_allow_is_status_2(arguments, message, tmp_path, capsys):
+    assert main(["audit", str(tmp_path), *arguments]) == 2
+    assert message in capsys.readouterr().err
