@@ -122,6 +122,8 @@ def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
     shard, first, count = part[0], part[1], part[2]
     path = tf.gather(tf.constant(shards.paths), shard)
     known = tf.gather(shards.first_offsets, shard) + first // shards.stride
+    # An empty shard behind all others has no offset; of it nothing is read.
+    known = tf.minimum(known, len(shards.offsets) - 1)
     variant = tf.raw_ops.TFRecordDatasetV2(
         filenames=[path],
         compression_type="",
