@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 try:
     from tfshards.prep.audit import audit
+    from tfshards.prep.image_options import ImageOptions
     from tfshards.prep.options import Options
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
@@ -22,7 +23,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from tfshards.prep.builder import build
 
-__all__ = ["Arrays", "ImageFolder", "Options", "audit", "build", "verify"]
+__all__ = ["Arrays", "ImageFolder", "ImageOptions", "Options", "audit", "build", "verify"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -33,11 +33,13 @@ class ShardId(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """One rejected input, as it stands in ``rejected-*.jsonl``."""
+    """One rejected input, as it stands in ``rejected-*.jsonl``; size and stamp are those of its ``Row``."""
 
     key: str
     reason: str
     detail: str
+    size: int
+    stamp: int
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,16 @@ class Done:
         index_digest: of its index.
         rows_digest: of the rows that stand in it, see ``rows_digest``.
         rejected: the rows that do not, in plan order.
+        conversions: what was done to the images in it, and to how many.
+        contents: the digest of each row's content, if duplicates are looked for (see ``duplicates``).
     """
 
     shard: Shard
     index_digest: str
     rows_digest: str
     rejected: tuple[Reject, ...] = ()
+    conversions: Mapping[str, int] = field(default_factory=dict)
+    contents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,31 +6,29 @@ import os
 import shutil
 import sys
 import tempfile
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
-from tfshards.prep.area import AREA_NAME, BuildArea, Done, Layout, Reject, ShardId
-from tfshards.prep.commit import commit, finish, forget_generations, label_counts, rejects_text, totals
+from tfshards.prep.area import AREA_NAME, BuildArea, Done, Layout, ShardId
+from tfshards.prep.commit import commit, finish, forget_generations, label_counts, totals
 from tfshards.prep.files import file_digest, require_space
-from tfshards.prep.forecast import Forecast, forecast, too_many_shards
+from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import check_output, committed, dataset_name, locked
 from tfshards.prep.pipeline import check_beam_args, write_shards
-from tfshards.prep.plan import IntArray, rebalance
 from tfshards.prep.progress import Progress, size
+from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
+from tfshards.prep.retry import link_unchanged, retry
 from tfshards.prep.shard import Job
-from tfshards.prep.sources.listing import Reader, Source, to_bytes
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, index_path
+from tfshards.prep.sources.listing import Reader, Source
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, Totals, index_path
 
-Layouts: TypeAlias = Mapping[str, list[IntArray]]
 Talk: TypeAlias = Callable[[str], None]
 
 # What a record holds beside the source's bytes: frame, tags, names, label.
@@ -49,6 +47,7 @@ def build(
     shards: int | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    retry_rejected: bool = False,
     options: Options | None = None,
     beam_args: Sequence[str] = (),
     talk: Talk = to_stderr,
@@ -64,6 +63,8 @@ def build(
         shards: number of shards of each split; by default as many as ``options.shard_size`` asks for.
         seed: of the order of examples and of the split by ratios.
         overwrite: replace a dataset of other inputs or options. It stays whole until this one is committed.
+        retry_rejected: take into the dataset in ``out`` what it has rejected and what was mended since; all
+            other inputs and options must be the same. Only shards that this changes are written.
         options: all else.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         talk: is given each line about the build's course.
@@ -79,24 +80,38 @@ def build(
     folder = Path(out)
     check_output(folder, source)
     with _staged(source, folder) as reader:
-        plan = forecast(reader, dataset_name(folder, options), shards, seed, options)
-        for warning in plan.listing.warnings:
+        name = dataset_name(folder, options)
+        forecast_of = partial(forecast, reader, name, shards, seed, options)
+        plan = forecast_of()
+        for warning in plan.warnings:
             talk(f"warning: {warning}")
         area = BuildArea(folder, plan.build_id)
-        current = committed(folder, plan.build_id, plan.options, overwrite=overwrite)
+        current = committed(folder, plan.build_id, plan.options, overwrite=overwrite or retry_rejected)
         if current and current.build_id == plan.build_id:
             _finish(current, area, talk)
             talk(f"{folder} is up to date")
             return current
         forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
         _require_space(area, plan)
-        run = _Run(reader, plan, area, dataset_name(folder, options), tuple(beam_args), talk)
-        first = run.write("first", plan.layouts)
-        rejects = [reject for done in first.values() for reject in done.rejected]
-        _check_rejects(rejects, plan, options, area)
-        layouts = _final_layouts(plan, rejects, options)
-        done = run.write("final", layouts) if rejects else first
-        manifest = _manifest(run.name, plan, layouts, done, rejects)
+        compares = options.duplicates != "keep"
+        run = _Run(reader, plan, area, name, tuple(beam_args), talk, compares)
+        if retry_rejected:
+            retried = retry(reader, plan, area, options, forecast_of)
+            check_rejects(retried.rejects, plan, options, area)
+            layouts, rejects = final_layouts(plan, retried.rejects, options), retried.rejects
+            num_linked = link_unchanged(retried, layouts, plan, area, name)
+            talk(f"{num_linked} of {sum(map(len, layouts.values()))} shards stay as they are")
+            done = run.write("final", layouts)
+            conversions = retried.conversions
+        else:
+            first = run.write("first", plan.layouts)
+            rejects = [reject for done in first.values() for reject in done.rejected]
+            check_rejects(rejects, plan, options, area)
+            rejects += repeated_inputs(plan, first, options, talk)
+            layouts = final_layouts(plan, rejects, options)
+            done = run.write("final", layouts) if rejects else first
+            conversions = sum((Counter(shard.conversions) for shard in done.values()), Counter[str]())
+        manifest = _manifest(name, plan, layouts, done, totals(plan.listing, rejects, conversions))
         commit(manifest, rejects, area)
         _finish(manifest, area, talk)
     return manifest
@@ -123,6 +138,7 @@ class _Run:
     name: str
     beam_args: tuple[str, ...]
     talk: Talk
+    compares: bool
 
     def write(self, layout: Layout, layouts: Layouts) -> dict[ShardId, Done]:
         """Write the shards of a layout that are not there yet; return what became of each."""
@@ -148,6 +164,7 @@ class _Run:
                 self.name,
                 {split: len(shards) for split, shards in layouts.items()},
                 progress.reporter,
+                self.compares and layout == "first",
             )
             write_shards(job, missing, self.beam_args, progress)
         written = {shard: self.area.read_done(layout, shard) for shard in missing}
@@ -236,38 +253,8 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
                 left.rmdir()
 
 
-def _check_rejects(rejects: Sequence[Reject], plan: Forecast, options: Options, area: BuildArea) -> None:
-    inputs = plan.listing.num_examples
-    if len(rejects) <= options.rejected_share * inputs:
-        return
-    path = area.root / "rejected.jsonl"
-    path.write_bytes(rejects_text(rejects))
-    commonest = Counter(reject.reason for reject in rejects).most_common(5)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
-    raise BuildError(
-        f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than --max-rejected allows "
-        f"({float(options.rejected_share):.3%})\n{path} names them; mend them or allow more"
-    )
-
-
-def _final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -> Layouts:
-    if not rejects:
-        return plan.layouts
-    rejected = np.zeros(plan.listing.num_examples, dtype=np.bool_)
-    for reject in rejects:
-        rejected[bisect_left(plan.listing.keys, to_bytes(reject.key))] = True
-    sizes = plan.listing.sizes if options.balance == "bytes" else None
-    layouts = {}
-    for split, layout in plan.layouts.items():
-        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
-        if accepted < len(layout):
-            raise BuildError(f"after rejects, {too_many_shards(split, len(layout), accepted)}")
-        layouts[split] = rebalance(layout, rejected, sizes)
-    return layouts
-
-
 def _manifest(
-    name: str, plan: Forecast, layouts: Layouts, done: Mapping[ShardId, Done], rejects: Sequence[Reject]
+    name: str, plan: Forecast, layouts: Layouts, done: Mapping[ShardId, Done], counted: Totals
 ) -> Manifest:
     splits = {
         split: Split(
@@ -276,7 +263,6 @@ def _manifest(
         )
         for split, layout in layouts.items()
     }
-    counted = totals(plan.listing, rejects)
     return Manifest(
         name, plan.build_id, plan.listing.schema, splits, counted, plan.options, plan.membership.cuts
     )

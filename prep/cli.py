@@ -18,14 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn, get_args
 
+from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
 from tfshards.prep.findings import Kind
-from tfshards.prep.options import Options, parse_share, parse_size
 from tfshards.prep.output import check_output, dataset_name
 from tfshards.prep.print import forecast_text, info_text, show_text
-from tfshards.prep.sources.arrays import Arrays
-from tfshards.prep.sources.image_folder import ImageFolder
-from tfshards.prep.sources.listing import Source
-from tfshards.prep.splits import parse_ratios
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, read_manifest
 
 
@@ -88,8 +84,8 @@ def _cut(given: list[str], at: int) -> tuple[list[str], list[str]]:
 
 
 def _build(options: argparse.Namespace) -> int:
-    source = _source(options)
-    shards, settings = _settings(options)
+    source = source_of(options)
+    shards, settings = settings_of(options)
     # Beam takes about a second to import: only what builds pays for it.
     from tfshards.prep.builder import build
 
@@ -99,6 +95,7 @@ def _build(options: argparse.Namespace) -> int:
         shards=shards,
         seed=options.seed,
         overwrite=options.overwrite,
+        retry_rejected=getattr(options, "retry_rejected", False),
         options=settings,
         beam_args=options.beam_args,
     )
@@ -113,14 +110,14 @@ def _plan(options: argparse.Namespace) -> int:
 
     if options.batch_size < 1:
         raise OptionsError(f"--batch-size {options.batch_size}: must be at least 1")
-    source = _source(options)
-    shards, settings = _settings(options)
+    source = source_of(options)
+    shards, settings = settings_of(options)
     out = Path(options.out)
     check_output(out, source)
     with tempfile.TemporaryDirectory() as folder:
         reader = source.stage(Path(folder), preview=True)
         made = forecast(reader, dataset_name(out, settings), shards, options.seed, settings)
-    for warning in made.listing.warnings:
+    for warning in made.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(forecast_text(made, options.batch_size, as_json=options.json))
     return 0
@@ -180,42 +177,6 @@ def _distance(text: str) -> int | None:
     return int(text)
 
 
-def _source(options: argparse.Namespace) -> Source:
-    if options.kind == "images":
-        return ImageFolder(options.src, check=options.check)
-    return Arrays.open(options.arrays, lists=tuple(options.list))
-
-
-def _settings(options: argparse.Namespace) -> tuple[int | None, Options]:
-    shards, by_split = _shards(options.shards)
-    settings = Options(
-        splits=parse_ratios(options.split),
-        stratify=options.stratify,
-        group_by=options.group_by,
-        shards_by_split=by_split,
-        shard_size=parse_size(options.shard_size) if options.shard_size else None,
-        balance=options.balance,
-        name=options.name,
-        max_rejected=parse_share(options.max_rejected),
-    )
-    return shards, settings
-
-
-def _shards(texts: Sequence[str]) -> tuple[int | None, dict[str, int]]:
-    """Return the number in ``64``, and those in ``val=8`` by split."""
-    every: list[int] = []
-    by_split: dict[str, int] = {}
-    for text in texts:
-        split, equals, number = text.rpartition("=")
-        if not number.isdecimal() or (equals and (not split or split in by_split)) or (every and not equals):
-            raise OptionsError(f"--shards {text}: must be a number, or SPLIT=NUMBER, each once")
-        if equals:
-            by_split[split] = int(number)
-        else:
-            every.append(int(number))
-    return (every[0] if every else None), by_split
-
-
 class _Parser(argparse.ArgumentParser):
     """Tells a mistake in a line, where argparse would print all options before it."""
 
@@ -255,8 +216,11 @@ def _parser() -> argparse.ArgumentParser:
         kinds = verbs.add_parser(verb, help=text, description=text).add_subparsers(
             required=True, metavar="INPUT", parser_class=_MixingParser
         )
-        for kind in ("images", "arrays"):
-            _add_build_arguments(kinds.add_parser(kind, help=f"{verb} from {kind}"), kind, run)
+        for kind in KINDS:
+            chosen = kinds.add_parser(kind, help=f"{verb} from {kind}")
+            chosen.set_defaults(run=run, kind=kind)
+            add_arguments(chosen, kind)
+            (_add_build_options if run is _build else _add_plan_options)(chosen, kind)
     info = _add_verb(verbs, "info", _info, "print what a dataset holds")
     info.add_argument("--json", action="store_true", help="print the manifest")
     show = _add_verb(verbs, "show", _show, "print the example with a key")
@@ -278,6 +242,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_build_options(parser: argparse.ArgumentParser, kind: str) -> None:
+    add = parser.add_argument
+    add("--overwrite", action="store_true", help="replace a dataset of other inputs or options")
+    if kind != "arrays":
+        retry = "take in files that OUT has rejected and that were mended since; all else stays as it is"
+        add("--retry-rejected", action="store_true", help=retry)
+    parser.epilog = (
+        "Apache Beam's pipeline options follow behind a bare --, such as: -- --runner=DirectRunner"
+    )
+
+
+def _add_plan_options(parser: argparse.ArgumentParser, _: str) -> None:
+    text = "of a worker, for the steps an epoch (32)"
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help=text)
+
+
 def _add_verb(
     verbs: argparse._SubParsersAction[_Parser],
     name: str,
@@ -288,49 +268,6 @@ def _add_verb(
     parser.add_argument("out", metavar="OUT", help="the dataset's directory")
     parser.set_defaults(run=run)
     return parser
-
-
-def _add_build_arguments(
-    parser: argparse.ArgumentParser, kind: str, run: Callable[[argparse.Namespace], int]
-) -> None:
-    parser.set_defaults(run=run, kind=kind)
-    add = parser.add_argument
-    if kind == "images":
-        add("src", metavar="SRC", help="folder of class folders, split folders, or images")
-        checks = "decode every image (default), look at headers, or take the bytes as they are"
-        add("--check", default="decode", choices=["decode", "header", "none"], help=checks)
-    else:
-        add(
-            "arrays",
-            nargs="+",
-            metavar="ARRAY",
-            help="NAME=FILE.npy, FILE.npy (named by its stem) or FILE.npz",
-        )
-        add("--list", action="append", default=[], metavar="NAME", help="store as an int64 or float list")
-    add("out", metavar="OUT", help="the dataset's directory; its last part names the dataset")
-    add("--shards", action="append", default=[], metavar="[SPLIT=]N", help="shards of every split, or of one")
-    add("--shard-size", metavar="SIZE", help="source bytes a shard instead, such as 128MiB (default)")
-    add("--split", action="append", default=[], metavar="NAME=RATIO", help="such as train=0.9, with val=10%%")
-    add("--stratify", action="store_true", help="split each class by the ratios")
-    group_help = {
-        "images": "keep together: 'folder', or a regular expression with one (group) found in the key",
-        "arrays": "keep together rows of equal value in this array",
-    }
-    add("--group-by", metavar="WHAT", help=group_help[kind])
-    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
-    add("--max-rejected", default="1%", metavar="SHARE", help="of the inputs, before the build fails (1%%)")
-    add("--seed", type=int, default=0, help="of order and splits (0)")
-    add("--name", help="of the dataset")
-    add("--json", action="store_true", help="print the result as JSON")
-    if run is _build:
-        add("--overwrite", action="store_true", help="replace a dataset of other inputs or options")
-        parser.epilog = (
-            "Apache Beam's pipeline options follow behind a bare --, such as: -- --runner=DirectRunner"
-        )
-    else:
-        add(
-            "--batch-size", type=int, default=32, metavar="N", help="of a worker, for the steps an epoch (32)"
-        )
 
 
 if __name__ == "__main__":

@@ -15,25 +15,30 @@ from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
-from tfshards.schemas import Manifest, Problem, Totals, write_manifest
+from tfshards.schemas import InputError, Manifest, Problem, Totals, write_manifest
 from tfshards.schemas.manifest import write_atomically
 
 # Shards, indexes and rejects carry their build's id: this is how a generation is told from another.
 _OF_BUILD = re.compile(
     r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx)?|rejected-([0-9a-f]{8})\.jsonl)"
 )
+# Of a line of the rejects file, see docs/format.md.
+_FIELDS = ("key", "reason", "detail", "size", "modified")
 # What a killed process leaves of a file that it was writing (schemas.atomic).
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
-def totals(listing: Listing, rejects: Sequence[Reject]) -> Totals:
+def totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:
     """Return what became of the listing's entries."""
     reasons = {
         "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
         "skipped": dict(listing.skipped),
     }
     accepted = listing.num_examples - len(rejects)
-    return Totals(listing.num_entries, accepted, len(rejects), sum(listing.skipped.values()), reasons)
+    skipped = sum(listing.skipped.values())
+    return Totals(
+        listing.num_entries, accepted, len(rejects), skipped, reasons, dict(sorted(conversions.items()))
+    )
 
 
 def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
@@ -69,9 +74,24 @@ def finish(manifest: Manifest, area: BuildArea) -> list[Problem]:
     return problems
 
 
+def read_rejects(path: Path) -> list[Reject]:
+    """Return what is in a rejects file.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+        return [Reject(*(json.loads(line)[name] for name in _FIELDS)) for line in lines]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is no list of rejected inputs: {error!r}") from None
+
+
 def rejects_text(rejects: Sequence[Reject]) -> bytes:
     """Return the rejects file: a JSON object a line, sorted by key."""
-    lines = (json.dumps(reject._asdict()) for reject in sorted(rejects))
+    lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 

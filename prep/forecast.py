@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from tfshards.prep.sources.listing import Listing, Reader
 from tfshards.prep.splits import Membership, split_by_ratio
 from tfshards.schemas import FORMAT_VERSION, InputError, OptionsError
 from tfshards.schemas.reading import Json
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Forecast:
         layouts: by split, the example numbers of each shard in the order of writing.
         build_id: 8 hex digits.
         options: all options that change the output, as the manifest holds them.
+        warnings: for the person who runs the build.
     """
 
     listing: Listing
@@ -35,10 +38,18 @@ class Forecast:
     layouts: Mapping[str, list[IntArray]]
     build_id: str
     options: Mapping[str, Json]
+    warnings: tuple[str, ...]
 
 
-def forecast(reader: Reader, name: str, shards: int | None, seed: int, options: Options) -> Forecast:
-    """Return what a build of ``reader`` would make.
+def forecast(
+    reader: Reader,
+    name: str,
+    shards: int | None,
+    seed: int,
+    options: Options,
+    listing: Listing | None = None,
+) -> Forecast:
+    """Return what a build of ``reader`` would make, of its listing or of the one given.
 
     Raises:
         OptionsError: ``shards`` or ``seed`` is out of range, or excludes another option.
@@ -50,7 +61,7 @@ def forecast(reader: Reader, name: str, shards: int | None, seed: int, options: 
         raise OptionsError("--shards and --shard-size exclude each other: give one")
     if not 0 <= seed < 1 << 63:
         raise OptionsError(f"--seed {seed}: must lie between 0 and 2^63 - 1")
-    listing = reader.listing()
+    listing = listing or reader.listing()
     membership = _membership(reader, listing, seed, options)
     counts = _num_shards(listing, membership, shards, options)
     sizes = listing.sizes if options.balance == "bytes" else None
@@ -64,7 +75,23 @@ def forecast(reader: Reader, name: str, shards: int | None, seed: int, options: 
         "shards": dict(counts),
         "seed": seed,
     }
-    return Forecast(listing, membership, layouts, _build_id(listing, name, all_options), all_options)
+    build_id = _build_id(listing, name, all_options)
+    warnings = (*listing.warnings, *_classes_that_lack(listing, membership))
+    return Forecast(listing, membership, layouts, build_id, all_options, warnings)
+
+
+def _classes_that_lack(listing: Listing, membership: Membership) -> Iterator[str]:
+    """Yield a line for each split in which classes do not occur that others have."""
+    if listing.labels is None:
+        return
+    present = np.unique(listing.labels)
+    names = listing.schema.class_names
+    for split, examples in membership.examples.items():
+        lacking = np.setdiff1d(present, listing.labels[examples]).tolist()
+        if lacking:
+            listed = ", ".join(repr(names[label]) if names else str(label) for label in lacking[:_SHOWN])
+            more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+            yield f"the split {split!r} has no examples of {listed}{more}; the classes keep their numbers"
 
 
 def too_many_shards(split: str, num_shards: int, num_examples: int) -> str:

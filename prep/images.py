@@ -1,4 +1,4 @@
-"""Image bytes that TensorFlow decodes to what Pillow shows: kept, re-encoded, or rejected with a reason.
+"""Image bytes that TensorFlow decodes to what Pillow shows: kept, converted, or rejected with a reason.
 
 The one file that imports Pillow. Neither library applies the EXIF orientation while decoding, and they
 disagree about palettes, transparency, 16 bits, CMYK and broken checksums: hence the whitelist below.
@@ -9,84 +9,95 @@ from __future__ import annotations
 import io
 import threading
 import warnings
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast, get_args
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import PIL
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
-from tfshards.prep import jpeg, png
-from tfshards.schemas import OptionsError
+from tfshards.prep import png
+from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES, format_of
+from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.whitelist import ImageError, check_limits, check_size, is_kept, notes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PILLOW_VERSION = PIL.__version__
 
-Check = Literal["decode", "header", "none"]
-
-# By suffix, so that listing a folder reads no file; and only decoders that execute nothing.
-SUFFIXES = {
-    b".jpg": "JPEG",
-    b".jpeg": "JPEG",
-    b".jpe": "JPEG",
-    b".jfif": "JPEG",
-    b".png": "PNG",
-    b".webp": "WEBP",
-    b".gif": "GIF",
-    b".bmp": "BMP",
-    b".tif": "TIFF",
-    b".tiff": "TIFF",
-}
-_FORMATS = sorted(set(SUFFIXES.values()))
-_MAX_PIXELS = 89_000_000
-# libpng, which TensorFlow reads with, takes no longer side.
-_MAX_SIDE = 1_000_000
 _ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = (5, 6, 7, 8)
+# A JPEG is decoded at the smallest scale that still has this many times the pixels of a side that are wanted.
+_REDUCING_GAP = 3
+# Above this, images are decoded one at a time, so that threads do not multiply the memory.
+_LARGE_PIXELS = 16_000_000
+_large = threading.Lock()
 
 
-@dataclass(eq=False)
-class ImageError(Exception):
-    """Why an image is rejected.
+@dataclass(frozen=True)
+class Normalised:
+    """An accepted image.
 
     Attributes:
-        reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``.
-        detail: for people; free of control characters.
+        data: its encoded bytes.
+        conversions: what was done to it, or left undone, by the names that the manifest counts.
     """
 
-    reason: str
-    detail: str
+    data: bytes
+    conversions: tuple[str, ...] = ()
 
 
-def check_option(check: str) -> Check:
-    """Return ``check`` if it is allowed, else raise OptionsError."""
-    if check not in get_args(Check):
-        raise OptionsError(f"--check {check}: must be one of {', '.join(get_args(Check))}")
-    return cast("Check", check)
+def decoder_versions() -> dict[str, str]:
+    """Return the releases of the packages that decode and encode: what is converted depends on them."""
+    versions = {"pillow": PILLOW_VERSION}
+    if "HEIF" in _formats():
+        versions["pillow_heif"] = version("pillow-heif")
+    return versions
 
 
-def normalise(data: bytes, check: Check) -> bytes:
-    """Return ``data`` itself if TensorFlow decodes it to what Pillow shows, else the same picture as a PNG.
+def normalise(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalised:
+    """Return ``data`` itself if TensorFlow decodes it to what Pillow shows, else the picture encoded anew.
 
     Args:
         data: the file's bytes.
-        check: ``decode`` decodes every image, ``header`` only those that are re-encoded; ``none`` returns
-            ``data`` as it is.
+        options: what to do.
+        suffix: of the file's name, in lower case with its dot; its content counts for more.
 
     Raises:
         ImageError: the image is rejected.
     """
-    if check == "none":
-        return data
+    if len(data) > options.max_bytes:
+        raise ImageError("too large", f"{len(data)} bytes; at most {options.max_bytes}")
+    if options.check == "none":
+        return Normalised(data)
     if not data:
         raise ImageError("empty", "the file has no bytes")
+    formats = [name for name in _formats() if name not in BY_SUFFIX_ALONE or name == SUFFIXES.get(suffix)]
     try:
-        with _own_settings, Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            return _keep_or_convert(image, data, check)
+        with _own_settings.within(options.max_pixels), Image.open(io.BytesIO(data), formats=formats) as image:
+            return _keep_or_convert(image, data, options, suffix)
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
         raise ImageError("too large", str(error)) from None
     except UnidentifiedImageError:
-        known = ", ".join(_FORMATS)
+        if format_of(data[:32]) == "HEIF" and "HEIF" not in formats:
+            raise ImageError("unsupported", "HEIC; install tfshards[heic] to read it") from None
+        known = ", ".join(formats)
         raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, opens as none of {known}") from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         raise ImageError(
@@ -94,60 +105,181 @@ def normalise(data: bytes, check: Check) -> bytes:
         ) from None
 
 
-def _keep_or_convert(image: Image.Image, data: bytes, check: Check) -> bytes:
-    if image.width * image.height > _MAX_PIXELS:
-        raise ImageError("too large", f"{image.width} x {image.height} pixels; at most {_MAX_PIXELS}")
-    if max(image.size) > _MAX_SIDE:
-        raise ImageError("too large", f"{image.width} x {image.height} pixels; no side above {_MAX_SIDE}")
-    # An MPO file is a JPEG with more of them behind it, such as a camera's previews; all show the first.
-    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
-        raise ImageError("animated", f"has {image.n_frames} frames")  # type: ignore[attr-defined]
-    agree = _both_agree(image, data)
-    if image.format == "PNG" and (check == "decode" or not agree):
+def _keep_or_convert(image: Image.Image, data: bytes, options: ImageOptions, suffix: bytes) -> Normalised:
+    check_limits(image, data, options)
+    notes = list(notes_of(image, suffix))
+    orientation = _orientation(image) if options.orientation == "apply" else 1
+    upright = image.size[::-1] if orientation in _SIDEWAYS else image.size
+    size = options.size.size(*upright) if options.size else upright
+    keeps = orientation == 1 and size == image.size and is_kept(image, data, options)
+    if image.format == "PNG" and (options.check == "decode" or not keeps):
         fault = png.pixel_fault(data)
         if fault:
             raise ImageError("damaged", fault)
-    if agree:
-        if check == "decode":
-            # At an eighth of the size the whole JPEG stream is still read, at half the cost.
-            image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
-            image.load()
-        return data
-    upright = ImageOps.exif_transpose(image)
-    encoded = io.BytesIO()
-    _to_rgb(upright).save(encoded, "PNG")
-    return encoded.getvalue()
+    if keeps:
+        if options.check == "decode":
+            # The whole JPEG stream is read, but an eighth of the size and no colour computed: half the cost.
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+            with _one_at_a_time(image):
+                image.load()
+        return Normalised(data, tuple(notes))
+    if size != upright and not options.mask:
+        wide, high = (_REDUCING_GAP * side for side in size)
+        image.draft(None, (high, wide) if orientation in _SIDEWAYS else (wide, high))
+    with _one_at_a_time(image):
+        return Normalised(*_convert(image, options, orientation, size, notes))
 
 
-def _both_agree(image: Image.Image, data: bytes) -> bool:
-    """Whether Pillow and TensorFlow decode these bytes to the same upright pixels."""
-    if image.getexif().get(_ORIENTATION, 1) not in (0, 1):
-        return False
-    if image.format in ("JPEG", "MPO"):
-        return image.mode in ("L", "RGB") and jpeg.is_plain(data)
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 where there is none that can be read."""
     if image.format == "PNG":
-        return image.mode in ("1", "L", "RGB") and "transparency" not in image.info and png.is_plain(data)
-    return False
+        # its EXIF may stand behind the pixels; what is wrong with these is no fault of the EXIF
+        with _one_at_a_time(image):
+            image.load()
+    try:
+        found = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # as damaged bytes may have it; the picture need not suffer
+        return 1
+    return found if found in _TURNS else 1
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        # convert() would clip at 255
-        raise ImageError("unsupported", f"mode {image.mode}: more than 8 bits a channel")
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        opaque = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        return Image.alpha_composite(opaque, image).convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+def _convert(
+    image: Image.Image, options: ImageOptions, orientation: int, size: tuple[int, int], notes: list[str]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the picture encoded anew, and all that was done to it."""
+    was_jpeg = image.format in ("JPEG", "MPO")
+    image.load()
+    # an icon's header need not tell the size of what is in it
+    check_size(image, options)
+    picture = _mask(image) if options.mask else _with_channels(image, options, notes.append)
+    if orientation != 1:
+        picture = picture.transpose(_TURNS[orientation])
+        notes.append("orientation applied")
+    if size != picture.size:
+        if options.mask:
+            picture = picture.resize(size, Image.Resampling.NEAREST)
+        else:
+            picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
+        notes.append("resized")
+        was_jpeg = was_jpeg and not options.mask
+    else:
+        was_jpeg = False
+    return _encode(picture, options, was_jpeg), (*notes, "re-encoded")
+
+
+def _mask(image: Image.Image) -> Image.Image:
+    """Return a map of classes with its values as they are stored: palette indices, or grey."""
+    if image.mode == "P":
+        return Image.fromarray(np.asarray(image))
+    if image.mode in ("1", "L"):
+        return image.convert("L")
+    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits")
+
+
+def _with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str], None]) -> Image.Image:
+    """Return the picture in mode L, RGB or RGBA, with 8 bits a channel."""
+    picture = _with_eight_bits(image, note)
+    has_alpha = picture.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in picture.info
+    is_grey = picture.mode in ("1", "L", "LA", "La")
+    if picture.mode == "P":
+        note("palette to RGB")
+    if has_alpha:
+        picture = picture.convert("RGBA")
+        if options.keeps_alpha:
+            return picture
+        if options.alpha == "drop":
+            note("alpha dropped")
+        else:
+            note("alpha over white")
+            white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
+            picture = Image.alpha_composite(white, picture)
+        picture = picture.convert("RGB")
+    elif picture.mode == "CMYK":
+        note("CMYK to RGB")
+    elif picture.mode not in ("1", "L", "P", "RGB"):
+        note(f"{picture.mode} to RGB")
+    if options.channels == 1 and not is_grey:
+        note("colour to grey")
+        is_grey = True
+    if is_grey:
+        # by the weights of ITU-R 601-2, as Pillow has them
+        return (picture if picture.mode in ("1", "L", "RGB") else picture.convert("RGB")).convert("L")
+    return picture.convert("RGB")
+
+
+def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
+    """Return the picture with 8 bits a channel.
+
+    Of 16 bits the upper eight count, as TensorFlow has it, and Pillow for colour. White is 65,535 for 32-bit
+    integers, and 1.0 for floating point numbers; a picture with values beyond is rejected, since no file says
+    what it means by them.
+    """
+    if image.mode == "1":
+        note("1 bit to 8")
+    if not (image.mode.startswith("I") or image.mode == "F"):
+        return image
+    values = np.asarray(image)
+    if image.mode == "F":
+        note("float to 8 bits")
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ImageError("unsupported", "mode F: has values outside of 0 (black) to 1 (white)")
+        return Image.fromarray(np.rint(values * 255).astype(np.uint8))
+    note("16 bits to 8" if image.mode.startswith("I;16") else "32 bits to 8")
+    if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
+        raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
+    return Image.fromarray((values >> 8).astype(np.uint8))
+
+
+def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
+    # neither a profile nor a transparent colour of the file that it came from
+    picture.info = {}
+    encoded = io.BytesIO()
+    as_jpeg = options.format == "jpeg" or (
+        options.format == "keep" and (was_jpeg or options.jpeg_quality is not None)
+    )
+    if as_jpeg and picture.mode in ("L", "RGB"):
+        if max(picture.size) > 65_535:
+            raise ImageError(
+                "too large", f"{picture.width} x {picture.height} pixels; a JPEG has 65535 a side"
+            )
+        picture.save(encoded, "JPEG", quality=options.quality)
+    elif options.format == "webp":
+        picture.save(encoded, "WEBP", lossless=True)
+    else:
+        picture.save(encoded, "PNG")
+    return encoded.getvalue()
 
 
 def describe(data: bytes) -> str:
     """Return format, size and mode of encoded image bytes, for people."""
     try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=_formats()) as image:
             return f"{image.format} {image.width} x {image.height}, mode {image.mode}"
     except (OSError, ValueError, Image.DecompressionBombError):
         return "no image that can be read"
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the names of the formats that are read here, the commonest first."""
+    names = dict.fromkeys(SUFFIXES.values())
+    try:
+        import pillow_heif
+
+        pillow_heif.register_heif_opener(thumbnails=False)
+    except ImportError:
+        del names["HEIF"]
+    return tuple(names)
+
+
+@contextmanager
+def _one_at_a_time(image: Image.Image) -> Iterator[None]:
+    """Let no other thread decode a large image meanwhile."""
+    if image.width * image.height < _LARGE_PIXELS:
+        yield
+        return
+    with _large:
+        yield
 
 
 @dataclass
@@ -162,25 +294,29 @@ class _OwnSettings:
     num_inside: int = 0
     others: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def within(self, max_pixels: int) -> Iterator[None]:
+        """Enter, with at least this limit of pixels, beyond twice of which Pillow opens nothing."""
         with self.lock:
             if self.num_inside == 0:
                 self.others.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
                 # training scripts like to set the first
-                for holder, name, value in (
-                    (ImageFile, "LOAD_TRUNCATED_IMAGES", False),
-                    (Image, "MAX_IMAGE_PIXELS", _MAX_PIXELS),
-                ):
-                    self.others.callback(setattr, holder, name, getattr(holder, name))
-                    setattr(holder, name, value)
+                self._set(ImageFile, "LOAD_TRUNCATED_IMAGES", value=False)
+                self._set(Image, "MAX_IMAGE_PIXELS", value=max_pixels)
+            Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS or 0, max_pixels)
             self.num_inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.num_inside -= 1
+                if self.num_inside == 0:
+                    self.others.close()
 
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.num_inside -= 1
-            if self.num_inside == 0:
-                self.others.close()
+    def _set(self, holder: object, name: str, value: object) -> None:
+        self.others.callback(setattr, holder, name, getattr(holder, name))
+        setattr(holder, name, value)
 
 
 _own_settings = _OwnSettings()

@@ -11,6 +11,7 @@ import re
 _MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
 _FRAMES = (0xC0, 0xC1, 0xC2)
 _END, _SCAN = 0xD9, 0xDA
+_SCAN_MARKER = b"\xff\xda"
 # Huffman and quantisation tables, restart interval, application data, comment.
 _OTHERS = (0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE)
 
@@ -36,3 +37,11 @@ def is_plain(data: bytes) -> bool:
         elif kind not in _OTHERS:
             return False
     return False
+
+
+def num_scans(data: bytes) -> int:
+    """Return how often the mark of a scan stands in the file: as many scans as there are, or a few more.
+
+    Compressed data never hold it; application data, such as a preview of its own, may.
+    """
+    return data.count(_SCAN_MARKER)

@@ -14,6 +14,7 @@ from tfshards.schemas.manifest import name_fault
 from tfshards.schemas.reading import Json
 
 Balance = Literal["count", "bytes"]
+Duplicates = Literal["keep", "drop", "fail"]
 
 DEFAULT_SHARD_SIZE = 128 << 20
 _UNITS = {
@@ -44,6 +45,8 @@ class Options:
             longest-first packing gives.
         name: of the dataset; by default the last part of the output's path.
         max_rejected: the build fails if more than this share of the inputs is rejected.
+        duplicates: of inputs with the same content ``keep`` all, ``drop`` all but the one with the smallest
+            key, or ``fail``.
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
@@ -57,6 +60,7 @@ class Options:
     balance: Balance = "count"
     name: str | None = None
     max_rejected: Fraction | float | str = Fraction(1, 100)
+    duplicates: Duplicates = "keep"
 
     def __post_init__(self) -> None:
         check_ratios(self.ratios)
@@ -69,6 +73,9 @@ class Options:
                 raise OptionsError(f"{option} needs ratios: give --split train=0.9 --split val=0.1")
         if self.balance not in get_args(Balance):
             raise OptionsError(f"--balance {self.balance}: must be one of {', '.join(get_args(Balance))}")
+        if self.duplicates not in get_args(Duplicates):
+            allowed = ", ".join(get_args(Duplicates))
+            raise OptionsError(f"--duplicates {self.duplicates}: must be one of {allowed}")
         if self.shard_size is not None and self.shard_size < 1:
             raise OptionsError(f"--shard-size {self.shard_size}: must be at least one byte")
         for split, count in self.shards_by_split.items():
@@ -96,18 +103,20 @@ class Options:
             "stratify": self.stratify,
             "group_by": self.group_by,
             "balance": self.balance,
+            # a build that keeps them is the same as one that fails where there are none
+            **({"duplicates": "drop"} if self.duplicates == "drop" else {}),
         }
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``.
+def parse_size(text: str, option: str) -> int:
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``option`` is for the message.
 
     Raises:
         OptionsError: the text is not of that form.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS:
-        raise OptionsError(f"--shard-size {text}: must be a size such as 128MiB, 1.5GB or 4096")
+        raise OptionsError(f"{option} {text}: must be a size such as 128MiB, 1.5GB or 4096")
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 

@@ -98,7 +98,7 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
         return None if current.build_id == build_id and file_problems(current, out) else current
     if current.build_id != build_id:
         raise InputError(
-            f"{out} holds a dataset of other {_difference(current, options)} (build {current.build_id}, "
+            f"{out} holds a dataset of other {difference(current, options)} (build {current.build_id}, "
             f"this one is {build_id}); give --overwrite to replace it, or another output"
         )
     problems = file_problems(current, out)
@@ -107,7 +107,8 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
     return current
 
 
-def _difference(current: Manifest, options: Mapping[str, Json]) -> str:
+def difference(current: Manifest, options: Mapping[str, Json]) -> str:
+    """Return whether options, and which, or inputs are other ones than those of a dataset."""
     names = sorted(set(current.options) | set(options))
     changed = [name for name in names if current.options.get(name) != options.get(name)]
     return f"options ({', '.join(changed)})" if changed else "inputs"

@@ -33,6 +33,7 @@ def info_text(manifest: Manifest) -> str:
     )
     for outcome, reasons in totals.reasons.items():
         lines += [f"  {outcome}: {count:,} {reason}" for reason, count in reasons.items()]
+    lines += [f"  accepted: {count:,} {name}" for name, count in totals.conversions.items()]
     return "\n".join(lines)
 
 

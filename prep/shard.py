@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
+from tfshards.prep.duplicates import content_digest
 from tfshards.prep.example import SMALL_BYTES, Values, example_encoder
 from tfshards.prep.files import bytes_digest
 from tfshards.prep.progress import Reporter
@@ -47,6 +48,7 @@ class Job:
         name: of the dataset.
         num_shards: by split.
         reporter: tells the main process how far the worker is.
+        compares: whether the digest of each example's content is wanted, to find duplicates.
     """
 
     area: BuildArea
@@ -56,11 +58,17 @@ class Job:
     name: str
     num_shards: dict[str, int]
     reporter: Reporter
+    compares: bool = False
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the shard's path relative to the dataset."""
-        of = f"{shard.shard_index:05d}-of-{self.num_shards[shard.split]:05d}"
-        return f"{self.name}-{shard.split}-{self.area.build_id}.tfrecord-{of}"
+        return shard_path(self.name, shard, self.area.build_id, self.num_shards[shard.split])
+
+
+def shard_path(name: str, shard: ShardId, build_id: str, num_shards: int) -> str:
+    """Return the path of a shard relative to its dataset, which has ``num_shards`` in this split."""
+    of = f"{shard.shard_index:05d}-of-{num_shards:05d}"
+    return f"{name}-{shard.split}-{build_id}.tfrecord-{of}"
 
 
 def write_shard(job: Job, shard: ShardId) -> None:
@@ -87,6 +95,8 @@ def _write(job: Job, shard: ShardId) -> None:
     accepted: list[Row] = []
     rejected: list[Reject] = []
     lengths: list[int] = []
+    conversions: Counter[str] = Counter()
+    contents: list[str] = []
     digest = hashlib.sha256()
     with unfinished.open("wb", buffering=0) as file:
         for piece in _read_ahead(rows, _piece_reader(job)):
@@ -97,6 +107,8 @@ def _write(job: Job, shard: ShardId) -> None:
             _write_all(file.fileno(), piece.buffers)
             accepted += piece.accepted
             rejected += piece.rejected
+            conversions.update(piece.conversions)
+            contents += piece.contents
             lengths += piece.lengths
             job.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.lengths))
         os.fsync(file.fileno())
@@ -110,7 +122,14 @@ def _write(job: Job, shard: ShardId) -> None:
     unfinished.replace(job.area.out / path)
     written = Shard(path, len(accepted), index.num_bytes, f"sha256:{digest.hexdigest()}")
     there = rows_digest(accepted) if rejected else planned
-    done = Done(written, bytes_digest(index_text), there, tuple(rejected))
+    done = Done(
+        written,
+        bytes_digest(index_text),
+        there,
+        tuple(rejected),
+        dict(sorted(conversions.items())),
+        tuple(contents),
+    )
     job.area.write_done(job.layout, shard, done)
 
 
@@ -122,24 +141,32 @@ class _Piece:
     lengths: list[int]
     accepted: list[Row]
     rejected: list[Reject]
+    conversions: list[str]
+    contents: list[str]
 
 
 def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
     encode = example_encoder(job.schema)
+    content = content_digest(job.schema) if job.compares else None
 
     def read(rows: Sequence[Row]) -> _Piece:
         accepted: list[Row] = []
         values: list[Sequence[Values]] = []
         rejected: list[Reject] = []
+        conversions: list[str] = []
         for row, outcome in zip(rows, job.reader.read(rows, job.schema), strict=True):
             if isinstance(outcome, Accepted):
                 accepted.append(row)
                 values.append(outcome.values)
+                conversions += outcome.conversions
             else:
-                rejected.append(Reject(row.key, outcome.reason, outcome.detail))
+                rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
         frames = [frame(*encode(item)) for item in values]
         lengths = [sum(map(len, parts)) for parts in frames]
-        return _Piece(_join_small(chain.from_iterable(frames)), lengths, accepted, rejected)
+        contents = [content(item) for item in values] if content else []
+        return _Piece(
+            _join_small(chain.from_iterable(frames)), lengths, accepted, rejected, conversions, contents
+        )
 
     return read
 

@@ -54,6 +54,7 @@ class Totals:
         rejected: the number of lines in the rejects file.
         skipped: what is no input, such as hidden files.
         reasons: counts by reason, for ``rejected`` and for ``skipped``.
+        conversions: what was done to accepted images, such as ``orientation applied``, and to how many.
     """
 
     entries: int
@@ -61,6 +62,7 @@ class Totals:
     rejected: int = 0
     skipped: int = 0
     reasons: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    conversions: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
         """Return the totals as they stand in ``dataset.json``."""
@@ -70,12 +72,13 @@ class Totals:
             "rejected": self.rejected,
             "skipped": self.skipped,
             "reasons": {outcome: dict(counts) for outcome, counts in self.reasons.items()},
+            "conversions": dict(self.conversions),
         }
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Totals:
         """Return the totals in ``reader``, after noting what is wrong with them."""
-        reader.only(("entries", "accepted", "rejected", "skipped", "reasons"))
+        reader.only(("entries", "accepted", "rejected", "skipped", "reasons", "conversions"))
         entries, accepted, rejected, skipped = (
             reader.count(name) for name in ("entries", "accepted", "rejected", "skipped")
         )
@@ -90,7 +93,7 @@ class Totals:
             counted = sum(reasons.get(outcome, {}).values())
             if counted != total:
                 outcomes.note(outcome, f"adds up to {counted}, but totals.{outcome} is {total}")
-        return cls(entries, accepted, rejected, skipped, reasons)
+        return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
 
 
 @dataclass(frozen=True)

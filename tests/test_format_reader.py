@@ -62,9 +62,8 @@ def check_rejects(root, manifest):
     path, reasons = root / f"rejected-{manifest['build_id']}.jsonl", {}
     for line in path.read_text(encoding="ascii").splitlines() if manifest["totals"]["rejected"] else ():
         reject = json.loads(line)
-        if sorted(reject) != ["detail", "key", "reason"] or not all(
-            isinstance(v, str) for v in reject.values()
-        ):
+        types = {name: type(value).__name__ for name, value in reject.items()}
+        if types != {"key": "str", "reason": "str", "detail": "str", "size": "int", "modified": "int"}:
             raise ValueError(f"{path}: {line} is no reject")
         reasons[reject["reason"]] = reasons.get(reject["reason"], 0) + 1
     if reasons != manifest["totals"]["reasons"].get("rejected", {}):
@@ -293,11 +292,11 @@ def write_dataset(root):
         "build_id": "00c0ffee",
         "schema": {"features": features, "class_names": []},
         "splits": splits,
-        "totals": {"entries": 5, "accepted": 4, "rejected": 1, "skipped": 0, "reasons": reasons},
+        "totals": {"entries": 5, "accepted": 4, "rejected": 1, "skipped": 0, "reasons": reasons, "conversions": {}},
         "options": {"by": "hand"},
         "split_cuts": {},
     }
-    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early"}
+    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early", "size": 9, "modified": 0}
     (root / "rejected-00c0ffee.jsonl").write_text(json.dumps(rejected) + "\n", encoding="ascii")
     (root / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +33,10 @@ class Row(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The values of an example, in the schema's order."""
+    """The values of an example, in the schema's order, and what was done to its images (see ``images``)."""
 
     values: Sequence[Values]
+    conversions: tuple[str, ...] = ()
 
 
 class Rejected(NamedTuple):
@@ -82,6 +84,15 @@ class Listing:
     def num_entries(self) -> int:
         """The number of examples and of skipped entries."""
         return len(self.keys) + sum(self.skipped.values())
+
+    def find(self, key: str) -> int | None:
+        """Return the number of the example with this key, as it stands in a plan, or None."""
+        wanted = to_bytes(key)
+        if isinstance(self.keys, RowKeys):
+            number = int(key) if key.isdecimal() else len(self.keys)
+        else:
+            number = bisect_left(self.keys, wanted)
+        return number if number < len(self.keys) and self.keys[number] == wanted else None
 
     def rows(self, numbers: IntArray) -> list[Row]:
         """Return the plan rows of these examples."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
 from tfshards.prep.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.plan import permutation
 from tfshards.prep.progress import Reporter
@@ -323,7 +323,7 @@ def test_a_file_that_vanishes_ends_the_reading_ahead_of_it(image_folder, tmp_pat
             return found
 
     with pytest.raises(BuildError, match=rf"{first}: cannot be read: No such file or directory$"):
-        quiet_build(Vanishing(root, check="none"), tmp_path / "out", shards=1)
+        quiet_build(Vanishing(root, ImageOptions(check="none")), tmp_path / "out", shards=1)
 
 
 def test_an_array_in_memory_in_a_file_and_in_an_archive_make_equal_shards(tmp_path, quiet_build):
@@ -457,7 +457,7 @@ def test_what_does_not_change_the_bytes_does_not_change_the_build(small_folder, 
 def test_the_check_is_part_of_the_build(small_folder, tmp_path, quiet_build):
     ids = {
         check: quiet_build(
-            ImageFolder(small_folder, check=check), tmp_path / check, options=Options(name="n")
+            ImageFolder(small_folder, ImageOptions(check=check)), tmp_path / check, options=Options(name="n")
         ).build_id
         for check in ("decode", "header", "none")
     }

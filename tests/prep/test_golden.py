@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, ImageFolder, Options, build, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, build, verify
 from tfshards.schemas import Manifest
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -52,7 +52,7 @@ def pets(folder: Path) -> Manifest:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         os.utime(path, ns=(STAMP, STAMP))
-    source = ImageFolder(folder / "photos", check="none")
+    source = ImageFolder(folder / "photos", ImageOptions(check="none"))
     return build(source, folder / "pets", shards=2, options=Options(balance="bytes"), talk=lambda line: None)
 
 

@@ -104,7 +104,7 @@ def test_the_least_that_can_be_said_is_enough():
     ],
 )
 def test_sizes_are_read_with_their_units(text, size):
-    assert parse_size(text) == size
+    assert parse_size(text, "--shard-size") == size
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "1TB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
@@ -112,7 +112,7 @@ def test_a_size_that_is_none_is_told(text):
     with pytest.raises(
         OptionsError, match=r"^--shard-size .*: must be a size such as 128MiB, 1\.5GB or 4096$"
     ):
-        parse_size(text)
+        parse_size(text, "--shard-size")
 
 
 @pytest.mark.parametrize(

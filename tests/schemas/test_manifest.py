@@ -53,7 +53,12 @@ def photos() -> Manifest:
             "val": Split(tuple(val), {"cat": 1, "h\u00fcndchen": 1, "na\udcefve": 1}),
         },
         totals=Totals(
-            30, 23, 2, 5, {"rejected": {"truncated": 2}, "skipped": {"hidden name": 4, "other file": 1}}
+            30,
+            23,
+            2,
+            5,
+            {"rejected": {"truncated": 2}, "skipped": {"hidden name": 4, "other file": 1}},
+            {"orientation applied": 2},
         ),
         options={"source": "images", "seed": 0, "resize": None, "shards": {"train": 2, "val": 1}},
         split_cuts={"splits": ["train", "val"], "all": ["e6ff"]},
@@ -108,11 +113,12 @@ def places(value, place=()):
 
 
 REASONS = [("totals", "reasons", outcome) for outcome in ("rejected", "skipped")]
+COUNTS = [*REASONS, ("totals", "conversions")]
 
 
 # Objects whose names are data, so that one more or less is no unknown or missing field.
 def is_map(place):
-    return place[-1:] in (("splits",), ("label_counts",)) or place in REASONS
+    return place[-1:] in (("splits",), ("label_counts",)) or place in COUNTS
 
 
 # Manifests
@@ -164,6 +170,7 @@ def manifests(draw):
         outcome: draw(st.dictionaries(KEYS, st.integers(0, 99), max_size=2))
         for outcome in draw(st.permutations(["rejected", "skipped"]))
     }
+    conversions = draw(st.dictionaries(KEYS, st.integers(0, 99), max_size=2))
     accepted = sum(split.num_examples for split in parts.values())
     rejected, skipped = (sum(reasons[outcome].values()) for outcome in ("rejected", "skipped"))
     return Manifest(
@@ -171,7 +178,7 @@ def manifests(draw):
         draw(st.text("0123456789abcdef", min_size=8, max_size=8)),
         schema,
         parts,
-        Totals(accepted + rejected + skipped, accepted, rejected, skipped, reasons),
+        Totals(accepted + rejected + skipped, accepted, rejected, skipped, reasons, conversions),
         draw(st.dictionaries(KEYS, JSON, max_size=3)),
         draw(st.dictionaries(KEYS, JSON, max_size=3)),
     )

@@ -1,0 +1,96 @@
+"""What a build does about rejected inputs: their budget, the duplicates, the layouts without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from tfshards.prep.area import BuildArea, Done, Reject, ShardId
+from tfshards.prep.commit import rejects_text
+from tfshards.prep.duplicates import duplicate_rejects, find_duplicates
+from tfshards.prep.forecast import Forecast, too_many_shards
+from tfshards.prep.options import Options
+from tfshards.prep.plan import BoolArray, IntArray, rebalance
+from tfshards.prep.sources.listing import Listing, to_text
+from tfshards.schemas import BuildError
+
+Layouts: TypeAlias = Mapping[str, list[IntArray]]
+
+_SHOWN = 5
+
+
+def check_rejects(rejects: Sequence[Reject], plan: Forecast, options: Options, area: BuildArea) -> None:
+    """Raise BuildError if more inputs are rejected than ``--max-rejected`` allows; a file then names them."""
+    inputs = plan.listing.num_examples
+    if len(rejects) <= options.rejected_share * inputs:
+        return
+    path = area.root / "rejected.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(rejects_text(rejects))
+    commonest = Counter(reject.reason for reject in rejects).most_common(_SHOWN)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
+    raise BuildError(
+        f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than --max-rejected allows "
+        f"({float(options.rejected_share):.3%})\n{path} names them; mend them or allow more"
+    )
+
+
+def repeated_inputs(
+    plan: Forecast, first: Mapping[ShardId, Done], options: Options, talk: Callable[[str], None]
+) -> list[Reject]:
+    """Return the duplicates that ``--duplicates drop`` leaves out.
+
+    Raises:
+        BuildError: there are duplicates, and ``--duplicates fail`` was given.
+    """
+    found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
+    if not found:
+        return []
+    keys, labels = plan.listing.keys, plan.listing.labels
+    if options.duplicates == "fail":
+        pairs = list(found.items())[:_SHOWN]
+        shown = "\n".join(
+            f"  {to_text(keys[one])!r} has the content of {to_text(keys[of])!r}" for one, of in pairs
+        )
+        raise BuildError(
+            f"{len(found)} inputs have the content of another, and --duplicates fail was given:\n{shown}"
+        )
+    contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
+    if contradict:
+        one = contradict[0]
+        talk(
+            f"warning: {len(contradict)} of the {len(found)} duplicates have another label than the one that "
+            f"stays, such as {to_text(keys[one])!r} and {to_text(keys[found[one]])!r}"
+        )
+    return duplicate_rejects(plan.listing, found)
+
+
+def final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -> Layouts:
+    """Return the layouts without the rejected inputs: a function of the plan and the set of rejects alone.
+
+    Raises:
+        BuildError: a split has more shards than examples are left.
+    """
+    if not rejects:
+        return plan.layouts
+    rejected = _mask(plan.listing, rejects)
+    sizes = plan.listing.sizes if options.balance == "bytes" else None
+    layouts = {}
+    for split, layout in plan.layouts.items():
+        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if accepted < len(layout):
+            raise BuildError(f"after rejects, {too_many_shards(split, len(layout), accepted)}")
+        layouts[split] = rebalance(layout, rejected, sizes)
+    return layouts
+
+
+def _mask(listing: Listing, rejects: Sequence[Reject]) -> BoolArray:
+    rejected = np.zeros(listing.num_examples, dtype=np.bool_)
+    for reject in rejects:
+        number = listing.find(reject.key)
+        assert number is not None
+        rejected[number] = True
+    return rejected
