@@ -122,11 +122,13 @@ def test_several_epochs_in_one_dataset_each_hold_every_example_once(numbered, re
     assert (orders[0] == orders[1] == orders[2]) == (shuffle is None)
 
 
-@pytest.mark.parametrize("sizes", [[0, 3, 0, 5, 0], [8, 0], [4, 0, 0]])
+@pytest.mark.parametrize("sizes", [[0, 3, 0, 5, 0], [8, 0], [4, 4, 0, 0]])
 def test_wherever_a_shuffled_epoch_begins_empty_shards_are_passed(numbered, sizes):
-    dataset = loader.load(numbered(sizes), batch_size=sum(sizes), shuffle=Shuffle(3), epochs=20)
-    for batch in dataset.as_numpy_iterator():
-        assert sorted(batch["number"]) == list(range(sum(sizes)))
+    # one lane, which passes all shards
+    dataset = loader.load(numbered(sizes), batch_size=1, shuffle=Shuffle(3), epochs=10)
+    read = [batch["number"].item() for batch in dataset.as_numpy_iterator()]
+    for epoch in range(10):
+        assert sorted(read[epoch * 8 : epoch * 8 + 8]) == list(range(8))
 
 
 @pytest.mark.parametrize("shuffle", [None, MIXED])
