@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tfshards.loader.pipeline import split_name
+from tfshards.loader.checks import split_name
 from tfshards.schemas import InputError, read_manifest
 
 

@@ -1,4 +1,7 @@
-"""From the pieces that the streams deliver to batches: put in order, parse, decode, split into steps."""
+"""From the pieces that the streams deliver to batches: put in order, parse, decode, split into steps.
+
+A list of any length is a ``tf.RaggedTensor`` on all of the way, of a rank more than the other values.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import tensorflow as tf
 
 from tfshards.loader.assign import Assignment
 from tfshards.loader.images import crop_bits, decode_image
-from tfshards.loader.options import Image, Shuffle
+from tfshards.loader.options import Image, Lists, Shuffle
 from tfshards.loader.parse import parse_examples
 from tfshards.loader.read import Shards, as_written
 from tfshards.loader.window import example_numbers, window_rows
@@ -21,7 +24,8 @@ WEIGHT = "sample_weight"
 # Windows that are parsed at the same time; one parses on several threads already.
 PARSED_AHEAD = 2
 
-# By name; the second holds what travels beside the features until the batches are made: "real", "bits".
+# By name; the second holds what travels beside the features until the batches are made: "real", and the bits
+# of random crops by their seed.
 _Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
 
 
@@ -35,7 +39,8 @@ class Reading:
         features: to deliver, in order.
         as_tuple: whether batches are tuples, else dicts.
         shuffle: the order, None for the stored one.
-        image: how images are decoded, None for not at all.
+        images: how images are decoded, by feature; the others are not.
+        lists: how lists of any length are delivered.
     """
 
     shards: Shards
@@ -43,7 +48,8 @@ class Reading:
     features: tuple[Feature, ...]
     as_tuple: bool
     shuffle: Shuffle | None
-    image: Image | None
+    images: Mapping[str, Image]
+    lists: Lists
 
 
 def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.data.Dataset:
@@ -58,17 +64,19 @@ def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.da
     # (number, records), both with a first dimension of num_pieces
     windows = pieces.batch(assignment.num_pieces)
     parsed = windows.map(as_written(parse), PARSED_AHEAD)
-    if assignment.window > 1 or reading.image is not None:
+    if assignment.window > 1 or reading.images:
         # the values of a step, or of an example if images follow
         parsed = parsed.unbatch()
     # the pieces begin with a whole window
     skipped = start_step % assignment.window
-    if reading.image is None:
+    if not reading.images:
         steps = parsed.skip(skipped)
     else:
         decode = as_written(lambda *example: _decode_images(reading, *example))
         examples = parsed.skip(skipped * assignment.batch_size).map(decode, num_cpus())
-        steps = examples.batch(assignment.batch_size, drop_remainder=True)
+        ragged = any(feature.is_ragged for feature in reading.features)
+        batch = examples.ragged_batch if ragged else examples.batch
+        steps = batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
         steps = steps.map(as_written(_without_padding))
     return steps.map(as_written(lambda *batch: _delivered(reading, *batch)))
@@ -86,7 +94,7 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
 
     The latter for windows of one step, and if images follow.
     """
-    assignment, shuffle, image = reading.assignment, reading.shuffle, reading.image
+    assignment, shuffle, images = reading.assignment, reading.shuffle, reading.images
     rows = window_rows(assignment, shuffle, epoch, window)
     if rows.order is not None:
         records = tf.gather(records, rows.order)
@@ -97,10 +105,11 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
     beside = {}
     if assignment.remainder != "drop":
         beside["real"] = rows.real
-    if image is not None and image.crop == "random":
+    cropped = {_bits_name(image): image for image in images.values() if image.crop == "random"}
+    if cropped:
         numbers = example_numbers(reading.shards, shuffle, epoch, rows)
-        beside["bits"] = crop_bits(image, epoch, numbers)
-    if image is not None:
+        beside |= {name: crop_bits(image, epoch, numbers) for name, image in cropped.items()}
+    if images:
         return values, beside
     if assignment.window == 1:
         return _fixed_rows(values, assignment.batch_size), _fixed_rows(beside, assignment.batch_size)
@@ -111,13 +120,28 @@ def _without_elements(features: Sequence[Feature]) -> list[Feature]:
     return [feature for feature in features if feature.kind != "image" and 0 in feature.shape]
 
 
+def _bits_name(image: Image) -> str:
+    # images of equal seeds share their bits, and so their boxes
+    return f"bits {image.seed}"
+
+
 def _fixed_rows(values: Mapping[str, tf.Tensor], rows: int) -> dict[str, tf.Tensor]:
-    return {name: tf.ensure_shape(value, [rows, *value.shape[1:]]) for name, value in values.items()}
+    fixed = {}
+    for name, value in values.items():
+        if isinstance(value, tf.RaggedTensor):
+            splits = tf.ensure_shape(value.row_splits, [rows + 1])
+            fixed[name] = tf.RaggedTensor.from_row_splits(value.values, splits, validate=False)
+        else:
+            fixed[name] = tf.ensure_shape(value, [rows, *value.shape[1:]])
+    return fixed
 
 
 def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, tf.Tensor]:
     split = {}
     for name, value in values.items():
+        if isinstance(value, tf.RaggedTensor):
+            split[name] = tf.RaggedTensor.from_uniform_row_length(value, batch_size)
+            continue
         inner = value.shape[1:]
         shape = tf.concat([[tf.shape(value)[0] // batch_size, batch_size], inner], axis=0)
         split[name] = tf.ensure_shape(tf.reshape(value, shape), [None, batch_size, *inner])
@@ -128,16 +152,16 @@ def _decode_images(
     reading: Reading, values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
 ) -> _Values:
     """Return the values of one example with its images decoded."""
-    assert reading.image is not None
     decoded = dict(values)
-    bits = beside.get("bits", tf.constant(0, tf.int64))
     for feature in reading.features:
-        if feature.kind == "image":
-            pixels = decode_image(decoded[feature.name], reading.image, bits)
-            if reading.image.size is None:
-                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], reading.image.channels])
+        image = reading.images.get(feature.name)
+        if image is not None:
+            bits = beside.get(_bits_name(image), tf.constant(0, tf.int64))
+            pixels = decode_image(decoded[feature.name], image, bits)
+            if image.size is None:
+                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
             decoded[feature.name] = pixels
-    return decoded, {name: value for name, value in beside.items() if name != "bits"}
+    return decoded, {name: value for name, value in beside.items() if name == "real"}
 
 
 def _without_padding(values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]) -> _Values:
@@ -146,9 +170,14 @@ def _without_padding(values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Te
     kept = tf.cond(
         tf.reduce_all(real),
         lambda: dict(values),
-        lambda: {name: tf.boolean_mask(value, real) for name, value in values.items()},
+        lambda: {name: _masked(value, real) for name, value in values.items()},
     )
     return kept, {}
+
+
+def _masked(value: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+    mask = tf.ragged.boolean_mask if isinstance(value, tf.RaggedTensor) else tf.boolean_mask
+    return mask(value, real)
 
 
 def _delivered(
@@ -161,6 +190,9 @@ def _delivered(
         stand_in = batch[feature.name]
         empty = tf.zeros(tf.concat([tf.shape(stand_in), feature.shape], axis=0), dtype)
         batch[feature.name] = tf.ensure_shape(empty, [*stand_in.shape, *feature.shape])
+    for feature in reading.features:
+        if feature.is_ragged and reading.lists == "padded":
+            batch[feature.name] = batch[feature.name].to_tensor()
     delivered = tuple(batch.values())
     if reading.assignment.remainder == "pad":
         weights = tf.cast(beside["real"], tf.float32)

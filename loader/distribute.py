@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
 from tfshards.loader.assign import num_steps
+from tfshards.loader.checks import split_name
 from tfshards.loader.options import (
     Image,
+    Lists,
     Position,
     Remainder,
     Shuffle,
@@ -18,7 +20,7 @@ from tfshards.loader.options import (
     check_batch_size,
     check_remainder,
 )
-from tfshards.loader.pipeline import load, split_name
+from tfshards.loader.pipeline import load
 from tfshards.schemas import OptionsError, read_manifest
 
 
@@ -32,8 +34,10 @@ def distribute(
     epochs: int | None = 1,
     remainder: Remainder = "drop",
     select: Sequence[str] | None = None,
-    image: Image | None = None,
+    image: Image | Mapping[str, Image] | None = None,
     start: Position | None = None,
+    lists: Lists = "ragged",
+    class_names: Sequence[str] | None = None,
 ) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, dealt to the replicas of ``strategy``.
 
@@ -52,6 +56,8 @@ def distribute(
         select: as for ``load``.
         image: as for ``load``.
         start: as for ``load``.
+        lists: as for ``load``.
+        class_names: as for ``load``.
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, or as for ``load``.
@@ -92,6 +98,8 @@ def distribute(
             select=select,
             image=image,
             start=start,
+            lists=lists,
+            class_names=class_names,
         )
         return dataset.rebatch(context.get_per_replica_batch_size(global_batch_size))
 

@@ -18,7 +18,7 @@ def decode_image(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor
     """Return the pixels of one image, shape ``(height, width, channels)``, as ``image`` says.
 
     Args:
-        encoded: scalar string: JPEG, PNG, GIF (its first frame) or BMP.
+        encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP of as many channels.
         image: how to decode.
         bits: scalar int64, the random bits of a random crop.
     """
@@ -32,7 +32,7 @@ def decode_image(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor
         )
     pixels.set_shape([None, None, image.channels])
     if image.size is not None:
-        pixels = tf.image.resize(pixels, image.size)
+        pixels = tf.image.resize(pixels, image.size, image.method)
         if image.dtype == "uint8":
             pixels = tf.round(pixels)
     return tf.cast(pixels, image.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -11,6 +12,8 @@ from tfshards.schemas import OptionsError
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]
 Crop: TypeAlias = Literal["center", "random"]
+Method: TypeAlias = Literal["bilinear", "nearest", "area"]
+Lists: TypeAlias = Literal["ragged", "padded"]
 
 IMAGE_DTYPES = ("uint8", "float32")
 
@@ -83,10 +86,13 @@ class Image:
         crop: None resizes the whole image, whatever its aspect ratio; "center" first cuts the largest
             centred box of the result's aspect ratio; "random" cuts a random box of 8 to 100 % of the area
             with an aspect ratio of 3/4 to 4/3, as Inception was trained (Szegedy et al.,
-            arXiv:1409.4842). The box is a pure function of the seed, the epoch and the example.
+            arXiv:1409.4842). The box is a pure function of the seed, the epoch, the example and the stored
+            size: images of one size in one example, such as a photo and its mask, are cut alike.
         channels: 1 (grey), 3 (RGB) or 4 (RGBA, not for JPEG).
         dtype: "uint8", rounded, or "float32" with values from 0 to 255.
         seed: of the random boxes.
+        method: of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
+            numbers need it; or "area", the mean of what a pixel covers.
     """
 
     size: tuple[int, int] | None = None
@@ -94,6 +100,7 @@ class Image:
     channels: int = 3
     dtype: str = "uint8"
     seed: int = 0
+    method: Method = "bilinear"
 
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
@@ -107,6 +114,8 @@ class Image:
         if self.dtype not in IMAGE_DTYPES:
             raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
         check_seed("Image.seed", self.seed)
+        if self.method not in get_args(Method):
+            raise OptionsError(f"Image.method={self.method!r} must be one of {', '.join(get_args(Method))}")
 
 
 def _is_size(size: object) -> bool:
@@ -123,6 +132,42 @@ def check_remainder(remainder: str) -> None:
     """
     if remainder not in get_args(Remainder):
         raise OptionsError(f"remainder={remainder!r} must be one of {', '.join(get_args(Remainder))}")
+
+
+def check_lists(lists: str) -> None:
+    """Raise unless ``lists`` is one of the two words.
+
+    Raises:
+        OptionsError: it is none of them.
+    """
+    if lists not in get_args(Lists):
+        raise OptionsError(f"lists={lists!r} must be one of {', '.join(get_args(Lists))}")
+
+
+def check_images(image: object) -> None:
+    """Raise unless ``image`` is None, an ``Image``, or a mapping that is not empty to such.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if not isinstance(image, Mapping):
+        check_type("image", image, Image)
+        return
+    if not image:
+        raise OptionsError("image={} names no feature; leave it out for encoded bytes")
+    for name, value in image.items():
+        if not isinstance(value, Image):
+            raise OptionsError(f"image[{name!r}]={value!r} must be loader.Image(...)")
+
+
+def check_names(name: str, names: object) -> None:
+    """Raise unless ``names`` is None or a sequence that is not itself a string.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
+        raise OptionsError(f"{name}={names!r} must be a list of names, such as {name}=['cat', 'dog']")
 
 
 def check_batch_size(name: str, batch_size: int) -> None:

@@ -20,18 +20,21 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         features: the features to parse; the others' values are not copied.
 
     Returns:
-        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype; an image
-        is its encoded bytes, shape ``(n,)`` string.
+        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
+        ``(n, None)`` for lists of any length; an image is its encoded bytes, shape ``(n,)`` string.
     """
     spec = {feature.name: _wire_spec(feature) for feature in features}
     values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
 
 
-def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature:
+def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
     if feature.kind in ("image", "raw"):
         return tf.io.FixedLenFeature([], tf.string)
     wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
+    if feature.is_ragged:
+        # A record without the feature passes for one with an empty list; only verify tells them apart.
+        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
     return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 

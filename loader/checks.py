@@ -1,0 +1,158 @@
+"""What is asked of a dataset against what it has: splits, features, images, classes, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+from tfshards.loader.assign import Assignment, divisors, num_lanes
+from tfshards.loader.batches import WEIGHT
+from tfshards.loader.options import Image, Position, Remainder, Shuffle
+from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
+
+
+def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
+    """Return ``split``, or the name of the only split.
+
+    Raises:
+        InputError: there is no such split, or ``split`` is None and there are several.
+    """
+    names = ", ".join(map(repr, manifest.splits))
+    if split is not None and not isinstance(split, str):
+        raise OptionsError(f"split={split!r} must be one name; there is {names}")
+    if split is None and len(manifest.splits) > 1:
+        raise InputError(f"{root} has several splits; name one of {names}")
+    if split is not None and split not in manifest.splits:
+        raise InputError(f"{root} has no split {split!r}; there is {names}")
+    return split if split is not None else next(iter(manifest.splits))
+
+
+def no_steps(name: str, assignment: Assignment) -> str:
+    """Return the sentence that says why an epoch has no steps."""
+    return (
+        f"split {name!r} has {assignment.num_examples} examples, fewer than the global batch size "
+        f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
+        f"{assignment.worker.count} workers), so that remainder={assignment.remainder!r} leaves no steps; "
+        "use a smaller batch size or remainder='pad'"
+    )
+
+
+def selected_features(
+    schema: Schema, select: Sequence[str] | None, remainder: Remainder
+) -> tuple[Feature, ...]:
+    """Return the features to deliver, in order: those named in ``select``, or all.
+
+    Raises:
+        OptionsError: ``select`` is not a tuple or list of names of features, or repeats one; or
+            ``remainder="pad"`` adds a name that there is already.
+    """
+    if select is not None and not isinstance(select, (tuple, list)):
+        name = select if isinstance(select, str) else "image"
+        raise OptionsError(f"select={select!r} must be a tuple of names, such as select=({name!r},)")
+    names = schema.names if select is None else tuple(select)
+    there_are = f"there are {_listed(schema.names)}"
+    if not names:
+        raise OptionsError(f"select={select!r} is empty; {there_are}")
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {there_are}")
+    if len(set(names)) < len(names):
+        raise OptionsError(f"select={tuple(names)!r} names a feature twice")
+    if remainder == "pad" and select is None and WEIGHT in names:
+        raise OptionsError(f"remainder='pad' adds {WEIGHT!r}, which is a feature already; use select=")
+    return tuple(schema[name] for name in names)
+
+
+def decoded_images(
+    features: Sequence[Feature], image: Image | Mapping[str, Image] | None
+) -> dict[str, Image]:
+    """Return how the images among ``features`` are decoded, by name; those left out stay encoded.
+
+    Raises:
+        OptionsError: ``image`` names something else than these images, or leaves one without the size that a
+            batch needs.
+    """
+    images = {feature.name: feature for feature in features if feature.kind == "image"}
+    if image is None or isinstance(image, Image):
+        chosen = dict.fromkeys(images, image) if image is not None else {}
+    else:
+        chosen = dict(image)
+    if image is not None and not images:
+        names = _listed([feature.name for feature in features])
+        raise OptionsError(f"image= is given, but none of {names} is of kind 'image'")
+    for name, value in chosen.items():
+        if name not in images:
+            raise OptionsError(
+                f"image= names {name!r}, which is no image that is delivered; these are {_listed(images)}"
+            )
+        shape = images[name].shape
+        if value.size is None and None in shape[:2]:
+            raise OptionsError(
+                f"image {name!r} differs in size from example to example, shape {shape}, so "
+                "that it cannot be batched; use Image(size=(height, width)), or leave image= out"
+            )
+    return chosen
+
+
+def check_class_names(schema: Schema, class_names: Sequence[str] | None, root: Path) -> None:
+    """Raise unless the dataset's classes are ``class_names``, in that order; None asks for nothing.
+
+    Raises:
+        OptionsError: they differ; the message has the first difference.
+    """
+    if class_names is None:
+        return
+    wanted, found = list(class_names), list(schema.class_names)
+    if wanted == found:
+        return
+    if not found:
+        difference = f"has no class names, but class_names= asks for {len(wanted)}"
+    else:
+        pairs = enumerate(zip_longest(wanted, found))
+        number, asked, there = next((i, one, other) for i, (one, other) in pairs if one != other)
+        difference = _class_difference(number, asked, there, wanted, found)
+    raise OptionsError(
+        f"{root} {difference}; a model trained with one numbering misreads the other: load the dataset "
+        "that belongs to these names, or take the names from the class_names in its dataset.json"
+    )
+
+
+def _class_difference(
+    number: int, asked: str | None, there: str | None, wanted: Sequence[str], found: Sequence[str]
+) -> str:
+    """Return how the classes differ at ``number``, the first place where they do."""
+    if asked is not None and asked not in found:
+        return f"lacks the class {asked!r}, number {number} of class_names="
+    if asked is None or (there is not None and there not in wanted):
+        return f"has a class {there!r}, number {number}, that is not in class_names="
+    return f"has the class {asked!r} as number {found.index(asked)}, class_names= as number {number}"
+
+
+def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
+    """Raise unless the run has the epoch and the step at which it starts.
+
+    Raises:
+        OptionsError: it does not, or the order before ``start`` cannot be told.
+    """
+    if epochs is not None and epochs < 1:
+        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
+    if epochs is not None and start.epoch >= epochs:
+        raise OptionsError(
+            f"start={start} lies behind the end, epochs={epochs}; epochs counts from the run's beginning, "
+            f"use at least {start.epoch + 1}"
+        )
+    if start.step and start.step >= assignment.num_steps:
+        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
+    if shuffle is not None and shuffle.lanes is None and start != Position():
+        usual = num_lanes(assignment.global_batch_size, 1)
+        if assignment.lanes != usual:
+            raise OptionsError(
+                f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
+                f"that this run cannot be told to be the one to resume; use {divisors(usual)} workers, or "
+                f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

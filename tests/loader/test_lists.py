@@ -1,0 +1,248 @@
+"""Lists of any length come back as they were written, ragged or padded, in the order of all examples."""
+
+from itertools import islice
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image, Position, Shuffle, Worker
+from tfshards.schemas import KINDS, Feature, OptionsError, Schema
+
+MIXED = Shuffle(seed=5)
+PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
+SCHEMA = Schema(
+    (
+        Feature("number", "int", "int64"),
+        Feature("list", "int", "int32", (None,)),
+        Feature("words", "bytes", "bytes", (None,)),
+        Feature("nothing", "int", "int64", (0,)),
+        Feature("image", "image", "uint8", (1, 1, 3)),
+    )
+)
+PLAIN = ("number", "list", "words", "nothing")
+
+
+def list_of(number):
+    """Return a list of 0 to 3 numbers that shows whose it is."""
+    return [10 * number + place for place in range(number % 4)]
+
+
+def words_of(number):
+    return [b"%d" % place for place in range((number + 1) % 3)]
+
+
+def example(number, numbers):
+    return {"number": number, "list": numbers, "words": words_of(number), "nothing": [], "image": PIXEL}
+
+
+@pytest.fixture(scope="module")
+def listed(write_dataset, tmp_path_factory):
+    """Return the dataset with shards of these sizes, example ``i`` with ``i`` and its lists."""
+    made = {}
+
+    def make(sizes, lists=list_of):
+        if (*sizes, lists) not in made:
+            numbers = iter(range(sum(sizes)))
+            shards = [[example(n, lists(n)) for n in islice(numbers, size)] for size in sizes]
+            made[(*sizes, lists)] = write_dataset(
+                tmp_path_factory.mktemp("listed"), SCHEMA, {"train": shards}
+            )
+        return made[(*sizes, lists)]
+
+    return make
+
+
+def rows_of(value):
+    return value.to_list() if isinstance(value, tf.RaggedTensor) else value.numpy().tolist()
+
+
+def rows(dataset):
+    """Return all rows of all batches, each a dict, after checking that each list is its example's."""
+    found = []
+    for batch in dataset:
+        by_name = {name: rows_of(value) for name, value in batch.items()}
+        for values in zip(*by_name.values(), strict=True):
+            row = dict(zip(by_name, values, strict=True))
+            for name, wanted in (("list", list_of(row["number"])), ("words", words_of(row["number"]))):
+                padding = row[name][len(wanted) :]
+                assert row[name][: len(wanted)] == wanted
+                assert not any(padding), "0 and b'' are false"
+            found.append(row)
+    return found
+
+
+LAYOUTS = [
+    ([7], 1, 3, "keep", MIXED, "one shard, one worker"),
+    ([5, 4, 4], 2, 2, "pad", MIXED, "shards and workers do not divide each other"),
+    ([5, 4, 4], 2, 2, "keep", None, "the same in stored order"),
+    ([5, 4, 4], 1, 4, "keep", Shuffle(window=1), "windows of one step"),
+    ([0, 3, 0, 5, 0], 2, 3, "pad", MIXED, "empty shards at the ends and between"),
+    ([2], 2, 2, "keep", None, "an empty batch"),
+]
+
+
+@pytest.mark.parametrize(("lists", "image"), [("ragged", None), ("padded", None), ("ragged", Image())])
+@pytest.mark.parametrize(("sizes", "num_workers", "batch_size", "remainder", "shuffle", "reason"), LAYOUTS)
+def test_every_example_is_read_exactly_once_with_its_lists(
+    listed, sizes, num_workers, batch_size, remainder, shuffle, reason, lists, image
+):
+    found = []
+    for index in range(num_workers):
+        dataset = loader.load(
+            listed(sizes),
+            batch_size=batch_size,
+            worker=Worker(index, num_workers),
+            shuffle=shuffle,
+            remainder=remainder,
+            lists=lists,
+            image=image,
+        )
+        assert len(dataset) == len(list(dataset)) == -(-sum(sizes) // (batch_size * num_workers)), reason
+        found += [row["number"] for row in rows(dataset) if row.get("sample_weight", 1)]
+    assert sorted(found) == list(range(sum(sizes))), reason
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "stored order"),
+        ({"shuffle": MIXED, "epochs": 3}, "other orders in other epochs"),
+        ({"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}, "resumed inside an epoch"),
+        ({"shuffle": Shuffle(1, window=2), "epochs": 2, "start": Position(0, 1)}, "resumed inside a window"),
+        ({"shuffle": MIXED, "worker": Worker(1, 2)}, "one of two workers"),
+        ({"shuffle": MIXED, "remainder": "pad"}, "with padding"),
+        ({"shuffle": MIXED, "remainder": "keep"}, "with a smaller last batch"),
+    ],
+)
+def test_the_order_is_that_without_lists(listed, options, reason):
+    path = listed([9, 8, 6])
+    plain = loader.load(path, batch_size=4, select=("number",), **options)
+    wanted = [number for batch in plain.as_numpy_iterator() for number in batch[0].tolist()]
+    for image, lists in ((None, "ragged"), (Image(), "padded")):
+        found = rows(loader.load(path, batch_size=4, image=image, lists=lists, **options))
+        assert [row["number"] for row in found] == wanted, reason
+
+
+@pytest.mark.parametrize(
+    ("options", "num_rows"),
+    [
+        ({}, 4),
+        ({"shuffle": Shuffle(window=1)}, 4),
+        ({"shuffle": MIXED}, 4),
+        ({"image": Image()}, 4),
+        ({"remainder": "pad"}, 4),
+        ({"remainder": "keep"}, None),
+        ({"remainder": "keep", "image": Image()}, None),
+    ],
+)
+def test_specs_say_the_rows_and_leave_the_length_open(listed, options, num_rows):
+    path = listed([5, 4, 4])
+    spec = loader.load(path, batch_size=4, **options).element_spec
+    assert spec["list"] == tf.RaggedTensorSpec([num_rows, None], tf.int32, 1, tf.int64)
+    assert spec["words"] == tf.RaggedTensorSpec([num_rows, None], tf.string, 1, tf.int64)
+    padded = loader.load(path, batch_size=4, lists="padded", **options)
+    assert padded.element_spec["list"] == tf.TensorSpec([num_rows, None], tf.int32)
+    assert padded.element_spec["number"] == spec["number"] == tf.TensorSpec([num_rows], tf.int64)
+    assert spec["nothing"] == tf.TensorSpec([num_rows, 0], tf.int64)
+
+
+def test_padded_lists_are_as_long_as_the_longest_of_their_batch(listed):
+    path = listed([7])
+    batches = list(loader.load(path, batch_size=2, lists="padded", remainder="keep").as_numpy_iterator())
+    assert [batch["list"].tolist() for batch in batches] == [
+        [[0], [10]],
+        [[20, 21, 0], [30, 31, 32]],
+        [[0], [50]],
+        [[60, 61]],
+    ]
+    assert batches[0]["words"].tolist() == [[b"0", b""], [b"0", b"1"]]
+
+
+def none(_):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("select", "lists", "options", "reason"),
+    [
+        (("list",), "ragged", {}, "a window of stored order without any element"),
+        (("list",), "padded", {"shuffle": MIXED}, "a shuffled one"),
+        (("list", "nothing"), "ragged", {"shuffle": Shuffle(window=1)}, "windows of one step"),
+        (("list", "nothing"), "padded", {"remainder": "keep"}, "less padding that is not there"),
+        (("list", "image"), "ragged", {"image": Image()}, "one example at a time"),
+        (("list", "image"), "padded", {"image": Image(), "shuffle": MIXED}, "padded after decoding"),
+        (None, "padded", {"image": Image(), "remainder": "pad"}, "beside all other features"),
+    ],
+)
+def test_lists_that_are_all_empty_are_no_trouble(listed, select, lists, options, reason):
+    dataset = loader.load(listed([5, 4], none), batch_size=3, lists=lists, select=select, **options)
+    batches = list(dataset)
+    assert len(batches) == 3
+    for batch in batches:
+        value = batch[0] if select else batch["list"]
+        assert isinstance(value, tf.RaggedTensor) == (lists == "ragged"), reason
+        assert rows_of(value) == [[], [], []], reason
+
+
+def only_the_last(number):
+    return [7, 8] if number == 8 else []
+
+
+@pytest.mark.parametrize("image", [None, Image()], ids=["encoded", "decoded"])
+def test_a_window_of_empty_lists_beside_one_that_has_some(listed, image):
+    dataset = loader.load(
+        listed([5, 4], only_the_last), batch_size=1, shuffle=Shuffle(3, window=2), image=image
+    )
+    found = {int(batch["number"][0]): batch["list"].to_list() for batch in dataset}
+    assert found == {number: [only_the_last(number)] for number in range(9)}
+
+
+def extremes(dtype):
+    if dtype == "bytes":
+        return np.array([b"", b"\x00\xff", b"c"], object)
+    if dtype == "bool":
+        return np.array([True, False, True])
+    numpy_dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    if "int" in dtype:
+        limits = np.iinfo(numpy_dtype)
+        return np.array([limits.max, limits.min, 1], numpy_dtype)
+    return np.array([0.1, -0.0, np.inf], numpy_dtype)
+
+
+def test_every_dtype_comes_back_exactly(write_dataset, tmp_path):
+    kinds = [(kind, dtype) for kind, row in KINDS.items() if row.lists for dtype in sorted(row.dtypes)]
+    schema = Schema(tuple(Feature(f"{kind} {dtype}", kind, dtype, (None,)) for kind, dtype in kinds))
+    lengths = [3, 0, 1, 2]
+    examples = [
+        {feature.name: extremes(feature.dtype)[:length] for feature in schema.features} for length in lengths
+    ]
+    path = write_dataset(tmp_path / "dtypes", schema, {"train": [examples]})
+    (batch,) = loader.load(path, batch_size=4)
+    (padded,) = loader.load(path, batch_size=4, lists="padded").as_numpy_iterator()
+    for feature in schema.features:
+        value = batch[feature.name]
+        assert value.dtype == (tf.string if feature.dtype == "bytes" else feature.dtype), feature
+        assert padded[feature.name].shape == (4, 3), feature
+        for row, length in enumerate(lengths):
+            wanted = extremes(feature.dtype)[:length]
+            for found in (value[row].numpy(), padded[feature.name][row][:length]):
+                # as text, in which -0.0 is not 0.0
+                assert (feature, repr(found.tolist())) == (feature, repr(wanted.tolist()))
+            assert not padded[feature.name][row][length:].any(), feature
+
+
+def test_a_list_of_another_kind_than_the_schema_says_is_an_error(write_dataset, tmp_path):
+    words = Schema((Feature("x", "float", "float32", (None,)),))
+    path = write_dataset(tmp_path / "floats", words, {"train": [[{"x": [1.5]}]]})
+    text = (path / "dataset.json").read_text().replace('"float"', '"int"').replace("float32", "int64")
+    (path / "dataset.json").write_text(text)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Key: x.*Data types don't match"):
+        list(loader.load(path, batch_size=1))
+
+
+def test_lists_of_which_nothing_is_known_are_refused(listed):
+    with pytest.raises(OptionsError, match="lists='dense' must be one of ragged, padded"):
+        loader.load(listed([7]), batch_size=2, lists="dense")
