@@ -18,7 +18,7 @@ from tfshards.prep.audit import Audit
 from tfshards.prep.audit_text import audit_text
 from tfshards.prep.cli import main
 from tfshards.prep.similar import check_distance, near_pairs
-from tfshards.prep.tfrecord import RecordError
+from tfshards.prep.tfrecord import RecordError, frame, read_records
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 
@@ -41,7 +41,7 @@ MakeDataset = Callable[..., Path]
 def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
     """Build a dataset of the given files, and of some pictures of two classes in two splits."""
 
-    def make(files: dict[str, bytes], **options: object) -> Path:
+    def make(files: dict[str, bytes]) -> Path:
         usual = {
             f"{split}/{name}/{number}.png": encoded(picture(number + start))
             for split, start, count in (("train", 0, 24), ("val", 100, 20))
@@ -49,7 +49,7 @@ def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
             for name in [("cat", "dog")[number % 2]]
         }
         folder = image_folder({**usual, **files})
-        quiet_build(ImageFolder(folder, **options), tmp_path / "out", shards=2)
+        quiet_build(ImageFolder(folder), tmp_path / "out", shards=2)
         return tmp_path / "out"
 
     return make
@@ -266,11 +266,19 @@ def test_labels_alone_cannot_repeat(tmp_path, quiet_build):
 
 
 def test_images_that_cannot_be_decoded_are_told_and_the_rest_is_looked_at(dataset):
-    broken = {"train/cat/broken.png": b"\x89PNG", "val/cat/copy.png": encoded(picture(0))}
-    made = audit(dataset(broken, check="none"))
-    assert [finding.kind for finding in made.findings] == ["leak"]
-    (note,) = made.notes
-    assert note.startswith("images that cannot be decoded: 1; the first, train/cat/broken.png: opens as none")
+    out = dataset({"val/cat/copy.png": encoded(picture(0))})
+    damaged = encoded(picture(2))
+    for shard in read_manifest(out).shards:
+        records = [
+            data.replace(damaged, b"\x1b" * len(damaged)) for _, data in read_records(out / shard.path)
+        ]
+        (out / shard.path).write_bytes(b"".join(part for data in records for part in frame(data)))
+    for distance in (32, None):
+        made = audit(out, distance=distance)
+        assert [finding.kind for finding in made.findings] == ["leak"]
+        assert made.notes[-1].startswith(
+            "images that cannot be decoded: 1; the first, train/cat/2.png: opens as none of JPEG"
+        )
 
 
 def test_hostile_keys_are_printed_without_control_characters(dataset):
