@@ -1,0 +1,65 @@
+"""The classes that a model was trained with are those of the dataset, or nothing is loaded."""
+
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.schemas import Feature, OptionsError, Schema
+
+LABEL = Feature("label", "label", "int64")
+NAMES = ("cat", "dog", "eel")
+
+
+@pytest.fixture(scope="module")
+def named(write_dataset, tmp_path_factory):
+    examples = [[{"label": number % 3} for number in range(6)]]
+    return write_dataset(tmp_path_factory.mktemp("named"), Schema((LABEL,), NAMES), {"train": examples})
+
+
+@pytest.fixture(scope="module")
+def unnamed(write_dataset, tmp_path_factory):
+    examples = [[{"label": number % 3} for number in range(6)]]
+    return write_dataset(tmp_path_factory.mktemp("unnamed"), Schema((LABEL,)), {"train": examples})
+
+
+@pytest.mark.parametrize("class_names", [None, NAMES, list(NAMES)])
+def test_the_classes_that_are_there_may_be_asked_for(named, class_names):
+    (batch,) = loader.load(named, batch_size=6, class_names=class_names).as_numpy_iterator()
+    assert batch["label"].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_no_class_names_may_be_asked_for_where_there_are_none(unnamed):
+    assert len(loader.load(unnamed, batch_size=6, class_names=())) == 1
+
+
+@pytest.mark.parametrize(
+    ("class_names", "difference"),
+    [
+        (("cat", "dog", "fox"), "lacks the class 'fox', number 2 of class_names=;"),
+        (("cat", "dog", "eel", "fox"), "lacks the class 'fox', number 3 of class_names=;"),
+        (("cat", "eel"), "has a class 'dog', number 1, that is not in class_names=;"),
+        (("cat", "dog"), "has a class 'eel', number 2, that is not in class_names=;"),
+        ((), "has a class 'cat', number 0, that is not in class_names=;"),
+        (("cat", "eel", "dog"), "has the class 'eel' as number 2, class_names= as number 1;"),
+        (("dog", "cat", "eel"), "has the class 'dog' as number 1, class_names= as number 0;"),
+        (("ant", "cat", "dog"), "lacks the class 'ant', number 0 of class_names=;"),
+        (("cat", "dog", "eel", "cat"), "has the class 'cat' as number 0, class_names= as number 3;"),
+        (("cat", 1, "eel"), "lacks the class 1, number 1 of class_names=;"),
+    ],
+)
+def test_the_first_class_that_differs_is_named(named, class_names, difference):
+    with pytest.raises(OptionsError, match=f"named0 {difference} .* take the names from the class_names in"):
+        loader.load(named, batch_size=2, class_names=class_names)
+
+
+def test_a_dataset_without_class_names_has_none_of_those_asked_for(unnamed):
+    with pytest.raises(OptionsError, match="unnamed0 has no class names, but class_names= asks for 3;"):
+        loader.load(unnamed, batch_size=2, class_names=NAMES)
+
+
+def test_classes_are_compared_before_anything_is_distributed(named):
+    strategy = tf.distribute.get_strategy()
+    (batch,) = loader.distribute(strategy, named, global_batch_size=6, class_names=NAMES)
+    assert batch["label"].numpy().tolist() == [0, 1, 2, 0, 1, 2]
+    with pytest.raises(OptionsError, match="has the class 'dog' as number 1, class_names= as number 0"):
+        loader.distribute(strategy, named, global_batch_size=6, class_names=("dog", "cat", "eel"))

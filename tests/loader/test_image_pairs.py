@@ -1,0 +1,142 @@
+"""Several images an example, such as a photo and its mask: each decoded its own way, crops aligned."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image, Shuffle, Worker
+from tfshards.loader.images import decode_image
+from tfshards.schemas import Feature, OptionsError, Schema
+
+SCHEMA = Schema(
+    (
+        Feature("photo", "image", "uint8", (None, None, 3)),
+        Feature("mask", "image", "uint8", (None, None, 1)),
+        Feature("thumb", "image", "uint8", (4, 5, None)),
+        Feature("number", "int", "int64"),
+        Feature("tags", "int", "int64", (None,)),
+    )
+)
+SIZES = [(40, 30), (31, 33), (25, 25), (60, 20), (20, 50), (33, 33), (28, 41)]
+CLASSES = (0, 7, 200)
+
+
+def mask_of(height, width):
+    """Return a label map of blocks whose classes lie far apart."""
+    row, column = np.mgrid[:height, :width]
+    return np.array(CLASSES, np.uint8)[(row // 5 + column // 7) % 3][:, :, None]
+
+
+@pytest.fixture(scope="module")
+def pairs(write_dataset, tmp_path_factory):
+    """Photos that show their masks, in all three channels."""
+    examples = []
+    for number, size in enumerate(SIZES):
+        mask, photo = mask_of(*size), np.repeat(mask_of(*size), 3, axis=2)
+        thumb = np.full((4, 5, 1 if number % 2 else 3), number, np.uint8)
+        images = {"photo": photo, "mask": mask, "thumb": thumb}
+        encoded = {name: tf.io.encode_png(pixels).numpy() for name, pixels in images.items()}
+        examples.append({**encoded, "number": number, "tags": list(range(number % 3))})
+    root = tmp_path_factory.mktemp("pairs")
+    return write_dataset(root, SCHEMA, {"train": [examples[:4], examples[4:]]})
+
+
+def by_number(dataset):
+    found = {}
+    for batch in dataset.as_numpy_iterator():
+        for row, number in enumerate(batch["number"].tolist()):
+            found[number] = {name: value[row] for name, value in batch.items() if name != "tags"}
+    return found
+
+
+NEAREST = Image((8, 6), channels=1, method="nearest")
+
+
+def test_each_image_is_decoded_as_its_name_says_and_the_others_stay_encoded(pairs):
+    image = {"photo": Image((9, 7), dtype="float32"), "mask": NEAREST}
+    dataset = loader.load(pairs, batch_size=7, image=image)
+    assert dataset.element_spec["photo"] == tf.TensorSpec((7, 9, 7, 3), tf.float32)
+    assert dataset.element_spec["mask"] == tf.TensorSpec((7, 8, 6, 1), tf.uint8)
+    assert dataset.element_spec["thumb"] == tf.TensorSpec((7,), tf.string)
+    (batch,) = dataset
+    (stored,) = loader.load(pairs, batch_size=7)
+    assert batch["thumb"].numpy().tolist() == stored["thumb"].numpy().tolist()
+    assert batch["tags"].to_list() == stored["tags"].to_list()
+    bits = tf.constant(0, tf.int64)
+    for name, each in image.items():
+        wanted = [decode_image(encoded, each, bits).numpy() for encoded in stored[name]]
+        assert np.array_equal(batch[name], wanted)
+
+
+def test_one_image_is_for_all_of_them(pairs):
+    (batch,) = loader.load(pairs, batch_size=7, image=Image((8, 6)), select=("photo", "mask", "thumb"))
+    assert [pixels.shape.as_list() for pixels in batch] == [[7, 8, 6, 3]] * 3
+
+
+def test_nearest_mixes_no_classes_where_the_others_do(pairs):
+    seen = {}
+    for method in ("nearest", "bilinear", "area"):
+        image = {"mask": Image((17, 13), "random", channels=1, method=method)}
+        (batch,) = loader.load(pairs, batch_size=7, image=image)
+        seen[method] = set(np.unique(batch["mask"]).tolist())
+    assert seen["nearest"] == set(CLASSES)
+    assert len(seen["bilinear"]) > len(CLASSES)
+    assert len(seen["area"]) > len(CLASSES)
+
+
+@pytest.mark.parametrize("size", [(8, 6), (62, 46)])
+@pytest.mark.parametrize("method", ["nearest", "bilinear", "area"])
+def test_the_methods_are_those_of_tensorflow(method, size):
+    pixels = mask_of(31, 23)
+    wanted = tf.image.resize(pixels, size, method).numpy()
+    for dtype in ("uint8", "float32"):
+        image = Image(size, channels=1, dtype=dtype, method=method)
+        found = decode_image(tf.io.encode_png(pixels), image, tf.constant(0, tf.int64)).numpy()
+        assert found.dtype == dtype
+        assert np.array_equal(found, np.round(wanted) if dtype == "uint8" else wanted)
+
+
+def cropped(seed, channels=3):
+    return Image((11, 9), "random", channels=channels, method="nearest", seed=seed)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": Shuffle(2)}, {"worker": Worker(1, 2)}], ids=["stored", "shuffled", "worker"]
+)
+def test_images_of_one_size_and_seed_are_cut_alike_in_every_epoch(pairs, options):
+    image = {"photo": cropped(4), "mask": cropped(4, channels=1)}
+    epochs = []
+    dataset = loader.load(pairs, batch_size=2, image=image, remainder="keep", **options)
+    for _ in range(2):
+        rows = by_number(dataset)
+        for row in rows.values():
+            assert np.array_equal(row["photo"], np.repeat(row["mask"], 3, axis=2))
+        epochs.append(rows)
+    shared = set(epochs[0]) & set(epochs[1])
+    assert any(not np.array_equal(epochs[0][n]["mask"], epochs[1][n]["mask"]) for n in shared)
+
+
+def test_images_of_different_seeds_are_cut_apart(pairs):
+    image = {"photo": cropped(4), "mask": cropped(5, channels=1)}
+    rows = by_number(loader.load(pairs, batch_size=7, image=image))
+    equal = [np.array_equal(row["photo"], np.repeat(row["mask"], 3, axis=2)) for row in rows.values()]
+    assert sum(equal) < 2
+    alone = by_number(loader.load(pairs, batch_size=7, image={"mask": cropped(5, channels=1)}))
+    for number, row in rows.items():
+        assert np.array_equal(row["mask"], alone[number]["mask"]), "no crop depends on another image's"
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_channels_that_the_schema_leaves_open_are_those_of_the_image(pairs, channels):
+    image = {"thumb": Image(channels=channels)}
+    dataset = loader.load(pairs, batch_size=7, image=image)
+    assert dataset.element_spec["thumb"] == tf.TensorSpec((7, 4, 5, channels), tf.uint8)
+    (batch,) = dataset.as_numpy_iterator()
+    colours = batch["thumb"][..., :3]
+    assert np.array_equal(colours, np.broadcast_to(np.arange(7)[:, None, None, None], colours.shape))
+
+
+def test_a_known_size_needs_none_beside_one_that_does(pairs):
+    with pytest.raises(OptionsError, match=r"image 'mask' differs in size .*; use Image\(size="):
+        loader.load(pairs, batch_size=7, image={"thumb": Image(), "mask": Image()})
