@@ -21,7 +21,7 @@ from tfshards.prep.sources.array_files import ColumnSource, Files
 from tfshards.prep.sources.npz import Member, list_members
 from tfshards.schemas import InputError, OptionsError
 
-_NUMBERED = re.compile(r"(.+)-([0-9]+)(?:-of-([0-9]+))?")
+_NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
 # A pattern says by itself that its files belong together, so that they may be numbered in other ways, too.
 _NUMBERED_IN_PATTERN = re.compile(r"(.*?)[-_.]?([0-9]+)(?:-of-([0-9]+))?")
 _FORMS = "NAME=FILE.npy, FILE.npy or FILE.npz"

@@ -1,0 +1,146 @@
+"""The classes of arrays: class names that are given, and those that labels of strings bring along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays
+from tfshards.prep.sources.arrays import MappedArrays
+from tfshards.schemas import Feature, InputError, OptionsError
+
+STRINGS = {
+    "text": (np.array(["dog", "ant", "dog", "猫"]), ("ant", "dog", "猫"), [1, 0, 1, 2]),
+    "bytes": (np.array([b"dog", b"ant", b"dog", "猫".encode()]), ("ant", "dog", "猫"), [1, 0, 1, 2]),
+    "big-endian text": (np.array(["b", "a"], ">U4"), ("a", "b"), [1, 0]),
+    "bytes that are no UTF-8": (np.array([b"\xff", b"a"]), ("a", "\udcff"), [1, 0]),
+    "text that stands for such bytes": (np.array(["\udcff", "a"]), ("a", "\udcff"), [1, 0]),
+    # "é" is the bytes C3 A9, so that both are one class; sorted by bytes, "z" comes first
+    "two spellings of the same bytes": (np.array(["é", "\udcc3\udca9", "z"]), ("z", "é"), [1, 1, 0]),
+    "no text": (np.array(["", "a"]), ("", "a"), [0, 1]),
+    "sorted by bytes rather than alphabet": (np.array(["ä", "B", "a"]), ("B", "a", "ä"), [2, 0, 1]),
+}
+
+
+def stage(source: Arrays, folder: Path) -> MappedArrays:
+    folder.mkdir(exist_ok=True)
+    return source.stage(folder)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize(("array", "names", "numbers"), STRINGS.values(), ids=STRINGS.keys())
+def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_file, tmp_path):
+    np.save(tmp_path / "label.npy", array)
+    column = [tmp_path / "label.npy"] if in_file else array
+    reader = stage(Arrays({"label": column}), tmp_path / "staged")
+    listing = reader.listing()
+    assert listing.schema.class_names == names
+    assert listing.schema["label"] == Feature("label", "label", "int64")
+    assert listing.labels.tolist() == numbers
+    rows = listing.rows(np.arange(len(array))[::-1])
+    assert [outcome.values[0] for outcome in reader.read(rows, listing.schema)] == numbers[::-1]
+
+
+def test_more_than_ten_thousand_strings_are_no_classes(tmp_path):
+    for number, kind in ((10_000, "label"), (10_001, "bytes")):
+        texts = np.arange(number).astype("S5")
+        assert stage(Arrays({"label": texts}), tmp_path / kind).listing().schema["label"].kind == kind
+
+
+def test_rows_are_grouped_by_the_strings_of_their_labels(tmp_path):
+    reader = stage(Arrays({"label": np.array(["b", "a"])}), tmp_path / "staged")
+    assert reader.groups(reader.listing(), "label") == [b"b", b"a"]
+
+
+def test_a_file_of_labels_that_changes_under_way_is_told(tmp_path):
+    path = tmp_path / "label.npy"
+    np.save(path, np.array(["b", "a"]))
+    reader = stage(Arrays({"label": path}), tmp_path / "staged")
+    listing = reader.listing()
+    np.save(path, np.array(["b", "a", "c"]))
+    with pytest.raises(InputError, match=r"label\.npy: changed after the build had listed it"):
+        reader.read(listing.rows(np.arange(2)), listing.schema)
+
+
+NAMED = {
+    "integers": (np.array([2, 0, 2], np.uint8), ("ant", "bee", "cat"), [2, 0, 2]),
+    "big-endian integers": (np.array([1, 0], ">i8"), ("b", "a"), [1, 0]),
+    "text": (np.array(["b", "a", "b"]), ("b", "unseen", "a"), [0, 2, 0]),
+    "bytes": (np.array([b"\xff", b"a"]), ("a", "\udcff"), [1, 0]),
+}
+
+
+@pytest.mark.parametrize(("array", "names", "numbers"), NAMED.values(), ids=NAMED.keys())
+def test_class_names_that_are_given_keep_their_order_though_a_class_has_no_example(
+    array, names, numbers, tmp_path
+):
+    reader = stage(Arrays({"label": array}, class_names=list(names)), tmp_path / "staged")
+    listing = reader.listing()
+    assert listing.schema.class_names == names
+    assert listing.schema["label"].kind == "label"
+    assert listing.labels.tolist() == numbers
+    rows = listing.rows(np.arange(len(array)))
+    assert [outcome.values[0] for outcome in reader.read(rows, listing.schema)] == numbers
+
+
+NOT_NAMED = {
+    "too large": (
+        {"label": np.array([0, 1, 2, 5])},
+        r"^array 'label', row 2: is 2, but 2 class_names are numbered from 0 to 1$",
+    ),
+    "negative": ({"label": np.array([0, -1], np.int8)}, r"^array 'label', row 1: is -1, but 2 class_names"),
+    "a new name": (
+        {"label": np.array(["a", "c", "d"])},
+        r"^array 'label', row 1: 'c' is none of the 2 class_names; add it at their end, or correct the la",
+    ),
+    "a new name in bytes": ({"label": np.array([b"\xff"])}, r"^array 'label', row 0: '\\udcff' is none of"),
+    "no labels": (
+        {"x": np.array([0, 1])},
+        r"^there are class_names, but no array 'label'; name the labels so, or leave them out$",
+    ),
+    "fractions": (
+        {"label": np.array([0.0])},
+        r"is float64 \(\) an example, but class_names need one integer",
+    ),
+    "truth values": ({"label": np.array([True])}, r"is bool \(\) an example, but class_names need one integ"),
+    "uint64": (
+        {"label": np.array([1], np.uint64)},
+        r"is uint64 \(\) an example, .* of at most int64, or one",
+    ),
+    "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, r"is bfloat16 \(\) an example"),
+    "one-hot rows": (
+        {"label": np.eye(2, dtype=int)},
+        r"is int64 \(2,\) an example, but class_names need one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), NOT_NAMED.values(), ids=NOT_NAMED.keys())
+def test_a_label_that_is_none_of_the_class_names_is_told(arrays, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        stage(Arrays(arrays, class_names=("a", "b")), tmp_path / "staged").listing()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("ab", r"^class_names='ab' must be a list of strings, in the order of their numbers$"),
+        ((1, 2), r"^class_names=\(1, 2\) must be a list of strings"),
+        ((), r"^class_names is empty; leave it out if classes have no names$"),
+        (("a", "b", "a"), r"^class_names holds 'a' twice; each class has one number$"),
+    ],
+)
+def test_class_names_that_are_none_are_refused_at_once(names, message):
+    with pytest.raises(OptionsError, match=message):
+        Arrays({"label": np.arange(2)}, class_names=names)
+
+
+def test_class_names_are_in_the_dataset(quiet_build, tmp_path):
+    arrays = {"x": np.arange(6.0), "label": np.array(["b", "a", "b", "b", "a", "b"])}
+    for names, counts in ((None, [2, 4]), (("b", "c", "a"), [4, 0, 2])):
+        manifest = quiet_build(Arrays(arrays, class_names=names), tmp_path / f"out{len(counts)}", shards=2)
+        assert manifest.schema.class_names == (names or ("a", "b"))
+        assert list(manifest.splits["train"].label_counts.values()) == counts

@@ -1,0 +1,266 @@
+"""Arrays in several files: which files are parts of one array, in which order, and that none is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep import Arrays
+from tfshards.prep.sources.columns import FileColumn, PartedColumn
+from tfshards.schemas import InputError, OptionsError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def save(*paths: str) -> None:
+    """Write an array of two rows into each file, numbered on from file to file."""
+    for number, path in enumerate(paths):
+        Path(path).parent.mkdir(exist_ok=True)
+        np.save(path, np.arange(2) + 2 * number)
+
+
+def values(source: Arrays) -> dict[str, list[object]]:
+    folder = Path("staged")
+    folder.mkdir()
+    reader = source.stage(folder)
+    listing = reader.listing()
+    outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
+    columns = zip(*(outcome.values for outcome in outcomes), strict=True)
+    found = dict(zip(listing.schema.names, map(list, columns), strict=True))
+    del found["key"]
+    return found
+
+
+ORDERS = {
+    "from 0": (["x-0.npy", "x-1.npy"], ["x-1.npy", "x-0.npy"], "x"),
+    "from 1": (["x-1.npy", "x-2.npy"], ["x-1.npy", "x-2.npy"], "x"),
+    "2 before 10": (
+        [f"x-{number}.npy" for number in range(11)],
+        sorted(f"x-{number}.npy" for number in range(11)),
+        "x",
+    ),
+    "with zeros before": (
+        ["a-x-0007.npy".replace("7", str(number)) for number in (0, 1)],
+        ["a-x-0000.npy", "a-x-0001.npy"],
+        "a-x",
+    ),
+    "named as shards are": (
+        ["x-00000-of-00002.npy", "x-00001-of-00002.npy"],
+        ["x-00001-of-00002.npy", "x-00000-of-00002.npy"],
+        "x",
+    ),
+    "counted from 1 to the last": (["x-1-of-2.npy", "x-2-of-2.npy"], ["x-2-of-2.npy", "x-1-of-2.npy"], "x"),
+    "one of one": (["x-00000-of-00001.npy"], ["x-00000-of-00001.npy"], "x"),
+    "in a folder": (["d/x-0.npy", "d/x-1.npy"], ["d/x-0.npy", "d/x-1.npy"], "x"),
+    "by a pattern": (["x-0.npy", "x-1.npy", "x-2.npy"], ["x-*.npy"], "x"),
+    "by a pattern with a name": (["x_1.npy", "x_2.npy"], ["y=x_?.npy"], "y"),
+    "by a pattern, 2 before 10": ([f"x{number}.npy" for number in range(11)], ["y=x*.npy"], "y"),
+    "by a pattern, of shards": (["x-0-of-2.npy", "x-1-of-2.npy"], ["x-*-of-2.npy"], "x"),
+    "by a pattern that matches one": (["x-0.npy"], ["y=x-*.npy"], "y"),
+    "in the order that is given": (["b.npy", "a.npy", "x-7.npy"], ["y=b.npy", "y=a.npy", "y=x-7.npy"], "y"),
+    "a pattern and more": (["x-0.npy", "x-1.npy", "a.npy"], ["y=x-*.npy", "y=a.npy"], "y"),
+    "no parts: one number": (["x-3.npy"], ["x-3.npy"], "x-3"),
+    "no parts: a name with stars": (["x*.npy"], ["x*.npy"], "x*"),
+}
+
+
+@pytest.mark.parametrize(("files", "arguments", "name"), ORDERS.values(), ids=ORDERS.keys())
+def test_parts_are_one_array_in_their_order(files, arguments, name, folder):
+    save(*files)
+    assert values(Arrays.open(arguments)) == {name: list(range(2 * len(files)))}
+
+
+def test_arrays_in_parts_stand_among_others_at_the_place_of_their_first(folder):
+    save("a.npy", "x-0.npy", "b.npy", "x-1.npy")
+    np.save("a.npy", np.zeros(4))
+    np.save("b.npy", np.zeros(4))
+    assert list(values(Arrays.open(["a.npy", "x-1.npy", "b.npy", "x-0.npy"]))) == ["a", "x", "b"]
+
+
+def test_from_python_a_list_of_paths_is_one_array(folder):
+    save("b.npy", "a.npy")
+    assert values(Arrays({"x": ["b.npy", Path("a.npy")]})) == {"x": [0, 1, 2, 3]}
+
+
+REMEDY = r"; give every part, or name arrays that are not parts of one with NAME=FILE\.npy$"
+COMMAND_LINES = {
+    "a gap": (["x-0.npy", "x-2.npy"], r"^parts of 'x': number 1 is missing" + REMEDY),
+    "a gap at the start": (["x-2.npy", "x-3.npy"], r"^parts of 'x': number 1 is missing" + REMEDY),
+    "many gaps": (["x-50.npy", "x-101.npy"], r"^parts of 'x': number 1, 2, 3, \.\.\. is missing" + REMEDY),
+    "numbers that are dates": (["x-20240101.npy", "x-20240102.npy"], r"number 1, 2, 3, \.\.\. is missing"),
+    "the last of four": (
+        [f"x-0000{number}-of-00004.npy" for number in range(3)],
+        r"^parts of 'x': number 3 is missing" + REMEDY,
+    ),
+    "all but one": (["x-00001-of-00004.npy"], r"^parts of 'x': number 0, 2, 3 is missing" + REMEDY),
+    "more than there are": (
+        ["x-0-of-2.npy", "x-1-of-2.npy", "x-2-of-2.npy"],
+        r"^parts of 'x': there are 3 parts of 2" + REMEDY,
+    ),
+    "one number twice": (
+        ["x-0.npy", "x-1.npy", "x-01.npy"],
+        r"^parts of 'x': x-1\.npy and x-01\.npy have one number; give each part once$",
+    ),
+    "one file twice": (["x-0.npy", "x-0.npy"], r"have one number; give each part once$"),
+    "two folders": (
+        ["a/x-0.npy", "b/x-1.npy"],
+        r"^parts of 'x': are not numbered alike in one folder; give them in their order as NAME=A\.npy NAME=",
+    ),
+    "two numbers of parts": (["x-0-of-2.npy", "x-1-of-3.npy"], r"^parts of 'x': are not numbered alike in o"),
+    "with and without the number of parts": (["x-0.npy", "x-1-of-2.npy"], r"are not numbered alike in one f"),
+    "parts and a whole": (
+        ["x-0.npy", "x-1.npy", "x.npy"],
+        r"^x\.npy: there are two arrays 'x'; name them wi",
+    ),
+    "a whole and parts": (["x.npy", "x-0.npy", "x-1.npy"], r"^x-0\.npy: there are two arrays 'x'; name them"),
+    "a part given by name twice": (
+        ["y=a.npy", "y=a.npy"],
+        r"^y=a\.npy: a\.npy stands twice as a part of 'y'$",
+    ),
+    "parts named as the row number": (
+        ["key-0.npy", "key-1.npy"],
+        r"^key-0\.npy: an array cannot be named 'k",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
+def test_parts_that_are_not_all_there_are_told_without_a_look_at_the_disk(arguments, message, folder):
+    with pytest.raises(OptionsError, match=message):
+        Arrays.open(arguments)
+
+
+PATTERNS = {
+    "nothing": ([], r"^y=x-\*\.npy: there is no such file, and none that matches it as a pattern$"),
+    "a gap": (["x-0.npy", "x-2.npy"], r"^y=x-\*\.npy: number 1 is missing" + REMEDY),
+    "only the fourth": (["x-4.npy"], r"^y=x-\*\.npy: number 1, 2, 3 is missing" + REMEDY),
+    "no numbers": (
+        ["x-a.npy", "x-b.npy"],
+        r"^y=x-\*\.npy: are not numbered alike in one folder; give them in their order as NAME=A\.npy NAME=B",
+    ),
+    "two arrays": (["x-0.npy", "x-1.npy", "x-y-0.npy"], r"^y=x-\*\.npy: are not numbered alike"),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), PATTERNS.values(), ids=PATTERNS.keys())
+def test_a_pattern_whose_files_are_not_all_parts_of_one_array_is_refused(files, message, folder):
+    save(*files)
+    with pytest.raises(InputError, match=message):
+        Arrays.open(["y=x-*.npy"])
+
+
+def test_parts_may_differ_in_byte_order_memory_order_and_length_of_strings(folder):
+    numbers = np.arange(24, dtype=np.int16).reshape(4, 2, 3)
+    np.save("n-0.npy", numbers[:1].astype(">i2"))
+    np.save("n-1.npy", np.asfortranarray(numbers[1:]))
+    np.save("s-0.npy", np.array(["a"]))
+    np.save("s-1.npy", np.array(["猫", "bcd", ""], ">U3"))
+    found = values(Arrays.open(["n-0.npy", "n-1.npy", "s-0.npy", "s-1.npy"]))
+    assert found["n"] == [row.tobytes() for row in numbers]
+    assert found["s"] == [b"a", "猫".encode(), b"bcd", b""]
+
+
+UNLIKE = {
+    "dtype": (
+        np.zeros(2, np.float32),
+        r"^x-1\.npy: as a part of 'x' it is float32 \(\) an example, but x-0\.npy is float64 \(\); parts mus",
+    ),
+    "shape": (np.zeros((2, 3)), r"^x-1\.npy: as a part of 'x' it is float64 \(3,\) an example"),
+    "bytes and text": (np.array(["a"]), r"^x-1\.npy: as a part of 'x' it is <U1 \(\) an example"),
+    "fields": (np.zeros(2, [("a", "f8")]), r"^x-1\.npy: holds a; x-0\.npy holds x; parts must be alike$"),
+    "objects": (np.array([None]), r"^x-1\.npy: holds Python objects, which are never unpickled"),
+    "no rows axis": (np.array(1.0), r"^x-1\.npy: is a single value; the first axis must count"),
+}
+
+
+@pytest.mark.parametrize(("array", "message"), UNLIKE.values(), ids=UNLIKE.keys())
+def test_parts_must_be_alike(array, message, folder):
+    np.save("x-0.npy", np.zeros(2))
+    np.save("x-1.npy", array)
+    with pytest.raises(InputError, match=message):
+        values(Arrays.open(["x-0.npy", "x-1.npy"]))
+
+
+@pytest.mark.parametrize(("paths", "found"), [([], "it is empty"), (["a.npy", "b"], "'b' is none")])
+def test_a_list_that_is_none_of_paths_is_refused(paths, found, folder):
+    with pytest.raises(
+        InputError, match=rf"^array 'x': a list must hold the paths of \.npy files, but {found}"
+    ):
+        values(Arrays({"x": paths}))
+
+
+def test_a_part_that_is_missing_or_changes_under_way_is_told(folder):
+    save("x-0.npy", "x-1.npy")
+    with pytest.raises(InputError, match=r"^x-2\.npy: cannot be read: No such file or directory$"):
+        Arrays.open(["x-0.npy", "x-1.npy", "x-2.npy"]).stage(folder)
+    (folder / "staged").mkdir()
+    reader = Arrays.open(["x-0.npy", "x-1.npy"]).stage(folder / "staged")
+    column = reader.columns["x"]
+    assert column.take(np.array([3, 0, 2])).tolist() == [3, 0, 2]
+    os.utime("x-1.npy", ns=(1, 1))
+    assert column.take(np.array([1])).tolist() == [1]
+    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build had listed it"):
+        column.take(np.array([0, 2]))
+    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build had listed it"):
+        column.check_unchanged()
+
+
+def test_parts_are_not_copied_and_all_of_them_are_the_identity(folder):
+    save("x-0.npy", "x-1.npy")
+    (folder / "staged").mkdir()
+    source = Arrays({"x": ["x-0.npy", "x-1.npy"]})
+    reader = source.stage(folder / "staged")
+    assert [path for path in (folder / "staged").rglob("*") if path.is_file()] == []
+    before = reader.listing().identity
+    for part in ("x-0.npy", "x-1.npy"):
+        os.utime(part, ns=(1, 1))
+        (folder / f"staged-{part}").mkdir()
+        after = source.stage(folder / f"staged-{part}").listing().identity
+        assert after != before
+        before = after
+
+
+def test_one_file_and_several_parts_make_the_same_records(folder, quiet_build):
+    array, labels = np.arange(60, dtype=np.float32).reshape(20, 3), np.arange(20) % 3
+    np.save("x.npy", array)
+    for number, rows in enumerate((slice(0, 7), slice(7, 7), slice(7, 20))):
+        np.save(f"x-{number}.npy", array[rows])
+        np.save(f"label-{number}.npy", labels[rows])
+    np.save("label.npy", labels)
+    parts = [f"{name}-{number}.npy" for name in ("x", "label") for number in range(3)]
+    made = [
+        quiet_build(Arrays.open(arguments), out, shards=3)
+        for arguments, out in ((["x.npy", "label.npy"], "whole"), (parts, "parted"))
+    ]
+    assert made[0].schema == made[1].schema
+    assert made[0].splits["train"].label_counts == made[1].splits["train"].label_counts
+    digests = [[shard.digest for shard in manifest.splits["train"].shards] for manifest in made]
+    assert digests[0] == digests[1]
+
+
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any),
+    picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=20),
+)
+def test_any_rows_of_any_parts_are_those_of_the_whole(lengths, picks, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    whole = np.arange(sum(lengths) * 2).reshape(-1, 2)
+    ends = np.cumsum(lengths)
+    parts = []
+    for number, end in enumerate(ends):
+        rows = whole[end - lengths[number] : end]
+        (folder / f"{number}").write_bytes(rows.tobytes())
+        parts.append(FileColumn(f"{folder}/{number}", 0, "<i8", rows.shape, False, ""))
+    numbers = np.array([int(pick * len(whole)) for pick in picks], dtype=np.int64)
+    column = PartedColumn(tuple(parts))
+    assert column.shape == whole.shape
+    np.testing.assert_array_equal(column.take(numbers), whole[numbers])
