@@ -22,14 +22,20 @@ SCHEMA = Schema(
         Feature("x", "float", "float32", (2,)),
         Feature("label", "label", "int64"),
         Feature("number", "int", "int64"),
+        Feature("list", "int", "int32", (None,)),
     )
 )
+
+
+def list_of(number):
+    """Return a list of 0 to 2 numbers; empty in the whole of some batches."""
+    return [] if 4 <= number < 12 else [number + 1] * (number % 3)
 
 
 @pytest.fixture(scope="module")
 def dataset(write_dataset, tmp_path_factory):
     examples = [
-        {"x": [np.sin(number), np.cos(3 * number)], "label": label, "number": number}
+        {"x": [np.sin(number), np.cos(3 * number)], "label": label, "number": number, "list": list_of(number)}
         for number, label in enumerate(LABELS)
     ]
     counts = {str(label): LABELS.count(label) for label in range(3)}
@@ -118,6 +124,31 @@ def test_a_loop_gets_the_batches_of_the_plain_dataset(run, dataset):
     wanted = [numbers.tolist() for (numbers,) in plain.as_numpy_iterator()]
     found = [list(chain(*parts)) for epoch in run[0]["shuffled"] for (parts,) in epoch]
     assert found == wanted
+
+
+@pytest.mark.parametrize("lists", ["ragged", "padded"])
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_a_loop_gets_each_example_with_its_list(run, lists, remainder):
+    for epoch in run[0]["lists"][f"{lists} {remainder}"]:
+        assert len(epoch) == (6 if remainder == "pad" else 5)
+        read = []
+        for numbers, found, *weights in epoch:
+            # both replicas have half of the batch
+            assert [len(part) for part in numbers + found] == [2, 2, 2, 2]
+            real = chain(*weights[0]) if weights else [1] * 4
+            for number, values, weight in zip(chain(*numbers), chain(*found), real, strict=True):
+                wanted = list_of(number)
+                assert values[: len(wanted)] == wanted
+                assert not any(values[len(wanted) :])
+                assert lists == "padded" or values == wanted
+                read += [number] if weight else []
+        assert len(set(read)) == len(read) == (COUNT if remainder == "pad" else 20)
+
+
+def test_fit_takes_padded_lists_on_one_device_and_on_two(run):
+    one, two = (run[0][devices]["lists"] for devices in ("one", "two"))
+    assert same(one, two)
+    assert np.abs(one[0]).sum() > 0
 
 
 def test_nothing_is_said_about_auto_sharding(run, dataset):

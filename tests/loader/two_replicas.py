@@ -45,6 +45,21 @@ def fit(path, data, **options):
     return model
 
 
+def fit_lists(path):
+    """Return a model after an epoch on the sums of lists, padded with 0."""
+    model = keras.Sequential(
+        [
+            keras.Input((None,)),
+            keras.layers.Lambda(lambda lists: tf.reduce_sum(tf.cast(lists, tf.float32), 1, keepdims=True)),
+            keras.layers.Dense(3, kernel_initializer="zeros"),
+        ]
+    )
+    model.compile(keras.optimizers.SGD(0.001), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    data = loader.load(path, batch_size=4, select=("list", "label"), lists="padded")
+    model.fit(data, shuffle=False, verbose=0)
+    return model
+
+
 def weights_of(model):
     return [weight.tolist() for weight in model.get_weights()]
 
@@ -58,6 +73,7 @@ def train(path):
     found["plain"] = weights_of(fit(path, loader.load(path, **options)))
     model = fit(path, loader.load(path, **options, epochs=None), steps_per_epoch=steps)
     padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
+    found["lists"] = weights_of(fit_lists(path))
     return found | {
         "weights": weights_of(model),
         "steps": int(model.optimizer.iterations.numpy()),
@@ -66,17 +82,18 @@ def train(path):
     }
 
 
-def loop(strategy, path, **options):
+def loop(strategy, path, select=("number",), **options):
     """Return, of each of two passes over one distributed dataset, the replicas' labels of each step."""
     steps = loader.steps_per_epoch(path, "train", 4, options.get("remainder", "drop"))
-    data = loader.distribute(strategy, path, "train", global_batch_size=4, select=("number",), **options)
+    data = loader.distribute(strategy, path, "train", global_batch_size=4, select=select, **options)
 
     @tf.function
     def numbers_of(batch):
         return strategy.run(lambda number, *weights: (number, *weights), args=batch)
 
     def local(value):
-        return [part.numpy().tolist() for part in strategy.experimental_local_results(value)]
+        parts = strategy.experimental_local_results(value)
+        return [part.to_list() if hasattr(part, "to_list") else part.numpy().tolist() for part in parts]
 
     return [
         [[local(value) for value in numbers_of(batch)] for batch in itertools.islice(data, steps)]
@@ -95,6 +112,13 @@ def main(path):
         found["two"] = train(path)
     found["padded"] = loop(strategy, path, remainder="pad")
     found["shuffled"] = loop(strategy, path, shuffle=loader.Shuffle(seed=2))
+    found["lists"] = {
+        f"{lists} {remainder}": loop(
+            strategy, path, ("number", "list"), lists=lists, remainder=remainder, shuffle=shuffle
+        )
+        for lists in ("ragged", "padded")
+        for remainder, shuffle in (("drop", loader.Shuffle(seed=2)), ("pad", None))
+    }
     json.dump(found, sys.stdout)
 
 
