@@ -17,9 +17,23 @@ from tfshards.prep import Arrays, ImageFolder, audit, repeats, similar
 from tfshards.prep.audit import Audit
 from tfshards.prep.audit_text import audit_text
 from tfshards.prep.cli import main
+from tfshards.prep.example import example_encoder
+from tfshards.prep.files import bytes_digest
 from tfshards.prep.similar import check_distance, near_pairs
+from tfshards.prep.survey import Survey
 from tfshards.prep.tfrecord import RecordError, frame, read_records
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import (
+    Feature,
+    InputError,
+    Manifest,
+    OptionsError,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    read_manifest,
+    write_manifest,
+)
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -34,6 +48,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
     return file.getvalue()
 
 
+IMAGE = (None, None, 3)
 MakeDataset = Callable[..., Path]
 
 
@@ -281,6 +296,36 @@ def test_images_that_cannot_be_decoded_are_told_and_the_rest_is_looked_at(datase
         )
 
 
+def test_of_several_images_the_first_is_looked_at_and_records_need_no_key(tmp_path):
+    schema = Schema((Feature("left", "image", "uint8", IMAGE), Feature("right", "image", "uint8", IMAGE)))
+    pairs = [(picture(0), picture(1)), (picture(2), picture(1)), (picture(0), picture(3))]
+    encode = example_encoder(schema)
+    data = b"".join(
+        part for left, right in pairs for part in frame(b"".join(encode([encoded(left), encoded(right)])))
+    )
+    path = "pairs-train-5eed0001.tfrecord-00000-of-00001"
+    (tmp_path / path).write_bytes(data)
+    split = Split((Shard(path, 3, len(data), bytes_digest(data)),))
+    write_manifest(Manifest("pairs", "5eed0001", schema, {"train": split}, Totals(3, 3)), tmp_path)
+    made = audit(tmp_path)
+    assert audit_text(made).splitlines() == [
+        "duplicate: images of 'train' that repeat another of it: 1 of 3 (1 the same, 0 nearly)",
+        f"    record 2 of {path} (train) = record 0 of {path} (train): the same",
+        "note: of the images only 'left' was looked at",
+        "note: no labels: classes and conflicts were not looked at",
+    ]
+
+
+@pytest.mark.parametrize("distance", [32, None])
+def test_a_dataset_without_examples_has_no_finding(distance, tmp_path):
+    path = "none-train-5eed0001.tfrecord-00000-of-00001"
+    (tmp_path / path).write_bytes(b"")
+    schema = Schema((Feature("image", "image", "uint8", IMAGE),))
+    split = Split((Shard(path, 0, 0, bytes_digest(b"")),))
+    write_manifest(Manifest("none", "5eed0001", schema, {"train": split}, Totals(0, 0)), tmp_path)
+    assert audit(tmp_path, distance=distance).findings == ()
+
+
 def test_hostile_keys_are_printed_without_control_characters(dataset):
     copy = {"val/cat/\x1b[2J\n\udce9.png": encoded(picture(0))}
     made = audit(dataset(copy))
@@ -345,6 +390,8 @@ def test_without_imagehash_the_remedy_is_told_and_bytes_are_compared(dataset):
 import sys
 sys.modules["imagehash"] = None
 from tfshards.prep.cli import main
+from tfshards.prep.example import example_encoder
+from tfshards.prep.files import bytes_digest
 print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", "none", "--fail-on", "leak"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -432,9 +479,7 @@ def is_like(seen, one: int, other: int) -> bool:
     return bool(bits.sum() <= 32 and bits[0] <= 8)
 
 
-def random_survey(seed: int):
-    from tfshards.prep.survey import Survey
-
+def random_survey(seed: int) -> Survey:
     random = np.random.default_rng(seed)
     number = 120
     kinds = random_hashes(12, seed)
