@@ -38,7 +38,7 @@ def read_labels(column: Column | None, class_names: Sequence[str]) -> Labels | N
         class_names: in the order of their numbers; empty to take strings as they are found, sorted.
 
     Raises:
-        InputError: there are class names, and a label that is none of them or no label at all.
+        InputError: a string is empty; or there are class names, and a label is none of them or missing.
     """
     if class_names:
         return Labels(_numbers(_named(column), class_names), tuple(class_names))
@@ -100,6 +100,12 @@ def _sorted_classes(values: AnyArray) -> Labels | None:
     if len(distinct) > _MAX_CLASSES:
         return None
     names = strings("label", distinct)
+    if b"" in names:
+        row = int(np.flatnonzero(places == names.index(b""))[0])
+        raise InputError(
+            f"array 'label', row {row}: is an empty string, which names no class; give it one, or name the "
+            "array otherwise to store it as strings"
+        )
     # sorted as folders are, by their bytes; two spellings in text may be the same bytes
     in_order = sorted(set(names))
     number_of = {name: number for number, name in enumerate(in_order)}

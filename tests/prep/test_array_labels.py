@@ -20,7 +20,6 @@ STRINGS = {
     "text that stands for such bytes": (np.array(["\udcff", "a"]), ("a", "\udcff"), [1, 0]),
     # "é" is the bytes C3 A9, so that both are one class; sorted by bytes, "z" comes first
     "two spellings of the same bytes": (np.array(["é", "\udcc3\udca9", "z"]), ("z", "é"), [1, 1, 0]),
-    "no text": (np.array(["", "a"]), ("", "a"), [0, 1]),
     "sorted by bytes rather than alphabet": (np.array(["ä", "B", "a"]), ("B", "a", "ä"), [2, 0, 1]),
 }
 
@@ -42,6 +41,14 @@ def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_
     assert listing.labels.tolist() == numbers
     rows = listing.rows(np.arange(len(array))[::-1])
     assert [outcome.values[0] for outcome in reader.read(rows, listing.schema)] == numbers[::-1]
+
+
+def test_an_empty_string_names_no_class(tmp_path):
+    with pytest.raises(
+        InputError,
+        match=r"^array 'label', row 2: is an empty string, which names no class; give it one, or name",
+    ):
+        stage(Arrays({"label": np.array(["b", "a", "", ""])}), tmp_path / "staged").listing()
 
 
 def test_more_than_ten_thousand_strings_are_no_classes(tmp_path):
