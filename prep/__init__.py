@@ -6,6 +6,7 @@ second, which a look at a dataset need not pay.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 try:
@@ -22,13 +23,30 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from tfshards.prep.builder import build
+    from tfshards.prep.sources.table import Table
+    from tfshards.prep.sources.table_roles import Columns
 
-__all__ = ["Arrays", "ImageFolder", "ImageOptions", "Options", "audit", "build", "verify"]
+__all__ = [
+    "Arrays",
+    "Columns",
+    "ImageFolder",
+    "ImageOptions",
+    "Options",
+    "Table",
+    "audit",
+    "build",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name == "build":
-        from tfshards.prep.builder import build
-
-        return build
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_LATER = {
+    "build": "tfshards.prep.builder",
+    "Table": "tfshards.prep.sources.table",
+    "Columns": "tfshards.prep.sources.table_roles",
+}

@@ -116,7 +116,8 @@ class BuildArea:
         try:
             document = json.loads(self._path(layout, shard, "done").read_bytes())
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
-            return Done(Shard(**document.pop("shard")), rejected=rejected, **document)
+            written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
+            return Done(written, rejected=rejected, contents=contents, **document)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 

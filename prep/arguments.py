@@ -15,11 +15,12 @@ from tfshards.prep.sources.listing import Source
 from tfshards.prep.splits import parse_ratios
 from tfshards.schemas import OptionsError
 
-KINDS = ("images", "arrays")
+KINDS = ("images", "arrays", "table")
 
 _GROUP_HELP = {
     "images": "keep together: 'folder', or a regular expression with one (group) found in the key",
     "arrays": "keep together rows of equal value in this array",
+    "table": "keep together rows of equal value in this column",
 }
 
 
@@ -28,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add = parser.add_argument
     if kind == "images":
         add("src", metavar="SRC", help="folder of class folders, split folders, or images")
+    elif kind == "table":
+        add(
+            "table",
+            metavar="TABLE",
+            help="CSV, TSV, JSONL or Parquet file, or a folder with metadata.csv and so on",
+        )
+        _add_column_arguments(parser)
     else:
         add(
             "arrays",
@@ -58,9 +66,33 @@ def source_of(options: argparse.Namespace) -> Source:
     """Return the source that the arguments name."""
     if options.kind == "arrays":
         return Arrays.open(options.arrays, lists=tuple(options.list), class_names=_class_names(options))
+    if options.kind == "table":
+        return _table_of(options)
     return ImageFolder(
         options.src,
         image_options_of(options),
+        class_names=_class_names(options),
+        follow_links=options.follow_links,
+    )
+
+
+def _table_of(options: argparse.Namespace) -> Source:
+    # Arrow is only for those who have tables.
+    from tfshards.prep.sources.table import Table
+    from tfshards.prep.sources.table_roles import Columns
+
+    columns = Columns(
+        images=tuple(options.image),
+        masks=tuple(options.mask),
+        label=options.label,
+        split=options.split_column,
+        drop=tuple(options.drop),
+    )
+    return Table(
+        options.table,
+        image_options_of(options),
+        columns,
+        root=options.root,
         class_names=_class_names(options),
         follow_links=options.follow_links,
     )
@@ -100,6 +132,23 @@ def settings_of(options: argparse.Namespace) -> tuple[int | None, Options]:
         duplicates=getattr(options, "duplicates", "keep"),
     )
     return shards, settings
+
+
+def _add_column_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("columns").add_argument
+    add("--root", metavar="DIR", help="folder to which paths of images are relative (the table's)")
+    images = "further column of paths of images, beside file_name and NAME_file_name"
+    add("--image", action="append", default=[], metavar="COLUMN", help=images)
+    add(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="the same, of maps of classes: never mixed",
+    )
+    add("--label", metavar="COLUMN", help="of classes: text or integers, or lists of them (label)")
+    add("--split-column", metavar="COLUMN", help="which names each row's split (split)")
+    add("--drop", action="append", default=[], metavar="COLUMN", help="not stored")
 
 
 def _add_image_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``--retry-rejected``: what a dataset has rejected is tried again, and only shards that this changes written.
+"""``--retry-rejected``: what a dataset has rejected is tried again, and few shards are written.
 
 Nothing but the rejected inputs may differ from the build that made the dataset. That is proved by its id:
 with the sizes and modification times that its rejects had, the inputs of today must give it again.

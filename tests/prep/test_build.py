@@ -138,7 +138,7 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
         k for k in with_rejects(good, bad) if "bad" in k
     )
     assert {(json.loads(line)["reason"], *json.loads(line)) for line in lines} == {
-        ("unreadable", "key", "reason", "detail")
+        ("unreadable", "key", "reason", "detail", "size", "modified")
     }
     assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards change", talk[1])
     assert verify(tmp_path / "out", deep=True) == []

@@ -308,7 +308,14 @@ def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
     area = BuildArea(tmp_path, "12345678")
     area.open()
     shard = Shard("photos-train-12345678.tfrecord-00000-of-00001", 3, 100, "sha256:" + "0" * 64)
-    done = Done(shard, "sha256:" + "1" * 64, "abc", (Reject("caf\udce9", "empty", "no bytes"),))
+    done = Done(
+        shard,
+        "sha256:" + "1" * 64,
+        "abc",
+        (Reject("caf\udce9", "empty", "no bytes", 0, 7),),
+        {"resized": 2},
+        ("ab",),
+    )
     area.write_done("final", ShardId("train", 0), done)
     assert area.read_done("final", ShardId("train", 0)) == done
     assert area.read_done("final", ShardId("train", 1)) is None
