@@ -292,11 +292,24 @@ def write_dataset(root):
         "build_id": "00c0ffee",
         "schema": {"features": features, "class_names": []},
         "splits": splits,
-        "totals": {"entries": 5, "accepted": 4, "rejected": 1, "skipped": 0, "reasons": reasons, "conversions": {}},
+        "totals": {
+            "entries": 5,
+            "accepted": 4,
+            "rejected": 1,
+            "skipped": 0,
+            "reasons": reasons,
+            "conversions": {},
+        },
         "options": {"by": "hand"},
         "split_cuts": {},
     }
-    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early", "size": 9, "modified": 0}
+    rejected = {
+        "key": "na\udcefve.png",
+        "reason": "damaged",
+        "detail": "ends early",
+        "size": 9,
+        "modified": 0,
+    }
     (root / "rejected-00c0ffee.jsonl").write_text(json.dumps(rejected) + "\n", encoding="ascii")
     (root / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
 
@@ -471,7 +484,9 @@ def test_an_index_that_is_another_shard_s_is_refused(tmp_path):
     [
         pytest.param("", "does not hold what totals.reasons.rejected counts", id="a line lost"),
         pytest.param(
-            '{"key": "a", "reason": "odd", "detail": ""}', "does not hold what", id="another reason"
+            '{"key": "a", "reason": "odd", "detail": "", "size": 0, "modified": 0}',
+            "does not hold what",
+            id="another reason",
         ),
         pytest.param('{"key": "a", "reason": "damaged"}', "is no reject", id="a field lost"),
         pytest.param('{"key": "a", "reason": "damaged", "detail": 3}', "is no reject", id="another type"),

@@ -91,6 +91,10 @@ def strings(name: str, block: AnyArray) -> list[bytes]:
 def _feature(name: str, column: Column, *, as_list: bool, is_label: bool) -> Feature:
     shape = column.shape[1:]
     if is_text(column):
+        if as_list:
+            raise InputError(
+                f"--list {name}: strings are stored as byte strings, no list of numbers; leave it out"
+            )
         return Feature(name, "label", "int64") if is_label else Feature(name, "bytes", "bytes", shape)
     dtype = "bfloat16" if column.dtype == "bfloat16" else np.dtype(column.dtype).newbyteorder("=").name
     if dtype not in ITEM_SIZES:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tfshards.prep.classes import check_class_names
 from tfshards.prep.example import Values
 from tfshards.prep.files import require_space
 from tfshards.prep.plan import IntArray
@@ -64,8 +64,7 @@ class Arrays:
                 raise OptionsError("an array without fields has no name: give it as {'NAME': array}")
         elif isinstance(self.columns, Mapping) and not self.columns:
             raise OptionsError("no arrays: give at least one")
-        if self.class_names is not None:
-            _check_class_names(self.class_names)
+        check_class_names(self.class_names)
 
     @classmethod
     def open(
@@ -110,16 +109,6 @@ class Arrays:
         else:
             columns = stage_chunks(given, folder)
         return MappedArrays(columns, self.lists, tuple(self.class_names or ()))
-
-
-def _check_class_names(names: Sequence[str]) -> None:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise OptionsError(f"class_names={names!r} must be a list of strings, in the order of their numbers")
-    if not names:
-        raise OptionsError("class_names is empty; leave it out if classes have no names")
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise OptionsError(f"class_names holds {twice[0]!r} twice; each class has one number")
 
 
 def _stage(given: Mapping[str, ColumnSource], folder: Path, *, preview: bool) -> dict[str, Column]:

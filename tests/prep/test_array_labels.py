@@ -134,9 +134,9 @@ def test_a_label_that_is_none_of_the_class_names_is_told(arrays, message, tmp_pa
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("ab", r"^class_names='ab' must be a list of strings, in the order of their numbers$"),
+        ("ab", r"^class_names='ab' must be a list of strings, in label order$"),
         ((1, 2), r"^class_names=\(1, 2\) must be a list of strings"),
-        ((), r"^class_names is empty; leave it out if classes have no names$"),
+        ((), r"^class_names is empty; leave it out to have the classes read off the data$"),
         (("a", "b", "a"), r"^class_names holds 'a' twice; each class has one number$"),
     ],
 )

@@ -347,6 +347,12 @@ def test_a_list_of_an_array_that_is_not_there_is_an_error(stage):
         stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
 
 
+@pytest.mark.parametrize("dtype", ["S3", "U3"])
+def test_strings_are_no_list_of_numbers(dtype, stage):
+    with pytest.raises(InputError, match=r"^--list x: strings are stored as byte strings, no list of numbers; "):
+        stage(Arrays({"x": np.zeros(2, dtype)}, lists=("x",))).listing()
+
+
 CHUNKS = {
     "none": ([], r"^there are no chunks: give at least one$"),
     "another name": (

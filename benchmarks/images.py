@@ -1,0 +1,106 @@
+"""What looking into images costs: the decode check against a full decode, and resizing on all cores.
+
+    python benchmarks/images.py --photos photos/ --copies 4 --rounds 5
+
+Every contestant is a process of its own on the same files, in turns. The decode check is the CPU time of a
+build with ``--check decode`` less that of one with ``--check none``; it is compared with the CPU time that a
+loop takes to decode every file with Pillow, less that of a loop that only reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import measure
+from measure import Measurement, ratios, spread
+
+from prep import make_photos
+
+BUILDS = {
+    "bytes as they are": ["--check", "none"],
+    "headers": ["--check", "header"],
+    "decode check": ["--check", "decode"],
+    "short side 256": ["--resize", "short=256"],
+    "short side 256 as PNG": ["--resize", "short=256", "--format", "png"],
+}
+LOOPS = {"read with Python": "read", "decode with Pillow": "decode"}
+LOOP = """
+import io, os, sys
+from PIL import Image
+for folder, _, names in os.walk(sys.argv[2]):
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            data = file.read()
+        if sys.argv[1] == "decode":
+            Image.open(io.BytesIO(data)).load()
+"""
+PACKAGES = ("tfshards", "apache-beam", "pillow", "numpy")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
+    parser.add_argument("--copies", type=int, default=4, help="copies of each photo (4)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contestant (5)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfshards-bench-") as folder:
+        work = Path(folder).resolve()
+        source = make_photos(options.photos, work / "photos", options.copies)
+        files = [path for path in source.rglob("*") if path.is_file()]
+        taken = measure.rounds([*LOOPS, *BUILDS], options.rounds, lambda name: run(name, source, work))
+    size = f"{len(files):,} photos; {options.rounds} rounds in turns, page cache warm. {measure.HOW}"
+    command = (
+        f"`python benchmarks/images.py --photos PHOTOS --copies {options.copies} --rounds {options.rounds}`"
+    )
+    print(f"\n{report(taken)}\n\n{size}\n\n{measure.machine(PACKAGES)}\n\n{command}")
+
+
+def run(name: str, source: Path, work: Path) -> Measurement:
+    """Run one contestant."""
+    if name in LOOPS:
+        return measure.measure([sys.executable, "-c", LOOP, LOOPS[name], str(source)], work)
+    with tempfile.TemporaryDirectory(dir=work) as out:
+        build = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(source), f"{out}/photos"]
+        return measure.measure([*build, "--shards", "16", *BUILDS[name]], work)
+
+
+def report(taken: Mapping[str, Sequence[Measurement]]) -> str:
+    """Return the result as markdown."""
+    wall = {name: [result.wall for result in results] for name, results in taken.items()}
+    cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
+    rows = [
+        [
+            name,
+            spread(wall[name]),
+            spread(cpu[name]),
+            spread(ratios(cpu[name], wall[name]), 2),
+            spread([result.rss / measure.MB for result in results], 0),
+        ]
+        for name, results in taken.items()
+    ]
+    head = ("", "wall, s", "CPU, s", "CPU/wall", "peak RSS, MB")
+    decoding = [a - b for a, b in zip(cpu["decode with Pillow"], cpu["read with Python"], strict=True)]
+    checking = [a - b for a, b in zip(cpu["decode check"], cpu["bytes as they are"], strict=True)]
+    shares = ratios(checking, decoding)
+    cores = ratios(cpu["short side 256"], wall["short side 256"])
+    return "\n".join(
+        [
+            measure.table(head, rows),
+            "",
+            measure.goal(
+                f"CPU that the decode check adds, over a full decode ({spread(shares, 2)})",
+                statistics.median(shares),
+                0.55,
+            ),
+            measure.goal("CPU/wall while resizing", statistics.median(cores), 1.7, at_least=True),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
