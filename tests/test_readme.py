@@ -24,6 +24,9 @@ def folder(tmp_path_factory):
         for number in range(40):
             pixels = random.integers(0, 256, (72, 96, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / "photos" / name / f"{number:04d}.jpg")
+    names = sorted(path.relative_to(folder / "photos") for path in folder.glob("photos/*/*.jpg"))
+    rows = [f'{name},{name.parent},"a {name.parent}, from the side"' for name in names]
+    (folder / "photos" / "metadata.csv").write_text("\n".join(["file_name,label,caption", *rows]))
     np.save(folder / "images.npy", random.integers(0, 256, (50, 8, 8), dtype=np.uint8))
     np.save(folder / "labels.npy", np.arange(50) % 5)
     return folder
