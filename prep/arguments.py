@@ -56,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add("--stratify", action="store_true", help="split each class by the ratios")
     add("--group-by", metavar="WHAT", help=_GROUP_HELP[kind])
     add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
+    same = (
+        "images, or without any other values, that are the same: keep all (default), the first key, or fail"
+    )
+    add("--duplicates", default="keep", choices=["keep", "drop", "fail"], help=same)
     add("--max-rejected", default="1%", metavar="SHARE", help="of the inputs, before the build fails (1%%)")
     add("--seed", type=int, default=0, help="of order and splits (0)")
     add("--name", help="of the dataset")
@@ -129,7 +133,7 @@ def settings_of(options: argparse.Namespace) -> tuple[int | None, Options]:
         balance=options.balance,
         name=options.name,
         max_rejected=parse_share(options.max_rejected),
-        duplicates=getattr(options, "duplicates", "keep"),
+        duplicates=options.duplicates,
     )
     return shards, settings
 
@@ -191,8 +195,6 @@ def _add_image_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{name} {text}, else it is rejected ({limit:,})",
         )
     add("--max-bytes", default="1GiB", metavar="SIZE", help="of a file, else it is rejected (1GiB)")
-    duplicates = "images with the same bytes: keep all (default), only the first key, or fail"
-    add("--duplicates", default="keep", choices=["keep", "drop", "fail"], help=duplicates)
     add("--follow-links", action="store_true", help="also links out of SRC, and links to folders")
 
 

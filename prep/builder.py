@@ -17,17 +17,27 @@ from typing import TypeAlias
 
 from tfshards.prep.area import AREA_NAME, BuildArea, Done, Layout, ShardId
 from tfshards.prep.commit import commit, finish, forget_generations, label_counts, totals
+from tfshards.prep.duplicates import check_comparable
 from tfshards.prep.files import file_digest, require_space
 from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
-from tfshards.prep.output import check_output, committed, dataset_name, locked
+from tfshards.prep.output import check_output, committed, dataset_name, locked, output_folder
 from tfshards.prep.pipeline import check_beam_args, write_shards
-from tfshards.prep.progress import Progress, size
+from tfshards.prep.progress import Progress, counted, size
 from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
-from tfshards.prep.retry import link_unchanged, retry
+from tfshards.prep.retry import dataset_to_retry, link_unchanged, retry
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, Totals, index_path
+from tfshards.schemas import (
+    BuildError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Split,
+    Totals,
+    index_path,
+    one_line,
+)
 
 Talk: TypeAlias = Callable[[str], None]
 
@@ -37,7 +47,7 @@ _RECORD_OVERHEAD = 96
 
 def to_stderr(line: str) -> None:
     """Print a line to standard error: the default for what a build has to say on its way."""
-    print(line, file=sys.stderr, flush=True)
+    print(one_line(line), file=sys.stderr, flush=True)
 
 
 def build(
@@ -76,8 +86,10 @@ def build(
     """
     options = options or Options()
     _check_types(source, shards, seed, options)
+    if retry_rejected:
+        _check_retry(options, overwrite=overwrite)
     check_beam_args(beam_args)
-    folder = Path(out)
+    folder = output_folder(out)
     check_output(folder, source)
     with _staged(source, folder) as reader:
         name = dataset_name(folder, options)
@@ -86,24 +98,32 @@ def build(
         for warning in plan.warnings:
             talk(f"warning: {warning}")
         area = BuildArea(folder, plan.build_id)
-        current = committed(folder, plan.build_id, plan.options, overwrite=overwrite or retry_rejected)
+        if retry_rejected:
+            current: Manifest | None = dataset_to_retry(folder)
+        else:
+            current = committed(folder, plan.build_id, plan.options, overwrite=overwrite)
         if current and current.build_id == plan.build_id:
             _finish(current, area, talk)
             talk(f"{folder} is up to date")
             return current
-        forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
-        _require_space(area, plan)
         compares = options.duplicates != "keep"
+        if compares:
+            check_comparable(plan.listing.schema)
         run = _Run(reader, plan, area, name, tuple(beam_args), talk, compares)
-        if retry_rejected:
-            retried = retry(reader, plan, area, options, forecast_of)
+        if retry_rejected and current:
+            retried = retry(reader, plan, current, area, options, forecast_of)
             check_rejects(retried.rejects, plan, options, area)
             layouts, rejects = final_layouts(plan, retried.rejects, options), retried.rejects
-            num_linked = link_unchanged(retried, layouts, plan, area, name)
-            talk(f"{num_linked} of {sum(map(len, layouts.values()))} shards stay as they are")
-            done = run.write("final", layouts)
+            forget_generations(folder, keep={plan.build_id, current.build_id})
+            linked = link_unchanged(retried, layouts, plan, area, name)
+            _require_space(area, plan)
+            mended = current.totals.rejected - len(rejects)
+            talk(f"{mended} of {current.totals.rejected} rejected inputs can be taken in now")
+            done = run.write("final", layouts, linked)
             conversions = retried.conversions
         else:
+            forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
+            _require_space(area, plan)
             first = run.write("first", plan.layouts)
             rejects = [reject for done in first.values() for reject in done.rejected]
             check_rejects(rejects, plan, options, area)
@@ -128,6 +148,17 @@ def _check_types(source: Source, shards: int | None, seed: int, options: Options
             raise OptionsError(f"{name}={value!r} must be an integer{remedy}")
 
 
+def _check_retry(options: Options, *, overwrite: bool) -> None:
+    """Raise OptionsError if ``retry_rejected`` excludes another option."""
+    if overwrite:
+        raise OptionsError("--retry-rejected and --overwrite exclude each other: give one")
+    if options.duplicates != "keep":
+        raise OptionsError(
+            "--retry-rejected reads only what was rejected, so that it cannot compare all inputs: "
+            "leave out --duplicates, or give --overwrite instead"
+        )
+
+
 @dataclass(frozen=True)
 class _Run:
     """What stays the same for both layouts of a build."""
@@ -140,8 +171,13 @@ class _Run:
     talk: Talk
     compares: bool
 
-    def write(self, layout: Layout, layouts: Layouts) -> dict[ShardId, Done]:
-        """Write the shards of a layout that are not there yet; return what became of each."""
+    def write(
+        self, layout: Layout, layouts: Layouts, linked: Mapping[ShardId, Done] | None = None
+    ) -> dict[ShardId, Done]:
+        """Write the shards of a layout that are not there yet; return what became of each.
+
+        ``linked`` are shards that were taken over from another build.
+        """
         self.area.open()
         digests = {
             ShardId(split, index): self.area.write_plan(
@@ -150,7 +186,7 @@ class _Run:
             for split, shards in layouts.items()
             for index, numbers in enumerate(shards)
         }
-        finished = self._finished(layout, digests)
+        finished = {**self._finished(layout, digests), **(linked or {})}
         missing = [shard for shard in digests if shard not in finished]
         self._say_what_is_there(layout, len(finished), len(digests))
         if missing:
@@ -201,15 +237,14 @@ class _Run:
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 
     def _say_what_is_there(self, layout: Layout, num_finished: int, num_shards: int) -> None:
+        missing, of = num_shards - num_finished, counted(num_shards, "shard")
         if layout == "final":
-            self.talk(f"balancing after rejects: {num_shards - num_finished} of {num_shards} shards change")
+            self.talk(f"balancing after rejects: {missing} of {of} change")
         elif num_finished:
-            self.talk(
-                f"resuming build {self.area.build_id}: {num_finished} of {num_shards} shards are finished"
-            )
+            self.talk(f"resuming build {self.area.build_id}: {num_finished} of {of} are finished")
         else:
             listing = self.plan.listing
-            what = f"{listing.num_examples:,} examples, {size(int(listing.sizes.sum()))}, {num_shards} shards"
+            what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
             self.talk(f"starting build {self.area.build_id}: {what}")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,9 @@ from pathlib import Path
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 _SHOWN = 5
+# The escapes of labels.txt (views.labels), and no others that Python has.
+_ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
+_ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 
 
 def check_class_names(names: Sequence[str] | None) -> None:
@@ -69,21 +72,24 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[str, ...]:
     r"""Return the class names in a file: one a line, in label order, escaped as in a ``labels.txt``.
 
     Raises:
-        InputError: the file cannot be read, or a line is empty, stands twice, or ends in half an escape.
+        InputError: the file cannot be read, or a line is empty, stands twice, or holds a lone backslash.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        # bytes: as text, a lone \r would end a line; the mark at the beginning is that of some editors
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8: {error}") from None
     # not splitlines, which ends a line at other characters as well
     lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
-    names = [_unescaped(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-    for number, name in enumerate(names, 1):
-        if not name or name in names[: number - 1]:
+    names: dict[str, None] = {}
+    for number, line in enumerate(lines, 1):
+        name = _unescaped(line, f"{path}, line {number}")
+        if not name or name in names:
             fault = f"{name!r} stands twice" if name else "is empty"
             raise InputError(f"{path}, line {number}: {fault}; give one class a line")
+        names[name] = None
     return tuple(names)
 
 
@@ -106,12 +112,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _unescaped(line: str, place: str) -> str:
-    if "\\" not in line:
-        return line
-    try:
-        # as a Python string has it; a quote is no escape of labels.txt
-        name = ast.literal_eval('"' + line.replace('"', '\\"') + '"')
-    except (SyntaxError, ValueError):
-        raise InputError(rf"{place}: a backslash is written \\, as in the labels.txt of a dataset") from None
-    assert isinstance(name, str)
-    return name
+    if _ESCAPED.fullmatch(line) is None:
+        raise InputError(rf"{place}: a backslash is written \\, as in the labels.txt of a dataset")
+    return _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)

@@ -20,9 +20,10 @@ from typing import NoReturn, get_args
 
 from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
 from tfshards.prep.findings import Kind
-from tfshards.prep.output import check_output, dataset_name
+from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
-from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, read_manifest
+from tfshards.prep.progress import counted
+from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, one_line, read_manifest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Beam and its dependencies warn at import about what this tool does not use.
     logging.basicConfig(level=logging.ERROR)
     try:
-        options = _parser().parse_args(own)
+        options, unknown = _parser().parse_known_args(own)
+        if unknown:
+            # by the parser of the verb, whose help lists the options that there are
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         verb: Callable[[argparse.Namespace], int] = options.run
+        for name in ("src", "table", "out"):
+            if getattr(options, name, None) == "":
+                raise OptionsError(f"{name.upper()} is empty; give . for the working directory")
         if beam_args and verb is not _build:
             raise OptionsError("only build takes Beam pipeline options behind --")
         options.beam_args = beam_args
@@ -73,9 +80,8 @@ def _fail(error: Exception, status: int) -> int:
     if isinstance(error, OSError) and error.strerror:
         named = isinstance(error.filename, (str, bytes))
         text = f"{os.fsdecode(error.filename) if named else 'operating system'}: {error.strerror}"
-    # names of files may hold what steers a terminal
-    safe = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
-    print(f"tfshards: {safe}", file=sys.stderr)
+        text = one_line(text)
+    print(f"tfshards: {text}", file=sys.stderr)
     return status
 
 
@@ -95,7 +101,7 @@ def _build(options: argparse.Namespace) -> int:
         shards=shards,
         seed=options.seed,
         overwrite=options.overwrite,
-        retry_rejected=getattr(options, "retry_rejected", False),
+        retry_rejected=options.retry_rejected,
         options=settings,
         beam_args=options.beam_args,
     )
@@ -112,13 +118,13 @@ def _plan(options: argparse.Namespace) -> int:
         raise OptionsError(f"--batch-size {options.batch_size}: must be at least 1")
     source = source_of(options)
     shards, settings = settings_of(options)
-    out = Path(options.out)
+    out = output_folder(options.out)
     check_output(out, source)
     with tempfile.TemporaryDirectory() as folder:
         reader = source.stage(Path(folder), preview=True)
         made = forecast(reader, dataset_name(out, settings), shards, options.seed, settings)
-    for warning in made.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    for line in (*(f"warning: {warning}" for warning in made.warnings), *what_is_there(out, made.build_id)):
+        print(one_line(line), file=sys.stderr)
     print(forecast_text(made, options.batch_size, as_json=options.json))
     return 0
 
@@ -156,7 +162,7 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         for problem in problems:
             print(problem)
-        print(f"{options.out}: " + (f"{len(problems)} problems" if problems else "sound"))
+        print(one_line(f"{options.out}: {counted(len(problems), 'problem') if problems else 'sound'}"))
     return 1 if problems else 0
 
 
@@ -181,7 +187,7 @@ class _Parser(argparse.ArgumentParser):
     """Tells a mistake in a line, where argparse would print all options before it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
 
 
 class _MixingParser(_Parser):
@@ -218,7 +224,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         for kind in KINDS:
             chosen = kinds.add_parser(kind, help=f"{verb} from {kind}")
-            chosen.set_defaults(run=run, kind=kind)
+            chosen.set_defaults(run=run, kind=kind, parser=chosen)
             add_arguments(chosen, kind)
             (_add_build_options if run is _build else _add_plan_options)(chosen, kind)
     info = _add_verb(verbs, "info", _info, "print what a dataset holds")
@@ -245,6 +251,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_build_options(parser: argparse.ArgumentParser, kind: str) -> None:
     add = parser.add_argument
     add("--overwrite", action="store_true", help="replace a dataset of other inputs or options")
+    # arrays have no inputs that could be rejected
+    parser.set_defaults(retry_rejected=False)
     if kind != "arrays":
         retry = "take in files that OUT has rejected and that were mended since; all else stays as it is"
         add("--retry-rejected", action="store_true", help=retry)
@@ -266,7 +274,7 @@ def _add_verb(
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text, description=text)
     parser.add_argument("out", metavar="OUT", help="the dataset's directory")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 

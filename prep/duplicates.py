@@ -15,26 +15,36 @@ from tfshards.prep.area import Done, Reject, ShardId
 from tfshards.prep.example import Values, example_encoder
 from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing, to_text
-from tfshards.schemas import Schema
+from tfshards.schemas import Feature, InputError, Schema
 
 REASON = "duplicate"
 _DIGEST_BYTES = 16
 
 
+def check_comparable(schema: Schema) -> None:
+    """Raise InputError if examples hold nothing but keys and labels, so that all would be duplicates."""
+    if not _compared(schema):
+        raise InputError("--duplicates compares images, or values beside the label; the source has neither")
+
+
 def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
     """Return a function from the values of an example, in the schema's order, to 32 hex digits."""
-    images = [feature for feature in schema.features if feature.kind == "image"]
-    compared = images or [feature for feature in schema.features if feature.name not in ("key", "label")]
+    compared = _compared(schema)
     places = [schema.features.index(feature) for feature in compared]
-    encode = example_encoder(Schema(tuple(compared))) if compared else None
+    encode = example_encoder(Schema(tuple(compared)))
 
     def digest(values: Sequence[Values]) -> str:
         hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-        for part in encode([values[place] for place in places]) if encode else ():
+        for part in encode([values[place] for place in places]):
             hashed.update(part)
         return hashed.hexdigest()
 
     return digest
+
+
+def _compared(schema: Schema) -> list[Feature]:
+    images = [feature for feature in schema.features if feature.kind == "image"]
+    return images or [feature for feature in schema.features if feature.name not in ("key", "label")]
 
 
 def find_duplicates(

@@ -20,6 +20,8 @@ _JPEG_QUALITY = 95
 # A JPEG file, and a PNG file as libpng takes it, have no longer side.
 _MAX_SIDE = {"jpeg": 65_535, "webp": 16_383}
 MAX_SIDE = 1_000_000
+# What applies even where files are taken as they are.
+_FOR_ANY_CHECK = ("check", "max_bytes")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class ImageOptions:
 
     Attributes:
         check: ``decode`` decodes every image; ``header`` only those that are re-encoded; both reject what
-            cannot be shown. ``none`` takes the files' bytes as they are, and no other option then applies.
+            cannot be shown. ``none`` takes the files' bytes as they are, and of the other options only
+            ``max_bytes`` then applies.
         orientation: ``apply`` turns images upright by their EXIF tag, ``keep`` leaves pixels and tag alone.
         channels: of the decoded pixels: 1 (grey), 3 (RGB), 4 (RGBA), or ``keep``: those that each image has.
         alpha: ``white`` lays the picture over white, ``drop`` forgets the alpha channel, ``keep`` stores it,
@@ -110,19 +113,23 @@ class ImageOptions:
             ("check", self.check, Check),
             ("orientation", self.orientation, Orientation),
             ("channels", self.channels, Channels),
-            ("alpha", self.alpha or "keep", Alpha),
+            ("alpha", "keep" if self.alpha is None else self.alpha, Alpha),
             ("animation", self.animation, Animation),
             ("format", self.format, Format),
         ):
-            if value not in get_args(kind):
+            # True equals 1
+            if value not in get_args(kind) or isinstance(value, (bool, float)):
                 raise OptionsError(f"--{name} {value}: must be one of {', '.join(map(str, get_args(kind)))}")
         for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
                 raise OptionsError(f"--{name.replace('_', '-')} {limit}: must be an integer of at least 1")
         quality = self.jpeg_quality
-        if quality is not None and (not isinstance(quality, int) or not 1 <= quality <= 100):
+        is_integer = isinstance(quality, int) and not isinstance(quality, bool)
+        if quality is not None and not (is_integer and 1 <= quality <= 100):
             raise OptionsError(f"--jpeg-quality {quality}: must be an integer from 1 to 100")
+        if not isinstance(self.resize, (str, type(None))):
+            raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
         resize = self.size
         self._check_pairs()
         largest = max(resize.exact) if resize and resize.exact else 0
@@ -134,15 +141,15 @@ class ImageOptions:
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
         has_alpha = self.alpha == "keep" or self.channels == 4
-        changed = [
-            f"--{name.replace('_', '-')}"
-            for name in ("orientation", "channels", "alpha", "animation", "resize", "format", "jpeg_quality")
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default
-        ]
+        changed = [f"--{name.replace('_', '-')}" for name in self._changed() if name not in _FOR_ANY_CHECK]
         if self.check == "none" and changed:
             raise OptionsError(f"--check none takes the bytes as they are: leave out {' and '.join(changed)}")
         if self.alpha == "keep" and self.channels not in (4, "keep"):
             raise OptionsError("--alpha keep needs --channels 4, or --channels keep")
+        if self.animation == "reject" and "max_frames" in self._changed():
+            raise OptionsError(
+                "--max-frames needs --animation first: without it one frame is all there may be"
+            )
         if self.format == "jpeg" and has_alpha:
             raise OptionsError(
                 "--format jpeg has no alpha channel: choose png, or --alpha white with 3 channels"
@@ -180,11 +187,10 @@ class ImageOptions:
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written."""
-        if self.check == "none":
-            return {"check": "none"}
-        return {
-            name: getattr(self, name)
-            for name, field in type(self).__dataclass_fields__.items()
-            # what nobody has asked for is left out, so that later releases can add to it
-            if name == "check" or getattr(self, name) != field.default
-        }
+        # what nobody has asked for is left out, so that later releases can add to it
+        return {"check": self.check, **{name: getattr(self, name) for name in self._changed()}}
+
+    def _changed(self) -> list[str]:
+        """Return the names of the options that are not what they are by default."""
+        fields = type(self).__dataclass_fields__.items()
+        return [name for name, field in fields if getattr(self, name) != field.default]

@@ -84,7 +84,8 @@ class Options:
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"--name {name_fault(self.name)}")
         if not 0 <= self.rejected_share <= 1:
-            raise OptionsError(f"--max-rejected {self.max_rejected}: must lie between 0% and 100%")
+            meant = f"; was {self.max_rejected}% meant?" if 2 <= self.rejected_share <= 100 else ""
+            raise OptionsError(f"--max-rejected {self.max_rejected}: must lie between 0% and 100%{meant}")
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -103,8 +104,8 @@ class Options:
             "stratify": self.stratify,
             "group_by": self.group_by,
             "balance": self.balance,
-            # a build that keeps them is the same as one that fails where there are none
-            **({"duplicates": "drop"} if self.duplicates == "drop" else {}),
+            # "fail" as well: the manifest then says that there are none
+            **({} if self.duplicates == "keep" else {"duplicates": self.duplicates}),
         }
 
 

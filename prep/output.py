@@ -24,6 +24,17 @@ from tfshards.schemas.manifest import name_fault
 from tfshards.schemas.reading import Json
 
 
+def output_folder(out: str | os.PathLike[str]) -> Path:
+    """Return ``out`` as a path.
+
+    Raises:
+        OptionsError: it is empty, which would be the working directory.
+    """
+    if not os.fspath(out):
+        raise OptionsError("the output's name is empty; name a folder")
+    return Path(os.fsdecode(out))
+
+
 def check_output(out: Path, source: Source) -> None:
     """Raise if ``out`` lies in the source, or holds files but no dataset.
 
@@ -105,6 +116,19 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
     if problems:
         raise InputError(f"{out} is damaged: {problems[0]}; give --overwrite to build it again")
     return current
+
+
+def what_is_there(out: Path, build_id: str) -> list[str]:
+    """Return what a build of this id will find in ``out``, as lines; none if it holds no dataset."""
+    if not (out / MANIFEST_NAME).exists():
+        return []
+    try:
+        found = read_manifest(out).build_id
+    except FormatError:
+        return [f"{out} holds a dataset that cannot be read: build will need --overwrite"]
+    if found == build_id:
+        return [f"{out} holds this very build: there is nothing to do"]
+    return [f"{out} holds another build, {found}: build will need --overwrite"]
 
 
 def difference(current: Manifest, options: Mapping[str, Json]) -> str:

@@ -10,7 +10,7 @@ from tfshards.prep.forecast import Forecast
 from tfshards.prep.progress import size
 from tfshards.prep.show import Found, description
 from tfshards.prep.views.labels import escaped
-from tfshards.schemas import Manifest, Schema
+from tfshards.schemas import Manifest, Schema, one_line
 from tfshards.schemas.reading import Json
 
 _SHOWN_CLASSES = 20
@@ -32,8 +32,8 @@ def info_text(manifest: Manifest) -> str:
         f" + {totals.skipped:,} skipped"
     )
     for outcome, reasons in totals.reasons.items():
-        lines += [f"  {outcome}: {count:,} {reason}" for reason, count in reasons.items()]
-    lines += [f"  accepted: {count:,} {name}" for name, count in totals.conversions.items()]
+        lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
+    lines += [f"  accepted: {count:,} {one_line(name)}" for name, count in totals.conversions.items()]
     return "\n".join(lines)
 
 
@@ -106,7 +106,7 @@ def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
         for name in names[:_SHOWN_CLASSES]
     ]
     more = len(names) - _SHOWN_CLASSES
-    return _table(rows) + ([f"and {more:,} more classes"] if more > 0 else [])
+    return _table(rows) + ([f"and {more:,} more class{'es' if more > 1 else ''}"] if more > 0 else [])
 
 
 def _span(values: Sequence[int]) -> str:

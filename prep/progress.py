@@ -134,3 +134,8 @@ def size(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1024
     return f"{num_bytes:.1f} TiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things for people, such as ``1 shard`` or ``1,000 shards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

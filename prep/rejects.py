@@ -34,7 +34,8 @@ def check_rejects(rejects: Sequence[Reject], plan: Forecast, options: Options, a
     reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
     raise BuildError(
         f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than --max-rejected allows "
-        f"({float(options.rejected_share):.3%})\n{path} names them; mend them or allow more"
+        f"({float(options.rejected_share):.3%})",
+        f"{path} names them; mend them or allow more",
     )
 
 
@@ -49,21 +50,16 @@ def repeated_inputs(
     found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
     if not found:
         return []
-    keys, labels = plan.listing.keys, plan.listing.labels
     if options.duplicates == "fail":
-        pairs = list(found.items())[:_SHOWN]
-        shown = "\n".join(
-            f"  {to_text(keys[one])!r} has the content of {to_text(keys[of])!r}" for one, of in pairs
-        )
-        raise BuildError(
-            f"{len(found)} inputs have the content of another, and --duplicates fail was given:\n{shown}"
-        )
+        raise BuildError(*_pairs(plan.listing, found))
+    keys, labels = plan.listing.keys, plan.listing.labels
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]
+        have = "have" if len(contradict) > 1 else "has"
         talk(
-            f"warning: {len(contradict)} of the {len(found)} duplicates have another label than the one that "
-            f"stays, such as {to_text(keys[one])!r} and {to_text(keys[found[one]])!r}"
+            f"warning: {len(contradict)} of {len(found)} duplicates {have} another label than the one that "
+            f"stays, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
         )
     return duplicate_rejects(plan.listing, found)
 
@@ -85,6 +81,18 @@ def final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -
             raise BuildError(f"after rejects, {too_many_shards(split, len(layout), accepted)}")
         layouts[split] = rebalance(layout, rejected, sizes)
     return layouts
+
+
+def _pairs(listing: Listing, found: Mapping[int, int]) -> list[str]:
+    """Return the lines that name the first few duplicates."""
+    have = "inputs have" if len(found) > 1 else "input has"
+    lines = [f"{len(found)} {have} the content of another, and --duplicates fail was given:"]
+    keys = listing.keys
+    lines += [
+        f"  {to_text(keys[one])!r} has the content of {to_text(keys[of])!r}"
+        for one, of in list(found.items())[:_SHOWN]
+    ]
+    return lines + ([f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
 
 
 def _mask(listing: Listing, rejects: Sequence[Reject]) -> BoolArray:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +26,16 @@ from tfshards.prep.output import difference
 from tfshards.prep.rejects import Layouts, final_layouts
 from tfshards.prep.shard import shard_path
 from tfshards.prep.sources.listing import Accepted, Listing, Reader
-from tfshards.schemas import InputError, Manifest, OptionsError, Shard, index_path, read_manifest
+from tfshards.prep.verify import shard_problems
+from tfshards.schemas import (
+    MANIFEST_NAME,
+    InputError,
+    Manifest,
+    Shard,
+    file_problems,
+    index_path,
+    read_manifest,
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,26 @@ class Retried:
     conversions: Mapping[str, int]
 
 
+def dataset_to_retry(out: Path) -> Manifest:
+    """Return the manifest of the dataset in ``out``.
+
+    Raises:
+        InputError: there is none, or a shard of it is missing or of another size.
+        FormatError: the manifest cannot be read.
+    """
+    if not (out / MANIFEST_NAME).exists():
+        raise InputError(f"{out} holds no dataset that has rejected anything; leave out --retry-rejected")
+    before = read_manifest(out)
+    problems = file_problems(before, out)
+    if problems:
+        raise InputError(f"{out} is damaged: {problems[0]}; give --overwrite to build it again")
+    return before
+
+
 def retry(
     reader: Reader,
     plan: Forecast,
+    before: Manifest,
     area: BuildArea,
     options: Options,
     forecast_of: Callable[[Listing], Forecast],
@@ -57,35 +84,35 @@ def retry(
     Args:
         reader: of the source.
         plan: the forecast of today's inputs.
+        before: the dataset.
         area: of the build that the forecast makes.
         options: as asked for.
         forecast_of: what a build of another listing would make, with the same arguments.
 
     Raises:
-        OptionsError: duplicates are compared, for which all inputs would have to be read.
-        InputError: the output is no dataset, nothing was rejected, or other inputs or options have changed.
+        InputError: nothing was rejected, or other inputs or options have changed.
     """
-    if options.duplicates != "keep":
-        raise OptionsError(
-            "--retry-rejected reads only what was rejected, so that it cannot compare all inputs: "
-            "leave out --duplicates, or give --overwrite instead"
-        )
-    before = read_manifest(area.out)
+    out = area.out
     if not before.totals.rejected:
-        raise InputError(f"{area.out} has rejected nothing; give --overwrite to build it of other inputs")
-    rejects = read_rejects(area.out / f"rejected-{before.build_id}.jsonl")
-    listed = _as_it_was(plan.listing, rejects)
-    then = forecast_of(listed) if listed else None
-    if then is None or then.build_id != before.build_id:
+        raise InputError(f"{out} has rejected nothing; give --overwrite to build it of other inputs")
+    rejects = read_rejects(out / f"rejected-{before.build_id}.jsonl")
+    gone = next((reject.key for reject in rejects if plan.listing.find(reject.key) is None), None)
+    if gone is not None:
         raise InputError(
-            f"{area.out} holds a dataset of other {difference(before, plan.options)}: not only rejected "
-            "inputs have changed; give --overwrite to build it again"
+            f"{gone!r}, which {out} has rejected, is no longer among the inputs; put its mended file under "
+            "that name, or give --overwrite to build without it"
         )
-    changed = [reject for reject in rejects if not _is_as_it_was(plan, reject)]
+    then = forecast_of(_as_it_was(plan.listing, rejects))
+    if then.build_id != before.build_id:
+        raise InputError(
+            f"{out} holds a dataset of other {difference(before, then.options)}, and --retry-rejected "
+            "takes in nothing but mended files; give --overwrite to build it again"
+        )
+    still = [reject for reject in rejects if _is_as_it_was(plan.listing, reject)]
+    changed = [reject for reject in rejects if not _is_as_it_was(plan.listing, reject)]
     rows = plan.listing.rows(np.array([plan.listing.find(reject.key) for reject in changed], dtype=np.int64))
     with ThreadPoolExecutor() as pool:
         outcomes = [found for (found,) in pool.map(lambda row: reader.read([row], plan.listing.schema), rows)]
-    still = [reject for reject in rejects if _is_as_it_was(plan, reject)]
     conversions = Counter(before.totals.conversions)
     for row, outcome in zip(rows, outcomes, strict=True):
         if isinstance(outcome, Accepted):
@@ -95,46 +122,53 @@ def retry(
     return Retried(before, final_layouts(then, rejects, options), still, conversions)
 
 
-def link_unchanged(retried: Retried, layouts: Layouts, plan: Forecast, area: BuildArea, name: str) -> int:
-    """Give shards that hold the same examples as before their new name; return how many.
+def link_unchanged(
+    retried: Retried, layouts: Layouts, plan: Forecast, area: BuildArea, name: str
+) -> dict[ShardId, Done]:
+    """Give sound shards that hold the same examples as before a second name, that of this build.
 
-    Where the file system has no hard links they are copied. The build area then says that they are finished.
+    Where the file system has no hard links they are copied. No notes are left in the build area: what they
+    would not say, such as how many images were converted, another build of the same id would miss.
     """
     area.open()
-    num_linked = 0
-    for split, layout in layouts.items():
-        earlier = retried.layouts.get(split, [])
-        for index, numbers in enumerate(layout):
-            if index < len(earlier) and np.array_equal(numbers, earlier[index]):
-                shard = ShardId(split, index)
-                old = retried.before.splits[split].shards[index]
-                path = shard_path(name, shard, area.build_id, len(layout))
-                for source, target in ((old.path, path), (index_path(old.path), index_path(path))):
-                    _link(area, source, target)
-                written = Shard(path, old.num_examples, old.num_bytes, old.digest)
-                index_digest = file_digest(area.out / index_path(path))
-                area.write_done(
-                    "final", shard, Done(written, index_digest, rows_digest(plan.listing.rows(numbers)))
-                )
-                num_linked += 1
-    return num_linked
+    (area.out / "index").mkdir(exist_ok=True)
+    same = [
+        ShardId(split, index)
+        for split, layout in layouts.items()
+        for index, (now, earlier) in enumerate(zip(layout, retried.layouts[split], strict=False))
+        if np.array_equal(now, earlier)
+    ]
+
+    def link(shard: ShardId) -> Done | None:
+        old = retried.before.splits[shard.split].shards[shard.shard_index]
+        if shard_problems(area.out, old):
+            return None
+        layout = layouts[shard.split]
+        path = shard_path(name, shard, area.build_id, len(layout))
+        _link(area, old.path, path)
+        _link(area, index_path(old.path), index_path(path))
+        return Done(
+            Shard(path, old.num_examples, old.num_bytes, old.digest),
+            file_digest(area.out / index_path(path)),
+            rows_digest(plan.listing.rows(layout[shard.shard_index])),
+        )
+
+    with ThreadPoolExecutor() as pool:
+        return {shard: done for shard, done in zip(same, pool.map(link, same), strict=True) if done}
 
 
-def _as_it_was(listing: Listing, rejects: Sequence[Reject]) -> Listing | None:
-    """Return the listing with the rejected inputs as they were, or None if one is gone."""
+def _as_it_was(listing: Listing, rejects: Sequence[Reject]) -> Listing:
+    """Return the listing with the rejected inputs, all of which are in it, as they were."""
     sizes, stamps = listing.sizes.copy(), listing.stamps.copy()
     for reject in rejects:
         number = listing.find(reject.key)
-        if number is None:
-            return None
         sizes[number], stamps[number] = reject.size, reject.stamp
     return replace(listing, sizes=sizes, stamps=stamps)
 
 
-def _is_as_it_was(plan: Forecast, reject: Reject) -> bool:
-    number = plan.listing.find(reject.key)
-    now = None if number is None else (int(plan.listing.sizes[number]), int(plan.listing.stamps[number]))
-    return now == (reject.size, reject.stamp)
+def _is_as_it_was(listing: Listing, reject: Reject) -> bool:
+    number = listing.find(reject.key)
+    return bool(listing.sizes[number] == reject.size and listing.stamps[number] == reject.stamp)
 
 
 def _link(area: BuildArea, source: str, target: str) -> None:

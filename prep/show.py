@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tfshards.prep.area import Reject
+from tfshards.prep.commit import read_rejects
 from tfshards.prep.example import Decoded
 from tfshards.prep.images import describe
 from tfshards.prep.progress import size
+from tfshards.prep.sources.listing import to_bytes
 from tfshards.prep.tfrecord import RecordError, read_records
 from tfshards.prep.verify import parse_record
 from tfshards.prep.views.labels import escaped
@@ -41,11 +45,13 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
     """Return the example with this key; every record is read until it is found.
 
     Raises:
-        InputError: ``root`` is no dataset, or none of its examples has the key.
+        InputError: ``root`` is no dataset, or none of its examples has the key; if the input of that key was
+            rejected, it says why.
         RecordError: a record that is read is damaged, or is not what the schema says.
     """
     manifest = read_manifest(root)
     wanted = os.fsencode(key)
+    _check_not_rejected(Path(root), manifest, wanted)
     for split_name, split in manifest.splits.items():
         for shard in split.shards:
             path = Path(root) / shard.path
@@ -58,6 +64,18 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
                     if values.get("key") == [wanted]:
                         return Found(split_name, shard.path, number, values)
     raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
+
+
+def _check_not_rejected(root: Path, manifest: Manifest, wanted: bytes) -> None:
+    """Raise InputError if the key is among the rejected ones."""
+    rejects: list[Reject] = []
+    if manifest.totals.rejected:
+        # the list is for people: a dataset without it is sound
+        with suppress(InputError):
+            rejects = read_rejects(root / f"rejected-{manifest.build_id}.jsonl")
+    for reject in rejects:
+        if to_bytes(reject.key) == wanted:
+            raise InputError(f"{root} has rejected {reject.key!r} ({reject.reason}): {reject.detail}")
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:

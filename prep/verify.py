@@ -71,11 +71,16 @@ class _Found:
     labels: Counter[int] | None = None
 
 
-def _look(folder: Path, shard: Shard, _: Manifest) -> _Found:
+def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
+    """Return what is wrong with the size, digest or index of one shard of the dataset in ``folder``."""
     problems = list(_size_problems(folder, shard))
     if not problems and file_digest(folder / shard.path) != shard.digest:
         problems.append(Problem(shard.path, "its bytes are not those that were written: the digest differs"))
-    return _Found(problems + list(_index_problems(folder, shard)))
+    return problems + list(_index_problems(folder, shard))
+
+
+def _look(folder: Path, shard: Shard, _: Manifest) -> _Found:
+    return _Found(shard_problems(folder, shard))
 
 
 def _look_deep(folder: Path, shard: Shard, manifest: Manifest) -> _Found:

@@ -10,6 +10,7 @@ from tfshards.schemas.errors import (
     OptionsError,
     Problem,
     TfshardsError,
+    one_line,
 )
 from tfshards.schemas.feature import KINDS, Feature, Kind
 from tfshards.schemas.index import RecordIndex, index_path, parse_index
@@ -47,6 +48,7 @@ __all__ = [
     "Totals",
     "file_problems",
     "index_path",
+    "one_line",
     "parse_index",
     "parse_manifest",
     "read_manifest",

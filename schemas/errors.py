@@ -14,7 +14,14 @@ MAX_LISTED = 20
 
 
 class TfshardsError(Exception):
-    """Base of all errors that tfshards raises on purpose."""
+    """Base of all errors that tfshards raises on purpose; each argument is a line of the message.
+
+    A name in a line may hold anything that a file system allows; printed, it neither ends the line nor steers
+    the terminal.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(one_line(str(line)) for line in self.args)
 
 
 class OptionsError(TfshardsError, ValueError):
@@ -42,7 +49,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return one_line(f"{self.place}: {self.message}")
 
 
 class FormatError(TfshardsError, ValueError):
@@ -56,8 +63,17 @@ class FormatError(TfshardsError, ValueError):
 
     def __str__(self) -> str:
         number = len(self.problems)
-        lines = [f"{self.subject}: {number} problem{'s' if number != 1 else ''}"]
+        lines = [one_line(f"{self.subject}: {number} problem{'s' if number != 1 else ''}")]
         lines += [f"  {problem}" for problem in self.problems[:MAX_LISTED]]
         if number > MAX_LISTED:
             lines.append(f"  and {number - MAX_LISTED} more")
         return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    r"""Return ``text`` with each character that is not printable as an escape, such as ``\n`` or ``\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )

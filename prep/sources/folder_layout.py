@@ -50,7 +50,7 @@ def arrange(
     folders = folders_in(root, follow_links=follow_links)
     has_splits = bool(folders) and all(name in SPLIT_FOLDERS for name in folders)
     if has_splits:
-        below = {name: folders_in(os.path.join(root, name), follow_links=follow_links) for name in folders}
+        below = {name: folders_in(root, name, follow_links=follow_links) for name in folders}
     else:
         below = {b"": folders}
     _check_every_split_has_classes(root, below)

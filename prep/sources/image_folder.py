@@ -37,7 +37,7 @@ class ImageFolder:
         follow_links: take links to files outside of the folder, and to folders.
 
     Raises:
-        OptionsError: a class name stands twice.
+        OptionsError: a class name stands twice, or the folder's name is empty.
     """
 
     root: str | bytes | os.PathLike[str]
@@ -46,6 +46,8 @@ class ImageFolder:
     follow_links: bool = False
 
     def __post_init__(self) -> None:
+        if not os.fspath(self.root):
+            raise OptionsError("the image folder's name is empty; give . for the working directory")
         check_class_names(self.class_names)
 
     def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:

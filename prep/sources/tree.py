@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -66,13 +67,20 @@ def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iter
                     yield ImageFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
 
 
-def folders_in(folder: bytes, *, follow_links: bool) -> list[bytes]:
-    """Return the names of the folders in ``folder`` that are not hidden, sorted."""
+def folders_in(root: bytes, name: bytes = b"", *, follow_links: bool) -> list[bytes]:
+    """Return the names of the folders in ``root``, or in its folder ``name``, that are not hidden, sorted.
+
+    A link to a folder that it lies in is none.
+    """
+    folder = os.path.join(root, name)
+    above = {_place(os.stat(root)), _place(os.stat(folder))}
     with os.scandir(folder) as entries:
         return sorted(
             entry.name
             for entry in entries
-            if entry.is_dir(follow_symlinks=follow_links) and not entry.name.startswith(b".")
+            if entry.is_dir(follow_symlinks=follow_links)
+            and not entry.name.startswith(b".")
+            and not (entry.is_symlink() and _place(entry.stat()) in above)
         )
 
 
@@ -84,8 +92,8 @@ def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
     """Return what the entry, or what it links to, is; None if a link leads nowhere."""
     try:
         return entry.stat()
-    except OSError:
-        if entry.is_symlink():
+    except OSError as error:
+        if entry.is_symlink() and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
 

@@ -495,7 +495,7 @@ def test_talk_goes_to_standard_error_by_default(tmp_path, capsys):
     manifest = build(Arrays({"x": np.arange(4)}), tmp_path / "out")
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.splitlines()[0] == f"starting build {manifest.build_id}: 4 examples, 32 B, 1 shards"
+    assert printed.err.splitlines()[0] == f"starting build {manifest.build_id}: 4 examples, 32 B, 1 shard"
 
 
 def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):

@@ -150,7 +150,7 @@ PLANS = {
     "arrays": (["arrays", "x.npy", "label=y.npy"], ["--shards", "3"]),
     "an archive": (
         ["arrays", "all.npz"],
-        ["--shards", "3", "--group-by", "label", "--split", "a=.5", "--split", "b=.5"],
+        ["--shards", "3", "--group-by", "site", "--split", "a=.5", "--split", "b=.5"],
     ),
 }
 
@@ -160,7 +160,8 @@ def test_a_plan_writes_nothing_and_is_what_the_build_makes(
     source, options, small_folder, array_files, run, contents
 ):
     array_files(x=np.zeros((20, 5)), y=np.arange(20) % 4)
-    np.savez("all.npz", x=np.zeros((20, 5)), label=np.arange(20) % 4)
+    # every site has every class, so that no split lacks one
+    np.savez("all.npz", x=np.zeros((20, 5)), label=np.arange(20) % 4, site=np.arange(20) // 5)
     before = contents(Path())
     status, out, err = run("plan", *source, "out", *options, "--json")
     assert (status, err, contents(Path())) == (0, "", before)
@@ -181,6 +182,17 @@ def test_a_plan_writes_nothing_and_is_what_the_build_makes(
         assert all(
             0 < extra < 200 * shard.num_examples for extra, shard in zip(more, split.shards, strict=True)
         )
+
+
+def test_a_plan_tells_what_lies_in_its_output(dataset, run):
+    build_id = read_manifest("out").build_id
+    command = ["plan", "images", "photos", "out"]
+    assert run(*command, "--shards", 2)[2] == "out holds this very build: there is nothing to do\n"
+    status, out, err = run(*command, "--shards", 3)
+    assert (status, err) == (0, f"out holds another build, {build_id}: build will need --overwrite\n")
+    assert out.startswith("would be build ")
+    (dataset / "dataset.json").write_text("{")
+    assert run(*command)[2] == "out holds a dataset that cannot be read: build will need --overwrite\n"
 
 
 def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder, run):
@@ -245,7 +257,7 @@ def test_verify_exits_with_0_where_all_is_sound_and_with_1_where_it_is_not(datas
     data[40] ^= 1
     (dataset / shard).write_bytes(data)
     problem = f"{shard}: its bytes are not those that were written: the digest differs"
-    assert run("verify", "out") == (1, f"{problem}\nout: 1 problems\n", "")
+    assert run("verify", "out") == (1, f"{problem}\nout: 1 problem\n", "")
     status, out, _ = run("verify", "out", "--deep", "--json")
     assert status == 1
     assert json.loads(out)[0] == {"place": shard, "message": problem.removeprefix(f"{shard}: ")}
@@ -270,6 +282,20 @@ def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_f
     assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
 
 
+def test_show_tells_of_a_rejected_key_that_it_was_rejected_and_why(image_folder, run):
+    image_folder({"1.png": 1, "caf\udce9\n.jpg": b"text"})
+    assert run("build", "images", "photos", "out", "--max-rejected", "50%")[0] == 0
+    status, out, err = run("show", "out", "caf\udce9\n.jpg")
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        r"tfshards: out has rejected 'caf\udce9\n.jpg' (unreadable): starts with 74 65 78 74,"
+    )
+    # the list is for people: without it the dataset is sound, and the key just not there
+    next(Path("out").glob("rejected-*")).unlink()
+    assert "out has no example with the key" in run("show", "out", "caf\udce9\n.jpg")[2]
+    assert run("show", "out", "1.png")[0] == 0
+
+
 BEFORE_DISK = {
     "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
     "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld'"),
@@ -282,7 +308,7 @@ BEFORE_DISK = {
     "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
     "no such option": (
         ["build", "images", "photos", "out", "--shrads=3"],
-        "unrecognized arguments: --shrads=3",
+        "unrecognized arguments: --shrads=3; see tfshards build images --help",
     ),
     "an option of arrays": (
         ["build", "images", "photos", "out", "--list", "x"],
@@ -395,10 +421,47 @@ BEFORE_DISK = {
         ["build", "arrays", "x.txt", "out"],
         "x.txt: must be NAME=FILE.npy, FILE.npy or FILE.npz",
     ),
-    "an array twice": (["build", "arrays", "x=a.npy", "x=b.npy", "out"], "there are two arrays 'x'"),
+    "an array twice": (["build", "arrays", "x=a.npy", "b/x.npy", "out"], "there are two arrays 'x'"),
+    "a part twice": (["build", "arrays", "x=a.npy", "x=a.npy", "out"], "stands twice as a part of 'x'"),
     "an option that Beam lacks": (
         ["build", "images", "photos", "out", "--", "--workers=2"],
         "-- --workers=2: Apache",
+    ),
+    "no option of this verb": (["info", "out", "--deep"], "tfshards info: unrecognized arguments: --deep"),
+    "an option that steers a terminal": (
+        ["info", "out", "--\x1b[31m"],
+        "arguments: --\\x1b[31m; see tfshards info",
+    ),
+    "an input without a name": (
+        ["build", "images", "", "out"],
+        "SRC is empty; give . for the working directory",
+    ),
+    "a table without a name": (["plan", "table", "", "out"], "TABLE is empty; give . for"),
+    "an output without a name": (["build", "arrays", "x.npy", ""], "OUT is empty; give . for"),
+    "a dataset without a name": (["verify", ""], "tfshards: OUT is empty; give . for the working directory"),
+    "a percentage without its sign": (
+        ["build", "images", "photos", "out", "--max-rejected=5"],
+        "--max-rejected 5: must lie between 0% and 100%; was 5% meant?",
+    ),
+    "no such way with duplicates": (
+        ["build", "arrays", "x.npy", "out", "--duplicates=merge"],
+        "argument --duplicates: invalid choice: 'merge'",
+    ),
+    "a map and a dataset with one": (
+        ["build", "images", "photos", "out", "--labels=a", "--labels-from=b"],
+        "argument --labels-from: not allowed with argument --labels",
+    ),
+    "a second try that replaces": (
+        ["build", "images", "photos", "out", "--retry-rejected", "--overwrite"],
+        "--retry-rejected and --overwrite exclude each other: give one",
+    ),
+    "a second try that compares": (
+        ["build", "images", "photos", "out", "--retry-rejected", "--duplicates=drop"],
+        "so that it cannot compare all inputs: leave out --duplicates, or give --overwrite instead",
+    ),
+    "a second try of arrays": (
+        ["build", "arrays", "x.npy", "out", "--retry-rejected"],
+        "unrecognized arguments: --retry-rejected",
     ),
     "options for Beam where it has no part": (
         ["info", "out", "--", "--runner=X"],
@@ -442,11 +505,27 @@ FROM_DISK = {
         ["show", "x.npy", "1"],
         "x.npy is a file; name the directory that holds dataset.json",
     ),
+    "nothing that was rejected": (
+        ["build", "images", "photos", "out", "--retry-rejected"],
+        "out holds no dataset that has rejected anything; leave out --retry-rejected",
+    ),
+    "no map of labels": (
+        ["build", "images", "photos", "out", "--labels=gone.txt"],
+        "gone.txt: cannot be read: No such file or directory",
+    ),
+    "no dataset with labels": (
+        ["plan", "images", "photos", "out", "--labels-from=gone"],
+        "gone does not exist",
+    ),
+    "nothing to compare": (
+        ["build", "arrays", "label=x.npy", "out", "--duplicates=drop"],
+        "--duplicates compares images, or values beside the label; the source has neither",
+    ),
     "a folder that cannot be made": (
         ["build", "images", "photos", "x.npy/out"],
         "out: cannot be written: Not a dir",
     ),
-    "what steers a terminal": (["info", "a\x1b[31m\nb"], "tfshards: a\\x1b[31m\nb does not exist"),
+    "what steers a terminal": (["info", "a\x1b[31m\nb"], "tfshards: a\\x1b[31m\\nb does not exist"),
 }
 
 
@@ -505,10 +584,10 @@ def test_help_lists_the_verbs_that_there_are(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    assert listed == ["build", "plan", "info", "show", "verify"]
+    assert listed == ["build", "plan", "info", "show", "verify", "audit"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
-    for kind in ("images", "arrays"):
+    for kind in ("images", "arrays", "table"):
         status, out, _ = run("build", kind, "--help")
         assert status == 0
         assert "Apache Beam's pipeline options follow behind a bare --" in out

@@ -111,7 +111,7 @@ def test_a_vanished_file_is_named_whatever_its_name(image_folder, tmp_path, quie
             (root / "caf\udce9.png").unlink()
             return found
 
-    with pytest.raises(BuildError, match="caf\udce9\\.png: cannot be read: No such file"):
+    with pytest.raises(BuildError, match=r"caf\\udce9\.png: cannot be read: No such file"):
         quiet_build(Vanishing(root), tmp_path / "out")
 
 
