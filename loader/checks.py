@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def selected_features(
 def decoded_images(
     features: Sequence[Feature], image: Image | Mapping[str, Image] | None
 ) -> dict[str, Image]:
-    """Return how the images among ``features`` are decoded, by name; those left out stay encoded.
+    """Return how the images among ``features`` are decoded, by name and with channels; others stay encoded.
 
     Raises:
         OptionsError: ``image`` names something else than these images, or leaves one without the size that a
@@ -92,7 +93,10 @@ def decoded_images(
                 f"image {name!r} differs in size from example to example, shape {shape}, so "
                 "that it cannot be batched; use Image(size=(height, width)), or leave image= out"
             )
-    return chosen
+    return {
+        name: replace(value, channels=value.channels or images[name].shape[2] or 3)
+        for name, value in chosen.items()
+    }
 
 
 def check_class_names(schema: Schema, class_names: Sequence[str] | None, root: Path) -> None:

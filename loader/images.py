@@ -19,7 +19,7 @@ def decode_image(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor
 
     Args:
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP of as many channels.
-        image: how to decode.
+        image: how to decode; its channels are given.
         bits: scalar int64, the random bits of a random crop.
     """
     if image.crop is None:

@@ -88,7 +88,8 @@ class Image:
             with an aspect ratio of 3/4 to 4/3, as Inception was trained (Szegedy et al.,
             arXiv:1409.4842). The box is a pure function of the seed, the epoch, the example and the stored
             size: images of one size in one example, such as a photo and its mask, are cut alike.
-        channels: 1 (grey), 3 (RGB) or 4 (RGBA, not for JPEG).
+        channels: 1 (grey), 3 (RGB) or 4 (RGBA, not for JPEG); None for those that the dataset was built with,
+            or 3 if it keeps each image's own.
         dtype: "uint8", rounded, or "float32" with values from 0 to 255.
         seed: of the random boxes.
         method: of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
@@ -97,7 +98,7 @@ class Image:
 
     size: tuple[int, int] | None = None
     crop: Crop | None = None
-    channels: int = 3
+    channels: int | None = None
     dtype: str = "uint8"
     seed: int = 0
     method: Method = "bilinear"
@@ -109,8 +110,10 @@ class Image:
             raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
         if self.crop and self.size is None:
             raise OptionsError(f"Image.crop={self.crop!r} needs a size, as in Image(size=(224, 224))")
-        if self.channels not in (1, 3, 4):
-            raise OptionsError(f"Image.channels={self.channels!r} must be 1, 3 or 4")
+        if self.channels not in (None, 1, 3, 4):
+            raise OptionsError(
+                f"Image.channels={self.channels!r} must be 1, 3 or 4, or None for the dataset's"
+            )
         if self.dtype not in IMAGE_DTYPES:
             raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
         check_seed("Image.seed", self.seed)

@@ -71,7 +71,7 @@ def test_each_image_is_decoded_as_its_name_says_and_the_others_stay_encoded(pair
 
 def test_one_image_is_for_all_of_them(pairs):
     (batch,) = loader.load(pairs, batch_size=7, image=Image((8, 6)), select=("photo", "mask", "thumb"))
-    assert [pixels.shape.as_list() for pixels in batch] == [[7, 8, 6, 3]] * 3
+    assert [pixels.shape.as_list() for pixels in batch] == [[7, 8, 6, 3], [7, 8, 6, 1], [7, 8, 6, 3]]
 
 
 def test_nearest_mixes_no_classes_where_the_others_do(pairs):

@@ -53,8 +53,10 @@ def test_without_a_size_the_pixels_are_those_that_tensorflow_decodes(encoded, ch
 @pytest.mark.parametrize("size", [(8, 8), (10, 3), (62, 46)])
 def test_with_a_size_the_whole_image_is_resized(encoded, size):
     wanted = tf.image.resize(tf.io.decode_image(encoded, 3), size).numpy()
-    assert np.array_equal(decode_image(encoded, Image(size, dtype="float32"), NO_BITS), wanted)
-    assert np.array_equal(decode_image(encoded, Image(size), NO_BITS), np.round(wanted).astype(np.uint8))
+    assert np.array_equal(decode_image(encoded, Image(size, None, 3, "float32"), NO_BITS), wanted)
+    assert np.array_equal(
+        decode_image(encoded, Image(size, None, 3), NO_BITS), np.round(wanted).astype(np.uint8)
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, wi
 
 @pytest.mark.parametrize("encoded", [JPEG, PNG])
 def test_a_random_crop_is_a_function_of_its_bits_whatever_the_format(encoded):
-    image = Image((6, 6), "random", dtype="float32")
+    image = Image((6, 6), "random", 3, "float32")
     for bits in random_bits(1, tf.range(3, dtype=tf.int64)):
         top, left, height, width = random_box(tf.constant(31), tf.constant(23), (6, 6), bits).numpy()
         whole = tf.io.decode_image(encoded, 3)[top : top + height, left : left + width]
@@ -150,7 +152,9 @@ def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(pho
     dataset = loader.load(photos, batch_size=3, image=Image((8, 6), "center"), remainder="pad")
     assert dataset.element_spec["image"] == tf.TensorSpec((3, 8, 6, 3), tf.uint8)
     (stored,) = loader.load(photos, batch_size=7).as_numpy_iterator()
-    wanted = [decode_image(encoded, Image((8, 6), "center"), NO_BITS).numpy() for encoded in stored["image"]]
+    wanted = [
+        decode_image(encoded, Image((8, 6), "center", 3), NO_BITS).numpy() for encoded in stored["image"]
+    ]
     batches = list(dataset.as_numpy_iterator())
     assert [batch["sample_weight"].tolist() for batch in batches] == [[1, 1, 1], [1, 1, 1], [1, 0, 0]]
     found = np.concatenate([batch["image"] for batch in batches])
@@ -160,7 +164,7 @@ def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(pho
 
 def test_a_random_crop_is_a_function_of_seed_epoch_and_example(photos):
     options = {"select": ("image", "number"), "remainder": "keep"}
-    image = Image((5, 5), "random", dtype="float32")
+    image = Image((5, 5), "random", 3, "float32")
     stored = loader.load(photos, batch_size=7, image=image, **options)
     first, second = by_number(stored), by_number(stored)
     shuffled = loader.load(photos, batch_size=2, image=image, shuffle=Shuffle(9), **options)
@@ -209,3 +213,28 @@ def test_an_image_of_another_size_than_the_schema_says_is_an_error(write_dataset
     path = write_dataset(tmp_path / "wider", schema, {"train": [examples]})
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape of tensor .*\[9,8,3\].*\[9,7,3\]"):
         list(loader.load(path, batch_size=1, image=Image()))
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "delivered", "reason"),
+    [
+        (1, None, 1, "those of the dataset"),
+        (3, None, 3, "those of the dataset"),
+        (4, None, 4, "those of the dataset, so that no alpha is lost"),
+        (None, None, 3, "where each image has its own, colour"),
+        (3, 1, 1, "those asked for"),
+        (1, 3, 3, "those asked for"),
+    ],
+)
+def test_channels_are_the_datasets_unless_others_are_asked_for(
+    stored, asked, delivered, reason, write_dataset, tmp_path
+):
+    schema = Schema((Feature("image", "image", "uint8", (None, None, stored)),))
+    pixels = picture(9, 7, stored or 3)
+    path = write_dataset(tmp_path / "one", schema, {"train": [[{"image": tf.io.encode_png(pixels).numpy()}]]})
+    dataset = loader.load(path, batch_size=1, image=Image((9, 7), channels=asked), select=("image",))
+    assert dataset.element_spec == (tf.TensorSpec((1, 9, 7, delivered), tf.uint8),), reason
+    (((image,),),) = dataset.as_numpy_iterator()
+    assert image.shape == (9, 7, delivered)
+    if delivered == stored:
+        assert np.array_equal(image, pixels)

@@ -31,7 +31,7 @@ from tfshards.schemas import Feature, InputError, OptionsError, Schema
         (lambda: Image(size=(4, 4, 3)), r"Image.size=\(4, 4, 3\) must be \(height, width\)"),
         (lambda: Image(size=(4, 4), crop="left"), "Image.crop='left' must be None, 'center' or 'random'"),
         (lambda: Image(crop="center"), r"Image.crop='center' needs a size, as in Image\(size=\(224, 224\)\)"),
-        (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4"),
+        (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4, or None for the dataset's"),
         (lambda: Image(dtype="float16"), "Image.dtype='float16' must be one of uint8, float32"),
         (lambda: Image(method="cubic"), "Image.method='cubic' must be one of bilinear, nearest, area"),
         (lambda: Image(seed=2**63), "Image.seed=9223372036854775808 must lie between"),
