@@ -8,11 +8,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Width, height, depth, colour type, compression, filter, interlacing.
 _HEADER = struct.Struct(">II5B")
+_PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # Each pass of an interlaced image: its first column and row, and the steps between them (section 8.1).
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -43,9 +45,14 @@ def is_plain(data: bytes) -> bool:
         and [name for name in runs if name[:1].isupper()] == [b"IHDR", b"IDAT", b"IEND"]
         and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
         and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
-        and len(_SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
+        and len(SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
         and _is_plain_header(*_HEADER.unpack_from(chunks[0].body))
     )
+
+
+def depth(data: bytes) -> int:
+    """Return the bits a sample, by the header, if that comes first."""
+    return data[24]
 
 
 def _is_plain_header(
@@ -55,16 +62,19 @@ def _is_plain_header(
 
 
 def pixel_fault(data: bytes) -> str | None:
-    """Return how the compressed pixels are more or fewer than the header says, or None if they are not.
+    """Return how the pixels are not what the header says, or None if they are.
 
-    Of rows that are missing Pillow makes black ones, where libpng fails.
+    Of rows that are missing Pillow makes black ones, and of a palette that is missing shades of grey, where
+    libpng fails.
 
     Raises:
         zlib.error: they are damaged in another way.
     """
     chunks = list(_chunks(data))
-    header = next(chunk.body for chunk in chunks if chunk.name == b"IHDR")
-    expected = _num_pixel_bytes(*_HEADER.unpack_from(header))
+    header = _HEADER.unpack_from(next(chunk.body for chunk in chunks if chunk.name == b"IHDR"))
+    expected = _num_pixel_bytes(*header)
+    if header[3] == _PALETTE and not _has_palette(chunks):
+        return "no palette before the pixels"
     compressed = b"".join(chunk.body for chunk in chunks if chunk.name == b"IDAT")
     stream = zlib.decompressobj()
     found = 0
@@ -77,6 +87,11 @@ def pixel_fault(data: bytes) -> str | None:
     if found < expected:
         return f"the pixels end after {found} of {expected} bytes"
     return None if stream.eof else "the checksum of the pixels is cut"
+
+
+def _has_palette(chunks: list[_Chunk]) -> bool:
+    before = takewhile(lambda chunk: chunk.name != b"IDAT", chunks)
+    return any(chunk.name == b"PLTE" and len(chunk.body) for chunk in before)
 
 
 def _num_pixel_bytes(
@@ -93,7 +108,7 @@ def _num_pixel_bytes(
 
 def _chunks(data: bytes) -> Iterator[_Chunk]:
     """Yield each whole chunk, up to the end marker."""
-    view, place, name = memoryview(data), len(_SIGNATURE), b""
+    view, place, name = memoryview(data), len(SIGNATURE), b""
     while place + 12 <= len(data) and name != b"IEND":
         length, name = int.from_bytes(view[place : place + 4], "big"), data[place + 4 : place + 8]
         end = place + 12 + length

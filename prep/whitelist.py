@@ -42,6 +42,10 @@ class ImageError(Exception):
     detail: str
 
 
+# By the format that is written: libjpeg's limit, which is less than the file's, and libwebp's.
+LONGEST = {"jpeg": 65_500, "webp": 16_383}
+
+
 def check_size(image: Opened, options: ImageOptions) -> None:
     """Raise ImageError if the image has too many pixels."""
     sides = f"{image.size[0]} x {image.size[1]} pixels"
@@ -72,13 +76,27 @@ def check_limits(image: Opened, data: bytes, options: ImageOptions) -> None:
             raise ImageError("too large", f"{num_scans} scans; at most {options.max_scans}")
 
 
+def check_pixels(image: Opened, data: bytes) -> None:
+    """Raise ImageError if there are not as many pixels as the header says, where Pillow makes up the rest."""
+    fault = None
+    if image.format == "PNG":
+        fault = png.pixel_fault(data)
+    elif image.format in ("JPEG", "MPO"):
+        fault = jpeg.pixel_fault(data)
+    elif image.format == "ICO":
+        start = data.find(png.SIGNATURE)
+        fault = png.pixel_fault(data[start:]) if start > 0 else None
+    if fault:
+        raise ImageError("damaged", fault)
+
+
 def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:
     """Yield what the manifest counts of an image, whether it is kept or converted."""
     named = SUFFIXES.get(suffix)
     found = {"MPO": "JPEG"}.get(image.format or "", image.format)
     if named != found and not (suffix == b".dib" and found == "BMP"):
         yield "known by content"
-    if "icc_profile" in image.info:
+    if image.info.get("icc_profile"):
         yield "colour profile ignored"
     if _num_frames(image) > 1:
         yield "first frame"
@@ -102,5 +120,7 @@ def is_kept(image: Opened, data: bytes, options: ImageOptions) -> bool:
     if image.format == "PNG":
         modes = _PNG_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
         allowed = image.mode in modes and options.format in ("keep", "png")
+        # of fewer bits a sample, TensorFlow makes an alpha channel that is nearly transparent
+        allowed = allowed and (options.channels != 4 or png.depth(data) == 8)
         return allowed and "transparency" not in image.info and png.is_plain(data)
     return False

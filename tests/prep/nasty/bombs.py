@@ -1,0 +1,32 @@
+"""Normalise files that are far larger than their bytes, under a limit of address space.
+
+``bombs.py FOLDER`` prints, as JSON, what became of each file by its name, and ``peak``: the most memory, in
+bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.images import normalise
+from tfshards.prep.whitelist import ImageError
+
+ADDRESS_SPACE = 3 << 30
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    became: dict[str, object] = {}
+    for path in sorted(Path(sys.argv[1]).iterdir()):
+        try:
+            normalise(path.read_bytes(), ImageOptions(), os.path.splitext(path.name)[1].lower().encode())
+            became[path.name] = "accepted"
+        except ImageError as error:
+            became[path.name] = error.reason
+    # in kilobytes, as Linux has it
+    became["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(became))

@@ -1,0 +1,98 @@
+"""What a nasty file is, and the pictures that all of them are made of."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+WIDTH, HEIGHT = 33, 25
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One file, and what a build has to make of it.
+
+    Attributes:
+        suffix: of its name, with the dot; empty for a name without.
+        data: its bytes.
+        outcome: ``kept`` byte for byte, ``converted``, ``skipped``, or the reason of its rejection.
+        conversions: what the manifest counts of it, if it is accepted.
+        orientation: 1 to 8, as EXIF has it: by which its pixels have to be turned.
+    """
+
+    suffix: str
+    data: bytes
+    outcome: str
+    conversions: tuple[str, ...] = ()
+    orientation: int = 1
+
+
+def kept(suffix: str, data: bytes, *notes: str) -> Kind:
+    return Kind(suffix, data, "kept", notes)
+
+
+def converted(suffix: str, data: bytes, *conversions: str, orientation: int = 1) -> Kind:
+    turned = ("orientation applied",) if orientation != 1 else ()
+    return Kind(suffix, data, "converted", (*conversions, *turned, "re-encoded"), orientation)
+
+
+def rejected(suffix: str, data: bytes, reason: str) -> Kind:
+    return Kind(suffix, data, reason)
+
+
+def skipped(suffix: str, data: bytes) -> Kind:
+    return Kind(suffix, data, "skipped")
+
+
+def smooth() -> np.ndarray:
+    """No side like another, and gentle enough for JPEG."""
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    return np.stack([columns * 7 % 256, rows * 9 % 256, (columns + rows) * 4 % 256], -1).astype(np.uint8)
+
+
+def noise(channels: int = 3, seed: int = 7) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (HEIGHT, WIDTH, channels), dtype=np.uint8)
+
+
+RGB = Image.fromarray(smooth())
+OTHER = Image.fromarray(smooth()[::-1, ::-1].copy())
+GREY = RGB.convert("L")
+BILEVEL = Image.fromarray(noise()[..., 0] > 99)
+PALETTE = RGB.quantize(16)
+RGBA = Image.fromarray(noise(4), "RGBA")
+GREY_ALPHA = Image.fromarray(noise(2), "LA")
+CMYK = Image.fromarray(255 - smooth()).convert("CMYK")
+# The same picture in every kind of 16 bits.
+WORDS = (noise().astype(np.uint16) << 8 | noise(seed=8))[..., 0]
+GREY_16 = Image.fromarray(WORDS)
+
+
+def encoded(image: Image.Image, file_format: str, **options: object) -> bytes:
+    # a picture remembers how it was saved, and is saved otherwise the next time
+    if "append_images" in options:
+        options["append_images"] = [each.copy() for each in options["append_images"]]
+    file = io.BytesIO()
+    image.copy().save(file, file_format, **options)
+    return file.getvalue()
+
+
+def exif(orientation: int) -> Image.Exif:
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    return tags
+
+
+def chunk(name: bytes, body: bytes = b"") -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    """The lowest bit of one byte changed."""
+    place %= len(data)
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

@@ -1,0 +1,73 @@
+"""What Pillow shows of a file, by rules that are written here once more, apart from those of the build.
+
+Of 16 bits the upper eight count, floating point numbers go from 0 to 1, alpha lies over white, a file shows
+its first frame, and grey is 0.299 red, 0.587 green and 0.114 blue.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from .kind import Kind
+
+# By orientation: whether rows and columns are swapped, and which of them are then reversed.
+_TURNS = {
+    1: (False, 1, 1),
+    2: (False, 1, -1),
+    3: (False, -1, -1),
+    4: (False, -1, 1),
+    5: (True, 1, 1),
+    6: (True, 1, -1),
+    7: (True, -1, -1),
+    8: (True, -1, 1),
+}
+
+
+def shown(
+    kind: Kind, channels: int | str = 3, alpha: str | None = None, orientation: str = "apply", **_: object
+) -> np.ndarray:
+    """The picture, shape (height, width, 1, 3 or 4) uint8; grey of any channels is in three."""
+    values = _eight_bits(kind.data)
+    if kind.orientation != 1 and orientation == "apply" and not kind.suffix.startswith(".tif"):
+        # a TIFF is turned by Pillow
+        swapped, down, across = _TURNS[kind.orientation]
+        values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
+    if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
+        colours, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
+        if alpha != "drop":
+            colours = np.rint((colours * opacity + 255 * (255 - opacity)) / 255)
+        values = colours.astype(np.uint8)
+    if channels == 1:
+        weights = np.array([19_595, 38_470, 7_471])
+        return ((values[..., :3] @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]
+    if channels == 4 and values.shape[2] == 3:
+        return np.concatenate([values, np.full_like(values[..., :1], 255)], axis=2)
+    return values
+
+
+def _eight_bits(data: bytes) -> np.ndarray:
+    """The first frame as it is stored, in RGB or RGBA."""
+    with Image.open(io.BytesIO(data)) as image:
+        image.load()
+        has_alpha = image.has_transparency_data
+        if image.mode.startswith("I") or image.mode == "F":
+            values = np.asarray(image)
+            bits = image.tag_v2[258][0] if image.format == "TIFF" and image.mode == "I;16" else 16
+            grey = np.rint(values * 255) if image.mode == "F" else values >> bits - 8
+            opacity = np.where(values == image.info["transparency"], 0, 255) if has_alpha else None
+            parts = [grey] * 3 + ([opacity] if has_alpha else [])
+            return np.stack(parts, axis=2).astype(np.uint8)
+        return np.asarray(image.convert("RGBA" if has_alpha else "RGB"))
+
+
+def difference(pixels: np.ndarray, wanted: np.ndarray, *, is_jpeg: bool) -> str:
+    """How pixels differ from what is wanted; empty if they do not, or by what libjpeg's two transforms do."""
+    if pixels.shape != wanted.shape:
+        return f"shape {pixels.shape}, not {wanted.shape}"
+    steps = np.abs(pixels.astype(int) - wanted)
+    if steps.max() <= (8 if is_jpeg else 0) and steps.mean() < 2:
+        return ""
+    return f"differs by up to {steps.max()}, {steps.mean():.2f} on average"

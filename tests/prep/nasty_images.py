@@ -1,0 +1,16 @@
+"""The table of nasty files: a name for each kind, its bytes, and what a build has to make of it."""
+
+from __future__ import annotations
+
+from .nasty import bitmaps, jpegs, lies, moving, plains, pngs, tiffs
+from .nasty.kind import Kind
+
+_FAMILIES = (jpegs, pngs, moving, tiffs, bitmaps, plains, lies)
+
+KINDS: dict[str, Kind] = {name: kind for family in _FAMILIES for name, kind in family.KINDS.items()}
+
+
+def file_name(name: str) -> str:
+    """Where the file of a kind stands in the folder: its key in the dataset."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in name)
+    return plain + KINDS[name].suffix

@@ -1,0 +1,193 @@
+"""Every nasty file through a real build and the loader, each in a process of its own that has to survive."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep.image_options import ImageOptions, parse_resize
+from tfshards.prep.images import normalise
+from tfshards.prep.whitelist import ImageError
+
+from .nasty.kind import Kind, smooth
+from .nasty.shown import difference, shown
+from .nasty_images import KINDS, file_name
+
+CHILDREN = Path(__file__).parent / "nasty"
+BY_KEY = {file_name(name): kind for name, kind in KINDS.items()}
+
+# The options of each build, and the channels in which the loader reads it.
+VARIANTS: dict[str, tuple[dict[str, object], int]] = {
+    "default": ({}, 3),
+    "grey": ({"channels": 1}, 1),
+    "rgba": ({"channels": 4}, 4),
+    "drop": ({"alpha": "drop"}, 3),
+    "first": ({"animation": "first"}, 3),
+    "as-stored": ({"orientation": "keep"}, 3),
+    "any": ({"channels": "keep", "alpha": "white"}, 3),
+    "any-alpha": ({"channels": "keep"}, 3),
+    "png": ({"format": "png"}, 3),
+    "jpeg": ({"format": "jpeg"}, 3),
+    "webp": ({"format": "webp"}, 3),
+    "short": ({"resize": "short=16"}, 3),
+    "exact": ({"resize": "20x30"}, 3),
+}
+EXACT = [name for name in VARIANTS if name not in ("jpeg", "short", "exact")]
+
+
+def outcomes(**options: object) -> dict[str, Kind]:
+    """The kinds that are accepted under these options, by key."""
+    names = ("kept", "converted", *(("animated",) if options.get("animation") == "first" else ()))
+    accepted = {key: kind for key, kind in BY_KEY.items() if kind.outcome in names}
+    limit = {"webp": 16_383, "jpeg": 65_500}.get(str(options.get("format")))
+    if limit:
+        accepted = {key: kind for key, kind in accepted.items() if max(shown(kind).shape) <= limit}
+    return accepted
+
+
+class Delivered:
+    """What the loader gave of one dataset."""
+
+    def __init__(self, out: Path, name: str) -> None:
+        self.keys = json.loads((out / f"{name}.keys").read_text())
+        with np.load(out / f"{name}.encoded.npz") as encoded:
+            self.encoded = [encoded[f"arr_{place}"].tobytes() for place in range(len(self.keys))]
+        with np.load(out / f"{name}.pixels.npz") as pixels:
+            self.pixels = [pixels[f"arr_{place}"] for place in range(len(self.keys))]
+
+
+def run(script: str, *arguments: object, stdin: dict[str, object]) -> None:
+    command = [sys.executable, str(CHILDREN / script), *map(str, arguments)]
+    ended = subprocess.run(
+        command, input=json.dumps(stdin), text=True, capture_output=True, timeout=300, check=False
+    )
+    # a signal would be negative
+    assert ended.returncode == 0, f"{script} ended with {ended.returncode}:\n{ended.stderr[-3000:]}"
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory) -> Path:
+    """All datasets, built and read: the processes survive."""
+    folder, out = tmp_path_factory.mktemp("nasty") / "files", tmp_path_factory.mktemp("built")
+    folder.mkdir()
+    for key, kind in BY_KEY.items():
+        (folder / key).write_bytes(kind.data)
+        os.utime(folder / key, ns=(10**18, 10**18))
+    run("build_all.py", folder, out, stdin={name: options for name, (options, _) in VARIANTS.items()})
+    run("read_all.py", out, stdin={name: channels for name, (_, channels) in VARIANTS.items()})
+    return out
+
+
+def test_there_are_many_kinds_and_each_has_a_file_of_its_own():
+    assert len(KINDS) >= 120
+    assert len(BY_KEY) == len(KINDS)
+    assert len({(kind.suffix, kind.data) for kind in KINDS.values()}) == len(KINDS)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.outcome != "skipped"])
+def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
+    kind = KINDS[name]
+    suffix = kind.suffix.lower().encode()
+    if kind.outcome not in ("kept", "converted"):
+        with pytest.raises(ImageError) as found:
+            normalise(kind.data, ImageOptions(), suffix)
+        assert found.value.reason == kind.outcome, found.value.detail
+        assert found.value.detail.isprintable()
+        return
+    made = normalise(kind.data, ImageOptions(), suffix)
+    assert (made.data is kind.data) == (kind.outcome == "kept")
+    assert made.conversions == kind.conversions
+
+
+@pytest.mark.parametrize("variant", EXACT)
+def test_what_the_loader_delivers_is_what_pillow_shows(out, variant):
+    options, channels = VARIANTS[variant]
+    delivered = Delivered(out, variant)
+    assert set(delivered.keys) == set(outcomes(**options))
+    wrong = {}
+    for key, encoded, pixels in zip(delivered.keys, delivered.encoded, delivered.pixels, strict=True):
+        wanted = shown(BY_KEY[key], **options)
+        is_jpeg = encoded.startswith(b"\xff\xd8")
+        fault = difference(pixels, wanted[..., :channels], is_jpeg=is_jpeg)
+        if fault:
+            wrong[key] = fault
+        assert_stored(encoded, wanted, BY_KEY[key], options)
+    assert not wrong, "\n".join(f"{key} {fault}" for key, fault in wrong.items())
+
+
+def assert_stored(encoded: bytes, wanted: np.ndarray, kind: Kind, options: dict[str, object]) -> None:
+    """The stored bytes are in the format that was asked for, with the alpha that was asked for."""
+    with Image.open(io.BytesIO(encoded)) as image:
+        asked = str(options.get("format", "keep")).upper()
+        assert asked in ("KEEP", image.format)
+        if options.get("channels") == "keep":
+            assert (image.mode == "RGBA") == (wanted.shape[2] == 4)
+            assert image.mode != "RGBA" or np.array_equal(np.asarray(image), wanted)
+    if not options and kind.outcome == "kept":
+        assert encoded == kind.data
+
+
+def test_a_build_counts_every_file_and_every_conversion(out):
+    totals = json.loads((out / "default" / "dataset.json").read_text())["totals"]
+    counts = Counter(kind.outcome for kind in KINDS.values())
+    assert totals["entries"] == len(KINDS)
+    assert totals["accepted"] == counts["kept"] + counts["converted"]
+    assert totals["skipped"] == counts["skipped"]
+    assert totals["accepted"] + totals["rejected"] + counts["skipped"] == len(KINDS)
+    conversions = Counter(name for kind in KINDS.values() for name in kind.conversions)
+    assert totals["conversions"] == conversions
+
+
+def test_each_rejected_file_stands_in_the_file_of_rejects_with_its_reason(out):
+    (path,) = (out / "default").glob("rejected-*.jsonl")
+    rejects = {line["key"]: line["reason"] for line in map(json.loads, path.read_text().splitlines())}
+    assert rejects == {
+        key: kind.outcome
+        for key, kind in BY_KEY.items()
+        if kind.outcome not in ("kept", "converted", "skipped")
+    }
+
+
+def test_what_is_stored_as_jpeg_is_the_same_picture_within_its_loss(out):
+    delivered = Delivered(out, "jpeg")
+    assert set(delivered.keys) == set(outcomes(format="jpeg"))
+    for key, encoded, pixels in zip(delivered.keys, delivered.encoded, delivered.pixels, strict=True):
+        assert encoded.startswith(b"\xff\xd8")
+        wanted = shown(BY_KEY[key])
+        assert pixels.shape == wanted.shape
+        # noise loses its colours to subsampling, but not its light
+        light = np.array([0.299, 0.587, 0.114])
+        assert np.abs((pixels - wanted.astype(float)) @ light).mean() < 10, key
+
+
+@pytest.mark.parametrize("variant", ["short", "exact"])
+def test_what_is_resized_is_near_to_what_pillow_resizes(out, variant):
+    options, _ = VARIANTS[variant]
+    resize = parse_resize(str(options["resize"]))
+    delivered = Delivered(out, variant)
+    assert set(delivered.keys) == set(outcomes())
+    wrong = []
+    for key, pixels in zip(delivered.keys, delivered.pixels, strict=True):
+        whole = shown(BY_KEY[key])
+        size = resize.size(whole.shape[1], whole.shape[0])
+        wanted = np.asarray(Image.fromarray(whole).resize(size, Image.Resampling.LANCZOS))
+        assert pixels.shape == wanted.shape, key
+        mean = np.abs(pixels.astype(int) - wanted).mean()
+        # of blocks that are damaged, a smaller scale makes other pixels
+        if mean >= (11 if BY_KEY[key].data.startswith(b"\xff\xd8") else 3):
+            wrong.append(f"{key}: {mean:.1f}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_turned_picture_is_compared_with_one_that_is_not_like_it():
+    # else no comparison above could fail
+    assert not np.array_equal(smooth(), smooth()[::-1, ::-1])
