@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.classes import class_map
 from tfshards.prep.example import Values
 from tfshards.prep.plan import IntArray
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.feature import ITEM_SIZES
 
-# Above this, integers are a quantity rather than classes.
-_MAX_CLASSES = 10_000
+TEXT = pa.large_binary()
 
 _DTYPES = {
     pa.bool_(): "bool",
@@ -26,102 +25,94 @@ _DTYPES = {
     pa.uint8(): "uint8",
     pa.uint16(): "uint16",
     pa.uint32(): "uint32",
+    pa.uint64(): "uint64",
     pa.float16(): "float16",
     pa.float32(): "float32",
     pa.float64(): "float64",
 }
 
 
-def plain_column(
-    name: str, column: pa.ChunkedArray, *, as_path: bool = False
-) -> tuple[pa.ChunkedArray, Feature, str | None]:
-    """Return a column in the type in which it is stored, its feature, and a warning if that is not exact.
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column in the type in which it is stored.
 
-    Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers as
-    raw little-endian bytes; lists of any of these with their length if it is the same in all rows. Lists of
-    floating point numbers that differ in length become float32. Dates, times and decimals become text.
+    Attributes:
+        values: without missing ones; of text ``TEXT``, of lists large lists.
+        feature: what it becomes.
+        warning: what is not exact, or None.
+    """
+
+    values: pa.ChunkedArray
+    feature: Feature
+    warning: str | None = None
+
+
+def stored_column(name: str, column: pa.ChunkedArray) -> StoredColumn:
+    """Return a column as it is stored.
+
+    Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
+    and uint64 as raw little-endian bytes; lists of any of these with their length if it is the same in all
+    rows. Lists of floating point numbers that differ in length become float32. Dates, times and decimals
+    become text.
 
     Raises:
-        InputError: the type cannot be stored, or a value is missing.
+        InputError: the type cannot be stored, a value is missing, or does not fit the type.
+    """
+    values = _without_missing(name, plain_column(name, column))
+    is_list, item = _item(values.type)
+    shape = _shape(values) if is_list else ()
+    if item == TEXT:
+        return StoredColumn(values, Feature(name, "bytes", "bytes", shape))
+    dtype = _DTYPES[item]
+    if dtype != "uint64" and not dtype.startswith("float"):
+        return StoredColumn(values, Feature(name, "int", dtype, shape))
+    if None not in shape:
+        return StoredColumn(values, Feature(name, "raw", dtype, shape))
+    if dtype == "uint64":
+        raise InputError(
+            f"column {name!r}: lists of uint64 that differ in length cannot be stored; make them int64, "
+            f"or leave the column out with --drop {name}"
+        )
+    if dtype != "float64":
+        return StoredColumn(values, Feature(name, "float", dtype, shape))
+    warning = f"column {name!r}: its lists differ in length, and are stored as float32"
+    return StoredColumn(_as_float32(name, values), Feature(name, "float", "float32", shape), warning)
+
+
+def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of ``TEXT``, of numbers, or of large lists of either; what is missing stays so.
+
+    Raises:
+        InputError: the type is none that can be made one of these.
     """
     kind = column.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    item = kind.value_type if is_list else kind
-    if pa.types.is_dictionary(item):
-        item = item.value_type
-        column = column.cast(pa.list_(item) if is_list else item)
-    if pa.types.is_temporal(item) or pa.types.is_decimal(item):
-        item = pa.string()
-        column = column.cast(pa.list_(item) if is_list else item)
-    if pa.types.is_null(item):
+    is_list, item = _item(kind)
+    plain = item
+    if pa.types.is_dictionary(plain):
+        plain = plain.value_type
+    if pa.types.is_null(plain):
         raise InputError(f"column {name!r}: every value is missing; leave it out with --drop {name}")
-    is_text = pa.types.is_string(item) or pa.types.is_large_string(item)
-    is_bytes = (
-        pa.types.is_binary(item) or pa.types.is_large_binary(item) or pa.types.is_fixed_size_binary(item)
-    )
-    if not (is_text or is_bytes or item in _DTYPES):
+    try:
+        if plain != item:
+            column = column.cast(pa.large_list(plain) if is_list else plain)
+        if pa.types.is_temporal(plain) or pa.types.is_decimal(plain):
+            plain = pa.string()
+            column = column.cast(pa.large_list(plain) if is_list else plain)
+        target = plain if plain in _DTYPES else TEXT
+        if target == TEXT and not _is_bytes(plain):
+            raise pa.ArrowNotImplementedError
+        return column.cast(pa.large_list(target) if is_list else target)
+    except pa.ArrowException:
         raise InputError(
             f"column {name!r}: its type {kind} cannot be stored; leave it out with --drop {name}"
-        )
-    if as_path and (is_list or not (is_text or is_bytes)):
-        raise InputError(f"column {name!r}: paths of images are text, and these are {kind}")
-    column = _without_missing(name, column, item, is_list=is_list)
-    shape = _shape(column) if is_list else ()
-    if is_text or is_bytes:
-        target = pa.large_binary()
-        stored = column.cast(pa.large_list(target) if is_list else target)
-        return stored, Feature(name, "bytes", "bytes", shape), None
-    dtype = _DTYPES[item]
-    if not dtype.startswith("float"):
-        return column, Feature(name, "int", dtype, shape), None
-    if None not in shape:
-        return column, Feature(name, "raw", dtype, shape), None
-    exact = dtype != "float64"
-    warning = None if exact else f"column {name!r}: its lists differ in length, and are stored as float32"
-    return column, Feature(name, "float", dtype if exact else "float32", shape), warning
+        ) from None
 
 
-def label_column(
-    name: str, column: pa.ChunkedArray, frozen: Sequence[str] | None
-) -> tuple[pa.ChunkedArray, Feature, tuple[str, ...]]:
-    """Return the numbers of the classes in a column, its feature, and the classes' names, if they have any.
-
-    Text is numbered by the sorted names, or the frozen map; integers are the numbers. A column of lists holds
-    several classes a row.
-
-    Raises:
-        InputError: the column is of another type, a number is negative or beyond the frozen map, or a class
-            is not in it.
-    """
-    stored, feature, _ = plain_column(name, column)
-    shape = feature.shape
-    is_list = bool(shape)
-    flat = pc.list_flatten(stored) if is_list else stored
-    names: tuple[str, ...] = ()
-    if feature.kind == "bytes":
-        found = [_to_text(value) for value in pc.unique(flat).to_pylist()]
-        names = class_map(found, frozen, f"column {name!r} has none")
-        numbers = pc.index_in(flat, value_set=pa.array([_to_bytes(n) for n in names], pa.large_binary()))
-    elif feature.kind == "int":
-        numbers = flat.cast(pa.int64())
-        low, high = (0, 0) if not len(flat) else (pc.min(numbers).as_py(), pc.max(numbers).as_py())
-        if low < 0 or (frozen is not None and high >= len(frozen)):
-            allowed = f"0 to {len(frozen) - 1}" if frozen is not None else "0 or more"
-            raise InputError(f"column {name!r}: the label {low if low < 0 else high} is not {allowed}")
-        if frozen is None and pc.count_distinct(numbers).as_py() > _MAX_CLASSES:
-            raise InputError(
-                f"column {name!r}: has more than {_MAX_CLASSES} different labels; it is a quantity"
-            )
-        names = tuple(frozen or ())
-    else:
-        raise InputError(f"column {name!r}: labels are text or integers, and these are {column.type}")
-    numbers = pa.chunked_array([numbers.combine_chunks().cast(pa.int64())])
-    if is_list:
-        lists = stored.combine_chunks()
-        offsets = pc.subtract(lists.offsets, lists.offsets[0]) if len(lists) else lists.offsets
-        together = pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), numbers.combine_chunks())
-        return pa.chunked_array([together]), Feature(name, "label", "int64", (None,)), names
-    return numbers, Feature(name, "label", "int64"), names
+def relisted(lists: pa.ChunkedArray, items: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return lists of the lengths of ``lists``, which hold ``items`` one after another."""
+    lengths = pc.list_value_length(lists).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
+    return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, items.combine_chunks())])
 
 
 def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
@@ -136,61 +127,71 @@ def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
     return values
 
 
-def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
-    """Return the rows of each split that a column of text names, training first, as people list them.
+def row_bytes(column: StoredColumn) -> IntArray:
+    """Return the bytes of each row's values, of shape ``(num_rows,)`` int64.
 
-    Raises:
-        InputError: the column is of another type, or a name is none that a split can have.
+    They are counted from the values: what Arrow takes for them may differ from one release to the next.
     """
-    if column.type != pa.large_binary():
-        raise InputError("the column of splits must be text")
-    encoded = column.combine_chunks().dictionary_encode()
-    names = [_to_text(value) for value in encoded.dictionary.to_pylist()]
-    for name in names:
-        fault = name_fault(name)
-        if fault:
-            raise InputError(f"the column of splits: the name {fault}")
-    codes = encoded.indices.to_numpy()
-    order = sorted(names, key=lambda name: (_split_rank(name), name))
-    return {name: np.flatnonzero(codes == names.index(name)).astype(np.int64) for name in order}
-
-
-def _split_rank(name: str) -> int:
-    return next((rank for rank, start in enumerate(("tr", "va", "de", "te")) if name.startswith(start)), 4)
-
-
-def _without_missing(
-    name: str, column: pa.ChunkedArray, item: pa.DataType, *, is_list: bool
-) -> pa.ChunkedArray:
-    """Return the column with an empty list for each that is missing, and NaN for floating point numbers."""
-    if is_list:
-        if column.null_count:
-            column = pa.chunked_array(
-                [pa.array([value or [] for value in column.to_pylist()], pa.list_(item))]
-            )
-        column = column.cast(pa.large_list(item))
-        missing = pc.list_flatten(column).null_count
+    values = column.values
+    is_list, item = _item(values.type)
+    flat = pc.list_flatten(values) if is_list else values
+    if item == TEXT:
+        each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
     else:
-        if pa.types.is_floating(item):
-            column = column.fill_null(float("nan"))
-        missing = column.null_count
-    if missing:
-        where = "" if is_list else f", the first in row {pc.index(pc.is_null(column), True).as_py() + 1}"
+        each = np.full(len(flat), ITEM_SIZES[_DTYPES[item]], dtype=np.int64)
+    if not is_list:
+        return each
+    ends = np.cumsum(pc.list_value_length(values).to_numpy())
+    sums = np.concatenate([[0], np.cumsum(each)])
+    lists: IntArray = np.diff(sums[np.concatenate([[0], ends])]).astype(np.int64)
+    return lists
+
+
+def _item(kind: pa.DataType) -> tuple[bool, pa.DataType]:
+    """Return whether a type is one of lists, and the type of its items, or itself."""
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return is_list, kind.value_type if is_list else kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(is_text or is_bytes or types.is_fixed_size_binary(kind))
+
+
+def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column with an empty list for each that is missing, and NaN for floating point numbers."""
+    is_list, item = _item(column.type)
+    if is_list:
+        column = pc.coalesce(column, pa.scalar([], column.type)) if column.null_count else column
+    flat = pc.list_flatten(column) if is_list else column
+    if not flat.null_count:
+        return column
+    if pa.types.is_floating(item):
+        filled = flat.fill_null(pa.scalar(float("nan"), item))
+        return relisted(column, filled) if is_list else filled
+    where = "inside its lists" if is_list else f"the first in row {pc.index(pc.is_null(flat), True).as_py()}"
+    raise InputError(
+        f"column {name!r}: {flat.null_count} values are missing, {where}; fill them in, "
+        f"or leave the column out with --drop {name}"
+    )
+
+
+def _as_float32(name: str, lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    flat = pc.list_flatten(lists)
+    short = flat.cast(pa.float32())
+    lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
+    if len(lost):
         raise InputError(
-            f"column {name!r}: {missing} values are missing{where}; fill them in, "
-            f"or leave the column out with --drop {name}"
+            f"column {name!r}: its lists differ in length, and are stored as float32, which has no "
+            f"{lost[0].as_py()}; make them equally long, or leave the column out with --drop {name}"
         )
-    return column
+    return relisted(lists, short)
 
 
 def _shape(column: pa.ChunkedArray) -> tuple[int | None]:
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
-    return (lengths[0],) if len(lengths) == 1 else (None,)
-
-
-def _to_text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
-
-
-def _to_bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
+    # that all are empty says nothing of the next table
+    return (lengths[0],) if len(lengths) == 1 and lengths[0] else (None,)

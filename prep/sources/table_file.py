@@ -1,30 +1,49 @@
-"""Tables in files: CSV, JSON lines and Parquet, read by Arrow and staged where workers can map them.
+"""Tables in files: which ones are read, and their rows as Arrow gives them.
 
-Types are Arrow's: what a Parquet file says, what JSON has, and in CSV what all values of a column look like.
+Types are Arrow's: what a Parquet file says, what JSON has, and in CSV what all values of a column look like
+(``table_csv``).
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import os
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 import pyarrow.json
 import pyarrow.parquet
 
+from tfshards.prep.sources.table_csv import BLOCK_BYTES, CsvError, is_dated, read_csv
 from tfshards.schemas import InputError, OptionsError
 
 # What a folder of the Hugging Face convention holds beside its images.
 METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-_BLOCK_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
+# From here on a float64 has no place for every integer.
+_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """What a file holds.
+
+    Attributes:
+        table: the rows.
+        digest: SHA-256 of the file, in hex.
+        warnings: for the person who runs the build.
+    """
+
+    table: pa.Table
+    digest: str
+    warnings: tuple[str, ...]
 
 
 def table_path(path: str | os.PathLike[str]) -> Path:
@@ -48,8 +67,8 @@ def table_path(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def read_table(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, str]:
-    """Return the rows of a table, and the digest of the file.
+def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
+    """Return the rows of a table.
 
     Args:
         path: a file with one of the suffixes.
@@ -57,117 +76,102 @@ def read_table(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, str
             ``file_name``. Only CSV leaves that open.
 
     Raises:
-        InputError: the file cannot be read, has no rows, or a column twice.
+        InputError: the file cannot be read, changes meanwhile, has no rows, or a column twice.
     """
     try:
-        table = _read(path, text_columns)
-        digest = hashlib.sha256()
-        with path.open("rb", buffering=0) as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
+        before = path.stat()
+        table, warnings = _read(path, text_columns)
+        digest = _digest(path)
+        after = path.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {_first_line(error)}") from None
-    if not table.num_rows:
-        raise InputError(f"{path} has no rows; there is nothing to build")
+    except (pa.ArrowException, csv.Error, CsvError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise InputError(f"{path}: changed while it was read; run the command again")
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
         raise InputError(f"{path}: the column {twice[0]!r} stands twice; give it another name")
-    return table, digest.hexdigest()
+    if not table.num_rows:
+        raise InputError(f"{path} has no rows; there is nothing to build")
+    return TableFile(table, digest, tuple(warnings))
 
 
-def stage_table(table: pa.Table, path: Path) -> None:
-    """Write the table into a file that ``mapped_table`` maps."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
-@lru_cache(maxsize=8)
-def mapped_table(path: str) -> pa.Table:
-    """Return a staged table without reading it: its columns lie in the file."""
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()
-
-
-class ArrowKeys(Sequence[bytes]):
-    """A sorted column of keys as it lies in a staged file."""
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self._column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            keys: list[bytes] = self._column[index].to_pylist()
-            return keys
-        key: bytes = self._column[index].as_py()
-        return key
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self[:])
-
-    def find(self, key: bytes) -> int:
-        """Return the place of a key.
-
-        Raises:
-            KeyError: there is none.
-        """
-        place = bisect_left(self, key)
-        if place == len(self) or self[place] != key:
-            raise KeyError(key)
-        return place
-
-
-def _read(path: Path, text_columns: Collection[str]) -> pa.Table:
+def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        return pa.parquet.read_table(path)
+        # not read_table, which makes columns of folders that are named like NAME=VALUE
+        with pa.parquet.ParquetFile(path) as file:
+            return file.read(), []
     if suffix in (".jsonl", ".ndjson"):
-        return _read_json(path)
-    delimiter = "\t" if suffix == ".tsv" else ","
-    names = _header(path, delimiter)
-    # paths may be numbers to look at, and need not be UTF-8
-    text = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
-    table = _read_csv(path, delimiter, text)
-    # Arrow would make dates and times of what looks like them; a table is to say what it says
-    dated = {field.name: pa.string() for field in table.schema if _is_dated(field.type)}
-    return _read_csv(path, delimiter, text | dated) if dated else table
+        return _read_json(path), []
+    return read_csv(path, "\t" if suffix == ".tsv" else ",", text_columns)
 
 
 def _read_json(path: Path) -> pa.Table:
-    table = pa.json.read_json(path)
-    dated = [field.name for field in table.schema if _is_dated(field.type)]
-    if not dated:
-        return table
-    lists = {field.name for field in table.schema if pa.types.is_list(field.type)}
-    text = [(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in dated]
-    return pa.json.read_json(path, parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(text)))
+    options = pa.json.ReadOptions(block_size=BLOCK_BYTES)
+    table = pa.json.read_json(path, read_options=options)
+    # Arrow would make dates and times of what looks like them; a table is to say what it says
+    text = [
+        (field.name, pa.list_(pa.string()) if pa.types.is_list(field.type) else pa.string())
+        for field in table.schema
+        if is_dated(field.type)
+    ]
+    if text:
+        parsing = pa.json.ParseOptions(explicit_schema=pa.schema(text))
+        names = table.column_names
+        table = pa.json.read_json(path, read_options=options, parse_options=parsing).select(names)
+    _check_integers(path, [field.name for field in table.schema if _may_be_rounded(table[field.name])])
+    return table
 
 
-def _is_dated(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_temporal(kind.value_type if pa.types.is_list(kind) else kind))
+def _may_be_rounded(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds such large floating point numbers that integers may have become them."""
+    flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    if flat.type != pa.float64():
+        return False
+    with np.errstate(invalid="ignore"):
+        numbers = np.abs(flat.to_numpy())
+        return bool(np.any((numbers >= _EXACT) & np.isfinite(numbers)))
 
 
-def _read_csv(path: Path, delimiter: str, types: Mapping[str, pa.DataType]) -> pa.Table:
-    return pa.csv.read_csv(
-        path,
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=types),
-    )
+def _check_integers(path: Path, names: list[str]) -> None:
+    """Raise InputError if Arrow has rounded an integer of one of the columns."""
+    if not names:
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(line for line in file if line.strip()):
+            # no constant of Python's is larger than what a person would call a number
+            row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
+            for name in names:
+                for value in _flat(row.get(name)):
+                    if isinstance(value, int) and int(float(value)) != value:
+                        raise InputError(
+                            f"{path}, row {number}: column {name!r}: {value} fits no int64, or stands among "
+                            "fractions, and would be rounded; write it as a string"
+                        )
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return next(csv.reader(file, delimiter=delimiter), [])
+def _integer(text: str) -> int | float:
+    # Python refuses to read more digits than 4300, and a float64 ends long before
+    return int(text) if len(text) < 300 else float(text)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _flat(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        yield from value
+    else:
+        yield value
+
+
+def _reason(error: Exception) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"a row is longer than {BLOCK_BYTES >> 20} MiB" if "straddl" in line else line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -12,27 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.plan import IntArray
+from tfshards.prep.sources.listing import to_text
+from tfshards.prep.sources.table_staged import PATH, SIZE, STAMP
 from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError
 
 _SHOWN = 3
 
 
-def key_order(columns: dict[str, pa.ChunkedArray], images: Sequence[str]) -> pa.Array | None:
-    """Return the rows in the order of the first image's paths, or None if they are no keys.
-
-    They are none if there is no image, or if two rows have the same one: then the rows' numbers are.
-    """
-    if not images:
-        return None
-    paths: list[bytes] = columns[f"path/{images[0]}"].to_pylist()
-    if len(set(paths)) < len(paths) or any(not path or b"\0" in path for path in paths):
-        return None
-    return pa.array(sorted(range(len(paths)), key=paths.__getitem__), pa.int64())
-
-
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
-    """Return the rows with ``size/NAME`` and ``stamp/NAME`` of each image; -1 for both where no file is.
+    """Return the rows with size and modification time of each image; -1 for both where no file is.
 
     Raises:
         InputError: a path leads out of ``root``.
@@ -40,18 +30,19 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     real: dict[bytes, bool] = {}
     for name in images:
         sizes, stamps = [], []
-        for path in rows[f"path/{name}"].to_pylist():
+        for path in rows[PATH + name].to_pylist():
             full = os.path.join(root, path)
-            if not (follow_links or _is_inside(root, full, real)):
+            # what no file can be called leads nowhere
+            if not (follow_links or b"\0" in path or _is_inside(root, full, real)):
                 raise InputError(
-                    f"{os.fsdecode(path)!r} lies outside of {os.fsdecode(root)}; give the folder that holds "
+                    f"{to_text(path)!r} lies outside of {os.fsdecode(root)}; give the folder that holds "
                     "all images with --root, or allow it with --follow-links"
                 )
-            size, stamp = _stat(full)
+            size, stamp = _stat(full) if path else (-1, -1)
             sizes.append(size)
             stamps.append(stamp)
-        rows = rows.append_column(f"size/{name}", pa.array(sizes, pa.int64()))
-        rows = rows.append_column(f"stamp/{name}", pa.array(stamps, pa.int64()))
+        rows = rows.append_column(SIZE + name, pa.array(sizes, pa.int64()))
+        rows = rows.append_column(STAMP + name, pa.array(stamps, pa.int64()))
     return rows
 
 
@@ -63,7 +54,7 @@ def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]
     sizes = np.zeros(rows.num_rows, dtype=np.int64)
     stamps = np.zeros(rows.num_rows, dtype=np.int64)
     for index, name in enumerate(images):
-        size, stamp = rows[f"size/{name}"].to_numpy(), rows[f"stamp/{name}"].to_numpy()
+        size, stamp = rows[SIZE + name].to_numpy(), rows[STAMP + name].to_numpy()
         sizes += np.maximum(size, 0)
         if index == 0:
             stamps = stamp.copy()
@@ -76,24 +67,32 @@ def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]
 
 def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> list[str]:
     """Return a line if image files below ``root`` are in no row."""
-    named = {os.path.normpath(path) for name in images for path in rows[f"path/{name}"].to_pylist()}
-    found = {file.key for file in images_in(root, Counter(), follow_links=follow_links)}
+    named = {os.path.normpath(path) for name in images for path in rows[PATH + name].to_pylist()}
+    try:
+        found = {file.key for file in images_in(root, Counter(), follow_links=follow_links)}
+    except OSError:
+        # what the table does not name need not be readable
+        return []
     left = sorted(found - named)
     if not left:
         return []
-    shown = ", ".join(repr(os.fsdecode(key)) for key in left[:_SHOWN])
+    shown = ", ".join(repr(to_text(key)) for key in left[:_SHOWN])
     return [f"{len(left)} image files below {os.fsdecode(root)} are in no row of the table, such as {shown}"]
 
 
 def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:
     """Whether a file lies in ``root``, links followed; ``real`` remembers folders."""
-    folder, name = os.path.split(os.path.normpath(full))
+    # not normpath: behind a link, ".." is the folder that holds what the link leads to
+    folder, name = os.path.split(full)
     if folder not in real:
-        real[folder] = os.path.join(os.path.realpath(folder), b"").startswith(os.path.join(root, b""))
-    if name in (b"", b"..") or not real[folder]:
-        return False
-    whole = os.path.join(folder, name)
-    return not os.path.islink(whole) or os.path.realpath(whole).startswith(os.path.join(root, b""))
+        real[folder] = _is_below(root, os.path.realpath(folder))
+    if name == b"..":
+        return _is_below(root, os.path.realpath(full))
+    return real[folder] and (not os.path.islink(full) or _is_below(root, os.path.realpath(full)))
+
+
+def _is_below(root: bytes, path: bytes) -> bool:
+    return os.path.join(path, b"").startswith(os.path.join(root, b""))
 
 
 def _stat(path: bytes) -> tuple[int, int]:
@@ -102,6 +101,8 @@ def _stat(path: bytes) -> tuple[int, int]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return -1, -1
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return -1, -1
         raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)
 

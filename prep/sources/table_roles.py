@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfshards.schemas import InputError
 
 _FILE_NAME = "file_name"
 _SUFFIX = "_file_name"
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,20 @@ class Roles:
         label: the column of classes, or None.
         split: the column of splits, or None.
         others: the columns that are stored as they are.
+        masks: the features among ``images`` that are maps of classes.
+        is_label_named: whether the user has said that ``label`` holds classes.
     """
 
     images: Mapping[str, str]
     label: str | None
     split: str | None
     others: tuple[str, ...]
+    masks: frozenset[str] = frozenset()
+    is_label_named: bool = False
+
+    def without_label(self) -> Roles:
+        """Return the roles with the column of classes stored as it is."""
+        return replace(self, label=None, others=(*filter(None, [self.label]), *self.others))
 
 
 def roles_of(names: Sequence[str], columns: Columns, path: str) -> Roles:
@@ -59,7 +68,7 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> Roles:
     named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *columns.drop]
     for name in named:
         if name not in names:
-            raise InputError(f"{path} has no column {name!r}; it has {', '.join(names)}")
+            raise InputError(f"{path} has no column {name!r}; it has {listed(names)}")
         if named.count(name) > 1:
             raise InputError(f"the column {name!r} cannot have two roles; name it once")
     free = [name for name in names if name not in named]
@@ -79,7 +88,14 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> Roles:
     split = columns.split or ("split" if "split" in free else None)
     others = tuple(name for name in free if name not in (*images, label, split))
     _check_features([*images.values(), *filter(None, [label]), *others], path)
-    return Roles(images, label, split, others)
+    masks = frozenset(feature for column, feature in images.items() if column in columns.masks)
+    return Roles(images, label, split, others, masks, columns.label is not None)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message, in a line whatever they hold."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:_SHOWN]) + more
 
 
 def _check_features(features: Sequence[str], path: str) -> None:
