@@ -82,7 +82,7 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8: {error}") from None
     # not splitlines, which ends a line at other characters as well
-    lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         name = _unescaped(line, f"{path}, line {number}")

@@ -1,0 +1,248 @@
+"""``--duplicates``: equal content is kept, dropped or told, whatever its name, class, split or runner."""
+
+from __future__ import annotations
+
+import json
+import signal
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.prep.test_resume import build_command, killed_when
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.example import decode_example
+from tfshards.prep.tfrecord import read_records
+from tfshards.schemas import BuildError, InputError, Manifest
+
+DROP = Options(duplicates="drop")
+FAIL = Options(duplicates="fail")
+
+
+def kept(out: Path, manifest: Manifest) -> list[str]:
+    """Return the keys in the dataset, sorted."""
+    return sorted(
+        decode_example(data)["key"][0].decode("utf-8", "surrogateescape")
+        for shard in manifest.shards
+        for _, data in read_records(out / shard.path)
+    )
+
+
+def listed(out: Path) -> list[tuple[str, str, str]]:
+    """Return key, reason and detail of each line of the rejects file."""
+    return [
+        (line["key"], line["reason"], line["detail"])
+        for path in out.glob("rejected-*.jsonl")
+        for line in map(json.loads, path.open())
+    ]
+
+
+# Equal numbers are equal images; the keys that stay, and what equals what.
+FOLDERS = {
+    "none": ({"a/1.png": 1, "a/2.png": 2}, {}),
+    "in one class": ({"a/1.png": 1, "a/2.png": 2, "a/3.png": 1}, {"a/3.png": "a/1.png"}),
+    "in two classes": ({"b/1.png": 1, "a/2.png": 1, "b/3.png": 3}, {"b/1.png": "a/2.png"}),
+    "in two splits": (
+        {"val/a/1.png": 1, "train/a/2.png": 1, "val/a/3.png": 3, "train/a/0.png": 0},
+        {"val/a/1.png": "train/a/2.png"},
+    ),
+    "three times, and others twice": (
+        {"1.png": 1, "2.png": 1, "3.png": 1, "4.png": 4, "5.png": 4},
+        {"2.png": "1.png", "3.png": "1.png", "5.png": "4.png"},
+    ),
+    "sorted by bytes, not as text": (
+        {"\udcff.png": 1, "\U0001f600.png": 1, "z\n.png": 1},
+        {"\udcff.png": "z\n.png", "\U0001f600.png": "z\n.png"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "dropped"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_of_equal_images_that_of_the_smallest_key_stays(files, dropped, image_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(image_folder(files)), out, options=DROP)
+    assert kept(out, manifest) == sorted(set(files) - set(dropped))
+    assert listed(out) == [
+        (key, "duplicate", f"has the content of {of!r}") for key, of in sorted(dropped.items())
+    ]
+    assert manifest.totals.reasons["rejected"] == ({"duplicate": len(dropped)} if dropped else {})
+    assert manifest.options["duplicates"] == "drop"
+    assert verify(out, deep=True) == []
+
+
+def test_by_default_they_are_kept(image_folder, tmp_path, quiet_build):
+    root = image_folder({"1.png": 1, "2.png": 1})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out")
+    assert manifest.num_examples == 2
+    assert "duplicates" not in manifest.options
+
+
+def test_the_shards_stay_balanced_and_the_counts_right(image_folder, tmp_path, quiet_build, contents):
+    # seven images of a, each once more in b; and two equal files that are none, which are not compared
+    files = {f"{('a', 'b')[n % 2]}/{n:02}.png": n % 23 for n in range(30)}
+    root = image_folder({**files, "a/bad1.png": b"no image", "b/bad2.png": b"no image"})
+    options = Options(duplicates="drop", max_rejected="10%")
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=4, options=options)
+    assert sorted(shard.num_examples for shard in manifest.shards) == [5, 6, 6, 6]
+    assert manifest.totals.reasons["rejected"] == {"duplicate": 7, "unreadable": 2}
+    assert manifest.splits["train"].label_counts == {"a": 15, "b": 8}
+    args = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    other = tmp_path / "other" / "out"
+    quiet_build(ImageFolder(root), other, shards=4, options=options, beam_args=args)
+    assert contents(other) == contents(tmp_path / "out")
+
+
+def test_they_are_no_part_of_the_budget_of_rejects(image_folder, tmp_path, quiet_build):
+    files = dict.fromkeys([f"{n:02}.png" for n in range(50)], 1)
+    strict = Options(duplicates="drop", max_rejected=0)
+    assert quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=strict).num_examples == 1
+    root = image_folder({**files, "bad.png": b""})
+    with pytest.raises(
+        BuildError, match=r"^1 of 51 inputs are rejected \(1 empty\), more than --max-rejected"
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "2" / "out", options=strict)
+
+
+def test_fewer_than_there_are_shards_end_the_build(image_folder, tmp_path, quiet_build):
+    root = image_folder({"1.png": 1, "2.png": 1})
+    with pytest.raises(
+        BuildError, match=r"num_shards=2 exceeds the 1 examples of split 'train'; use at most 1$"
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=DROP)
+
+
+def test_a_folder_of_rejects_alone_has_nothing_to_compare(image_folder, tmp_path, quiet_build):
+    root = image_folder({"1.png": b"", "2.png": b""})
+    with pytest.raises(BuildError, match=r"exceeds the 0 examples of split 'train'"):
+        quiet_build(ImageFolder(root), tmp_path / "out", options=Options(duplicates="drop", max_rejected=1))
+
+
+CONTRADICTIONS = {
+    "no two labels": ({"a/1.png": 1, "a/2.png": 1}, []),
+    "one": (
+        {"b/1\x1b.png": 1, "a/1.png": 1, "a/2.png": 1},
+        [
+            r"warning: 1 of 2 duplicates has another label than the one that stays, such as "
+            r"'b/1\x1b.png', which equals 'a/1.png'"
+        ],
+    ),
+    "two": (
+        {"b/1.png": 1, "a/1.png": 1, "b/2.png": 1},
+        [
+            "warning: 2 of 2 duplicates have another label than the one that stays, such as "
+            "'b/1.png', which equals 'a/1.png'"
+        ],
+    ),
+    "no labels": ({"1.png": 1, "2.png": 1}, []),
+}
+
+
+@pytest.mark.parametrize(("files", "warnings"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_labels_that_contradict_each_other_are_warned_of(
+    files, warnings, image_folder, tmp_path, quiet_build, talk
+):
+    quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=DROP)
+    assert [line for line in talk if line.startswith("warning: ") and "duplicates" in line] == warnings
+
+
+def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_build):
+    root = image_folder({"a/1.png": 1, "b/\n2.png": 1, **{f"b/{n}.png": 1 for n in range(3, 10)}})
+    with pytest.raises(BuildError) as caught:
+        quiet_build(ImageFolder(root), tmp_path / "out", options=FAIL)
+    lines = str(caught.value).split("\n")
+    assert lines[:2] == [
+        "8 inputs have the content of another, and --duplicates fail was given:",
+        r"  'b/\n2.png' has the content of 'a/1.png'",
+    ]
+    assert len(lines) == 7
+    assert lines[-1] == "  and 3 more"
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    for path in root.glob("b/[3-9].png"):
+        path.unlink()
+    with pytest.raises(
+        BuildError, match=r"^1 input has the content of another, and --duplicates fail was given:"
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out", options=FAIL)
+
+
+def test_fail_without_duplicates_is_a_dataset_that_says_so(small_folder, tmp_path, quiet_build, talk):
+    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=FAIL)
+    assert manifest.options["duplicates"] == "fail"
+    assert manifest.num_examples == 13
+    talk.clear()
+    assert quiet_build(ImageFolder(small_folder), tmp_path / "out", options=FAIL) == manifest
+    assert talk == [f"{tmp_path / 'out'} is up to date"]
+
+
+def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
+    root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
+    quiet_build(ImageFolder(root), out)
+    for options in (DROP, FAIL):
+        with pytest.raises(InputError, match=r"of other options \(duplicates\)"):
+            quiet_build(ImageFolder(root), out, options=options)
+    with pytest.raises(BuildError, match="has the content of another"):
+        quiet_build(ImageFolder(root), out, options=FAIL, overwrite=True)
+    assert quiet_build(ImageFolder(root), out, options=DROP, overwrite=True).num_examples == 1
+
+
+def test_what_is_compared_is_what_is_stored(image_folder, tmp_path, quiet_build):
+    root = image_folder({"1.png": 1, "2.png": 2})
+    picture = (root / "1.png").read_bytes()
+    # the same pixels in other bytes: a comment stands before the end
+    (root / "2.png").write_bytes(picture[:-12] + comment() + picture[-12:])
+    assert quiet_build(ImageFolder(root), tmp_path / "as it is" / "out", options=DROP).num_examples == 2
+    recoded = ImageFolder(root, ImageOptions(resize="3x3"))
+    manifest = quiet_build(recoded, tmp_path / "out", options=DROP)
+    assert kept(tmp_path / "out", manifest) == ["1.png"]
+    # what was done to the one that was dropped is not counted
+    assert set(manifest.totals.conversions.values()) == {1}
+
+
+def comment() -> bytes:
+    body = b"tEXtComment\0hello"
+    return len(body[4:]).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+
+X = np.arange(24).reshape(6, 4)
+X[4] = X[1]
+ARRAYS = {
+    "rows": ({"x": X}, ["0", "1", "2", "3", "5"]),
+    "rows of another label": ({"x": X, "label": np.arange(6)}, ["0", "1", "2", "3", "5"]),
+    "rows that differ in another value": ({"x": X, "y": np.arange(6.0)}, [*"012345"]),
+    "more rows than ten": ({"x": np.arange(12) % 11}, [str(n) for n in range(11)]),
+}
+
+
+@pytest.mark.parametrize(("arrays", "stay"), ARRAYS.values(), ids=ARRAYS.keys())
+def test_of_equal_rows_the_first_stays(arrays, stay, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(Arrays(arrays), out, shards=2, options=DROP)
+    assert kept(out, manifest) == sorted(stay)
+    assert verify(out, deep=True) == []
+
+
+def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
+    with pytest.raises(
+        InputError, match=r"^--duplicates compares images, or values beside the label; the source"
+    ):
+        quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("layout", ["first", "final"])
+def test_a_killed_build_drops_the_same_ones(layout, slow_folder, tmp_path, quiet_build, contents):
+    # the fourteen good images of this folder are all the same
+    for number in range(7):
+        path = slow_folder / f"{number:02d}.bmp"
+        path.write_bytes(path.read_bytes()[:-3] + bytes([number, 0, 0]))
+    out, whole = tmp_path / "out", tmp_path / "whole" / "out"
+    command = build_command(slow_folder, out, "--duplicates=drop")
+    killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
+    assert not (out / "dataset.json").exists()
+    options = Options(duplicates="drop", max_rejected=1)
+    manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=options)
+    assert manifest.totals.reasons["rejected"]["duplicate"] == 6
+    assert quiet_build(ImageFolder(slow_folder), whole, shards=8, options=options) == manifest
+    assert contents(out) == contents(whole)
