@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check fuzz format bench clean
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -25,6 +25,13 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
+
+# Damages images for so long; FUZZ_SEED=NUMBER does it as a run did that printed it
+FUZZ_MINUTES ?= 20
+
+fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -93,6 +93,11 @@ def test_there_are_many_kinds_and_each_has_a_file_of_its_own():
     assert len({(kind.suffix, kind.data) for kind in KINDS.values()}) == len(KINDS)
 
 
+def test_heic_is_among_the_kinds():
+    pytest.importorskip("pillow_heif", reason="no kinds of HEIC: pillow-heif is not installed")
+    assert sum(name.startswith("HEIC") for name in KINDS) > 4
+
+
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.outcome != "skipped"])
 def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
     kind = KINDS[name]

@@ -27,6 +27,8 @@ try:
     import pillow_heif
 except ImportError:
     pillow_heif = None
+else:
+    pillow_heif.register_heif_opener()
 
 GIF = encoded(PALETTE, "GIF")
 _STILL = encoded(Image.fromarray(noise()), "WEBP", lossless=True)
@@ -154,8 +156,13 @@ def _heif(image: Image.Image, **options: object) -> bytes:
     return file.getvalue()
 
 
-if pillow_heif is not None:
+_HEIC_HEADER = b"\0\0\0\x18ftypheic" + bytes(99)
+
+if pillow_heif is None:
+    KINDS["HEIC, header alone"] = rejected(".heic", _HEIC_HEADER, "unsupported")
+else:
     KINDS |= {
+        "HEIC, header alone": rejected(".heic", _HEIC_HEADER, "unreadable"),
         "HEIC, still": converted(".heic", _heif(RGB)),
         "HEIC, alpha": converted(".heif", _heif(RGBA), "alpha over white"),
         # its decoder turns it, and then says that it is upright

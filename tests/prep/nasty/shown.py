@@ -11,6 +11,8 @@ import io
 import numpy as np
 from PIL import Image
 
+from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES
+
 from .kind import Kind
 
 # By orientation: whether rows and columns are swapped, and which of them are then reversed.
@@ -30,7 +32,7 @@ def shown(
     kind: Kind, channels: int | str = 3, alpha: str | None = None, orientation: str = "apply", **_: object
 ) -> np.ndarray:
     """The picture, shape (height, width, 1, 3 or 4) uint8; grey of any channels is in three."""
-    values = _eight_bits(kind.data)
+    values = _eight_bits(kind.data, formats_of(kind.suffix))
     if kind.orientation != 1 and orientation == "apply" and not kind.suffix.startswith(".tif"):
         # a TIFF is turned by Pillow
         swapped, down, across = _TURNS[kind.orientation]
@@ -48,9 +50,20 @@ def shown(
     return values
 
 
-def _eight_bits(data: bytes) -> np.ndarray:
+def formats_of(suffix: str) -> list[str]:
+    """Pillow's names of the formats that a file of this suffix may be in."""
+    named = SUFFIXES.get(suffix.lower().encode())
+    Image.init()
+    return [
+        name
+        for name in dict.fromkeys(SUFFIXES.values())
+        if name in Image.OPEN and (name not in BY_SUFFIX_ALONE or name == named)
+    ]
+
+
+def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
     """The first frame as it is stored, in RGB or RGBA."""
-    with Image.open(io.BytesIO(data)) as image:
+    with Image.open(io.BytesIO(data), formats=formats) as image:
         image.load()
         has_alpha = image.has_transparency_data
         if image.mode.startswith("I") or image.mode == "F":

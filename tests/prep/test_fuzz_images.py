@@ -1,0 +1,155 @@
+"""Whatever becomes of a good file's bytes: no crash, and nothing accepted that TensorFlow shows otherwise.
+
+In ``make test`` the examples are the same each time, and as many as take some 40 seconds. ``make fuzz`` sets
+``FUZZ_MINUTES``, and looks for new ones. TensorFlow decodes in a process of its own, many files at once,
+which has to survive as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.images import normalise
+from tfshards.prep.whitelist import ImageError
+
+from .nasty.damage import damaged
+from .nasty.kind import Kind
+from .nasty.shown import difference, shown
+from .nasty_images import KINDS
+
+MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
+# Of each run by default, and of each round of a long one.
+NUM_EXAMPLES = 3_000
+# By how much a broken header may blow up a file, else a few of them take all the time.
+OPTIONS = ImageOptions(max_pixels=1_000_000)
+
+SEEDS = [
+    (kind.suffix, kind.data)
+    for kind in KINDS.values()
+    if kind.outcome in ("kept", "converted", "animated") and 1 < len(kind.data) < 12_000
+]
+
+
+class Accepted(NamedTuple):
+    """A damaged file that was accepted, what is stored of it, and the bytes whose picture that has to be."""
+
+    suffix: str
+    data: bytes
+    stored: bytes
+    compared: bytes
+
+
+class TensorFlow:
+    """The process that decodes; it is started once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.num_batches = folder, 0
+        script = Path(__file__).parent / "nasty" / "decode_all.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def decode(self, encoded: list[bytes]) -> list[np.ndarray]:
+        """The pixels of each, and none of those that are refused."""
+        self.num_batches += 1
+        path = self.folder / f"{self.num_batches}.npz"
+        np.savez(path, *(np.frombuffer(data, np.uint8) for data in encoded))
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{path}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline(), f"ended with {self.process.wait()}; {path} has what killed it"
+        made = f"{path}.pixels.npz"
+        with np.load(made) as pixels:
+            return [pixels[f"arr_{place}"] for place in range(len(encoded))]
+
+
+@pytest.fixture(scope="module")
+def tensorflow(tmp_path_factory):
+    child = TensorFlow(tmp_path_factory.mktemp("fuzz"))
+    yield child
+    child.process.stdin.close()
+    assert child.process.wait(60) == 0
+
+
+def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
+    """Damage so many files; return how many were tried, and the accepted ones."""
+    found: list[Accepted] = []
+    details: list[str] = []
+    tried = 0
+
+    @seed(number)
+    @settings(
+        max_examples=num_examples,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(damaged(SEEDS))
+    def normalises_or_rejects(file: tuple[str, bytes]) -> None:
+        nonlocal tried
+        suffix, data = file
+        tried += 1
+        try:
+            made = normalise(data, OPTIONS, suffix.lower().encode())
+        except ImageError as error:
+            details.append(error.detail)
+            return
+        # its orientation aside, which the tables of test_nasty_images look after, a picture stays what it was
+        turned = "orientation applied" in made.conversions
+        found.append(Accepted(suffix, data, made.data, made.data if turned else data))
+
+    normalises_or_rejects()
+    assert all(map(str.isprintable, details))
+    return tried, found
+
+
+def faults(found: list[Accepted], child: TensorFlow) -> list[str]:
+    """What TensorFlow shows otherwise than Pillow; the files are left in the child's folder."""
+    wrong = []
+    pixels = child.decode([file.stored for file in found])
+    for place, (file, decoded) in enumerate(zip(found, pixels, strict=True)):
+        wanted = shown(Kind(file.suffix, file.compared, "kept"))
+        # exactly, for JPEG as well: the child decodes it as Pillow does
+        fault = difference(decoded, wanted, is_jpeg=False)
+        if fault:
+            path = child.folder / f"fault-{child.num_batches}-{place}{file.suffix}"
+            path.write_bytes(file.data)
+            wrong.append(f"{path} {fault}; {'kept' if file.stored is file.data else 'converted'}")
+    return wrong
+
+
+def test_of_damaged_files_what_is_accepted_tensorflow_shows_as_pillow_does(tensorflow):
+    tried, found = accepted_of(1, NUM_EXAMPLES)
+    assert not faults(found, tensorflow)
+    # else there was nothing to compare
+    assert len(found) > tried // 20
+
+
+@pytest.mark.skipif(not MINUTES, reason="runs for FUZZ_MINUTES: make fuzz")
+def test_of_files_damaged_for_a_long_time_too(tensorflow):
+    end, tried, accepted, wrong = time.monotonic() + 60 * MINUTES, 0, 0, []
+    number = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+    while time.monotonic() < end:
+        number += 1
+        more, found = accepted_of(number, NUM_EXAMPLES)
+        wrong += faults(found, tensorflow)
+        tried, accepted = tried + more, accepted + len(found)
+    print(f"\n{tried:,} files tried, {accepted:,} accepted, {len(wrong)} shown otherwise; last seed {number}")
+    assert not wrong, "\n".join(wrong)

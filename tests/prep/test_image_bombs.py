@@ -1,0 +1,49 @@
+"""Small files that become large pictures, or say that they do: memory stays bounded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+from .nasty.kind import chunk
+from .nasty.pngs import header, png
+from .nasty_images import KINDS, file_name
+
+SIDE = 9_400  # 88.4 megapixels: just inside of what is taken
+
+# Four channels each: the picture, the white, the one laid over the other, and what is made and written of it.
+MAX_BYTES = 4 * (4 * SIDE * SIDE) + (200 << 20)
+
+
+def whole_bomb() -> bytes:
+    """An RGBA PNG of transparent black: 353 MB in some 350 kB, and nothing in it is wrong."""
+    squeeze = zlib.compressobj()
+    row = bytes(1 + 4 * SIDE)
+    pixels = b"".join(squeeze.compress(row) for _ in range(SIDE)) + squeeze.flush()
+    return png(header(colour=6, size=(SIDE, SIDE)), chunk(b"IDAT", pixels))
+
+
+def test_no_small_file_takes_more_memory_than_the_largest_picture_that_is_taken(tmp_path):
+    bombs = [
+        name
+        for name, kind in KINDS.items()
+        if kind.outcome == "too large" or "bomb" in name or ",000 in " in name
+    ]
+    formats = {name.split(",")[0] for name in bombs}
+    assert formats >= {"JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "ICO", "AVIF", "JPEG 2000", "PPM", "TGA"}
+    for name in bombs:
+        (tmp_path / file_name(name)).write_bytes(KINDS[name].data)
+    (tmp_path / "whole.png").write_bytes(whole_bomb())
+    script = Path(__file__).parent / "nasty" / "bombs.py"
+    ended = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    became = json.loads(ended.stdout)
+    peak = became.pop("peak")
+    wanted = {file_name(name): KINDS[name].outcome for name in bombs}
+    assert became == {**wanted, "whole.png": "accepted"}
+    assert peak < MAX_BYTES, f"{peak >> 20} MiB; at most {MAX_BYTES >> 20}"
