@@ -42,7 +42,7 @@ class Table:
         follow_links: take images that lie outside of ``root``.
 
     Raises:
-        OptionsError: a class name stands twice, or the options for images do not suit a mask.
+        OptionsError: a class name stands twice, or there is none.
     """
 
     path: str | os.PathLike[str]
@@ -54,8 +54,6 @@ class Table:
 
     def __post_init__(self) -> None:
         check_class_names(self.class_names)
-        if self.columns.masks:
-            mask_options(self.images)
 
     def location(self) -> None:
         """Return None: the output may lie beside the table."""

@@ -66,7 +66,7 @@ def _parsed(
 
 
 def _header(path: Path, delimiter: str) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         return next(csv.reader(file, delimiter=delimiter), [])
 
 

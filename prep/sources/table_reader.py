@@ -177,11 +177,7 @@ class TableReader:
 
 
 def mask_options(images: ImageOptions) -> ImageOptions:
-    """Return the options for maps of classes among images with ``images``.
-
-    Raises:
-        OptionsError: they do not suit a mask.
-    """
+    """Return the options for maps of classes beside these images: without what would mix values."""
     if images.check == "none":
         return images
     return replace(images, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)

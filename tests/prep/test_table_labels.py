@@ -1,0 +1,377 @@
+"""What columns of a table are for: classes, splits, groups, and names that are given or read off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tfshards import loader
+from tfshards.prep import Columns, Options, Table, verify
+from tfshards.prep.cli import main
+from tfshards.prep.example import decode_example
+from tfshards.prep.splits import parse_ratios
+from tfshards.prep.tfrecord import read_records
+from tfshards.schemas import Feature, InputError, read_manifest
+
+
+def parquet(folder: Path, **columns: object) -> Path:
+    path = folder / "rows.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
+    """One feature of each example of a split, in the order of the rows."""
+    shards = read_manifest(out).splits[split].shards
+    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
+    return [row[name] for row in sorted(found, key=lambda row: int(row["key"][0]))]
+
+
+CLASSES = {
+    "text": (["dog", "ant", "dog"], ("ant", "dog"), [[1], [0], [1]]),
+    "text that is no UTF-8": (pa.array([b"\xff", b"a", b"a"]), ("a", "\udcff"), [[1], [0], [0]]),
+    "a dictionary": (pa.array(["b", "a", "b"]).dictionary_encode(), ("a", "b"), [[1], [0], [1]]),
+    "integers": ([2, 0, 2], (), [[2], [0], [2]]),
+    "small integers": (pa.array([2, 0, 2], pa.uint8()), (), [[2], [0], [2]]),
+    "uint64 within int64": (pa.array([2, 0, 2], pa.uint64()), (), [[2], [0], [2]]),
+    "truth values": ([True, False, True], ("false", "true"), [[1], [0], [1]]),
+    "several classes of text": ([["b", "a"], [], ["a"]], ("a", "b"), [[1, 0], [], [0]]),
+    "several classes, one row of them missing": ([["b"], None, ["a", "b"]], ("a", "b"), [[1], [], [0, 1]]),
+    "several integers": ([[3], [], [0, 3]], (), [[3], [], [0, 3]]),
+    "two classes in each row": ([["b", "a"], ["a", "b"], ["a", "a"]], ("a", "b"), [[1, 0], [0, 1], [0, 0]]),
+}
+
+
+@pytest.mark.parametrize(("labels", "names", "numbers"), CLASSES.values(), ids=CLASSES.keys())
+def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, tmp_path, quiet_build):
+    manifest = quiet_build(Table(parquet(tmp_path, label=labels)), tmp_path / "out", shards=2)
+    shape = () if all(len(each) == 1 for each in numbers) else (None,)
+    assert manifest.schema["label"] == Feature("label", "label", "int64", shape)
+    assert manifest.schema.class_names == names
+    assert values(tmp_path / "out", "label") == numbers
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_class_names_and_several_classes_a_row_come_from_the_loader(tmp_path, quiet_build):
+    path = parquet(tmp_path, tags=[["sea", "sun"], [], ["sun"]])
+    quiet_build(Table(path, columns=Columns(label="tags")), tmp_path / "out")
+    read = {"batch_size": 3, "select": ("tags", "key"), "class_names": ["sea", "sun"]}
+    ((tags, keys),) = loader.load(tmp_path / "out", **read)
+    assert dict(zip(keys.numpy(), tags.to_list(), strict=True)) == {b"0": [0, 1], b"1": [], b"2": [1]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ([0.5, 1.5], "raw"),  # a number to regress on
+        ([-1, 1], "int"),
+        (list(range(10_001)), "int"),
+        ([str(number) for number in range(10_001)], "bytes"),  # captions
+        ([[0.5], [1.0]], "raw"),
+    ],
+)
+def test_a_column_that_is_only_called_label_is_stored_as_it_is(labels, kind, tmp_path, quiet_build):
+    path = parquet(tmp_path, label=labels)
+    manifest = quiet_build(Table(path), tmp_path / "out")
+    assert manifest.schema["label"].kind == kind
+    with pytest.raises(
+        InputError, match=r"^column 'label': .* name another with --label, or rename this one$"
+    ):
+        quiet_build(Table(path, columns=Columns(label="label")), tmp_path / "other")
+
+
+def test_ten_thousand_labels_are_classes(tmp_path, quiet_build):
+    manifest = quiet_build(Table(parquet(tmp_path, label=list(range(10_000)))), tmp_path / "out")
+    assert manifest.schema["label"].kind == "label"
+
+
+WRONG_LABELS = {
+    "fractions": (
+        [0.5, 1.0],
+        None,
+        r"^column 'y': labels are text or integers, and these are double; name anot",
+    ),
+    "negative": (
+        [-1, 1],
+        None,
+        r"^column 'y': the label -1 is not 0 or more, or is beyond int64; name another",
+    ),
+    "beyond int64": (
+        pa.array([2**63, 1], pa.uint64()),
+        None,
+        r"the label 9223372036854775808 is not 0 or more",
+    ),
+    "too many": (
+        list(range(10_001)),
+        None,
+        r"has more than 10000 different labels, which are no classes; name",
+    ),
+    "missing": (["a", None], None, r"^column 'y': 1 values are missing, the first in row 1; fill them in"),
+    "empty": (["a", ""], None, r"^column 'y', row 1: is an empty string, which names no class$"),
+    "empty in a list": ([["a"], ["a", ""]], None, r"^column 'y': is an empty string, which names no class$"),
+    "a new class": (
+        ["a", "b", "c"],
+        ("a", "b"),
+        r"'c' is not in the label map; add to its end what is meant to",
+    ),
+    "no such class": (["a"], ("a", "b"), r"'b' is in the label map, but column 'y' has none of that name$"),
+    "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), r"'c' is not in the label map"),
+    "a number too large": (
+        [0, 2],
+        ("a", "b"),
+        r"^column 'y': the label 2 is not 0 to 1, as the 2 classes of the label map are numbered$",
+    ),
+    "a number too large in a list": ([[0], [1, 2]], ("a", "b"), r"the label 2 is not 0 to 1"),
+    "a struct": ([{"a": 1}], None, r"^column 'y': its type struct<a: int64> cannot be stored"),
+}
+
+
+@pytest.mark.parametrize(("labels", "names", "message"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
+def test_labels_that_are_no_classes_are_told(labels, names, message, tmp_path, quiet_build):
+    source = Table(parquet(tmp_path, y=labels), columns=Columns(label="y"), class_names=names)
+    with pytest.raises(InputError, match=message):
+        quiet_build(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["b", "a"], [[0], [1]]),  # by name
+        ([["b", "a"], ["a"]], [[0, 1], [1]]),
+        ([0, 1], [[0], [1]]),  # by number
+        ([[1], [0, 1]], [[1], [0, 1]]),
+    ],
+)
+def test_a_label_map_from_a_file_keeps_its_order(labels, expected, tmp_path, capsys):
+    (tmp_path / "labels.txt").write_text("b\na\n")
+    path, out = parquet(tmp_path, y=labels), tmp_path / "out"
+    assert (
+        main(["build", "table", str(path), str(out), "--label=y", f"--labels={tmp_path / 'labels.txt'}"]) == 0
+    )
+    assert read_manifest(out).schema.class_names == ("b", "a")
+    assert values(out, "y") == expected
+
+
+def test_truth_values_are_looked_up_in_a_label_map_by_their_names(tmp_path, quiet_build):
+    (tmp_path / "rows.csv").write_text("label\ntrue\nfalse\ntrue\n")
+    quiet_build(Table(tmp_path / "rows.csv", class_names=("true", "false")), tmp_path / "out")
+    assert values(tmp_path / "out", "label") == [[0], [1], [0]]
+
+
+def test_a_label_map_needs_labels(tmp_path, quiet_build):
+    with pytest.raises(InputError, match=r"rows\.parquet has no column of labels; name it with --label$"):
+        quiet_build(Table(parquet(tmp_path, x=[1]), class_names=("a",)), tmp_path / "out")
+
+
+def test_classes_that_look_like_one_are_told(tmp_path, quiet_build, talk):
+    quiet_build(Table(parquet(tmp_path, label=["Dog", "dog"])), tmp_path / "out")
+    assert talk[0] == "warning: 'Dog' and 'dog' are two classes, and look like one"
+
+
+def test_a_column_names_the_splits_training_first(tmp_path, quiet_build):
+    path = parquet(tmp_path, x=[0, 1, 2, 3], split=["test", "train", "odd", "validation"])
+    manifest = quiet_build(Table(path), tmp_path / "out")
+    assert list(manifest.splits) == ["train", "validation", "test", "odd"]
+    assert manifest.schema.names == ("x", "key")
+    assert {split: values(tmp_path / "out", "x", split) for split in manifest.splits} == {
+        "train": [[1]],
+        "validation": [[3]],
+        "test": [[0]],
+        "odd": [[2]],
+    }
+
+
+def test_splits_may_be_numbered_and_in_any_column(tmp_path, quiet_build):
+    path = parquet(tmp_path, x=[0, 1, 2], fold=[1, 0, 1])
+    manifest = quiet_build(Table(path, columns=Columns(split="fold")), tmp_path / "out")
+    assert {split: manifest.splits[split].num_examples for split in manifest.splits} == {"0": 1, "1": 2}
+
+
+def test_another_column_of_splits_is_another_build(tmp_path, quiet_build):
+    path = parquet(tmp_path, x=[0, 1], a=["train", "val"], b=["val", "train"])
+    quiet_build(Table(path, columns=Columns(split="a", drop=("b",))), tmp_path / "out")
+    other = Table(path, columns=Columns(split="b", drop=("a",)))
+    with pytest.raises(InputError, match="--overwrite"):
+        quiet_build(other, tmp_path / "out")
+    quiet_build(other, tmp_path / "out", overwrite=True)
+    assert values(tmp_path / "out", "x", "train") == [[1]]
+
+
+WRONG_SPLITS = {
+    "no name of a split": (
+        ["train", "a/b"],
+        r"^column 'split', row 1: the split name .*a/b.* must be letters, digi",
+    ),
+    "an empty one": (["train", ""], r"^column 'split', row 1: the split name "),
+    "one that is missing": (["train", None], r"^column 'split': 1 values are missing, the first in row 1"),
+    "fractions": (
+        [0.5, 1.0],
+        r"^column 'split': splits are named by text or integers, and these are double$",
+    ),
+    "lists": ([["train"], ["val"]], r"splits are named by text or integers, and these are list<"),
+    "too many": (
+        [f"s{number}" for number in range(101)],
+        r"^column 'split': names 101 splits, more than 100; if it is no column of splits, leave it out w",
+    ),
+}
+
+
+@pytest.mark.parametrize(("splits", "message"), WRONG_SPLITS.values(), ids=WRONG_SPLITS.keys())
+def test_a_column_that_names_no_splits_is_told(splits, message, tmp_path, quiet_build):
+    path = parquet(tmp_path, x=list(range(len(splits))), split=splits)
+    with pytest.raises(InputError, match=message):
+        quiet_build(Table(path), tmp_path / "out")
+
+
+def test_splits_by_ratio_need_the_column_of_splits_dropped(tmp_path, capsys):
+    path = parquet(tmp_path, x=list(range(10)), split=["train"] * 5 + ["val"] * 5)
+    command = [
+        "build",
+        "table",
+        str(path),
+        str(tmp_path / "out"),
+        "--split",
+        "train=0.8",
+        "--split",
+        "val=0.2",
+    ]
+    assert main(command) == 1
+    assert "the source has the splits train, val already; leave out --split" in capsys.readouterr().err
+    assert main([*command, "--drop", "split"]) == 0
+    assert read_manifest(tmp_path / "out").splits["train"].num_examples == 8
+
+
+def test_classes_are_split_alike(tmp_path, quiet_build):
+    path = parquet(tmp_path, label=["a"] * 10 + ["b"] * 20)
+    options = Options(splits=parse_ratios(["train=0.8", "val=0.2"]), stratify=True)
+    manifest = quiet_build(Table(path), tmp_path / "out", options=options)
+    assert manifest.splits["val"].label_counts == {"a": 2, "b": 4}
+
+
+GROUPS = {
+    "text": ["p1", "p2", "p3", "p4"],
+    "text in a dictionary": pa.array(["p1", "p2", "p3", "p4"]).dictionary_encode(),
+    "bytes": [b"\xff", b"1", b"2", b"3"],
+    "integers": [1, 2, 3, 4],
+    "fractions": [0.5, 1.5, 2.5, 3.5],
+    "dates": pa.array([1, 2, 3, 4], pa.date32()),
+    "paths": ["a.png", "b.png", "c.png", "d.png"],
+}
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
+def test_rows_of_one_group_do_not_part(groups, is_dropped, tmp_path, quiet_build):
+    groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
+    path = parquet(tmp_path, x=list(range(40)), group=pa.concat_arrays([groups] * 10))
+    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="group")
+    columns = Columns(drop=("group",) if is_dropped else ())
+    quiet_build(Table(path, columns=columns), tmp_path / "out", options=options)
+    val = {number for (number,) in values(tmp_path / "out", "x", "val")}
+    assert len(val) == 20
+    assert {number % 4 for number in val} == {number % 4 for number in val if number < 4}
+
+
+def test_a_group_is_the_same_whatever_the_type_that_holds_it(tmp_path, quiet_build):
+    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
+    found = []
+    for place, groups in enumerate(([10, 20, 30, 40], ["10", "20", "30", "40"])):
+        out = tmp_path / str(place)
+        quiet_build(Table(parquet(tmp_path, x=[0, 1, 2, 3], g=groups)), out, options=options)
+        found.append(values(out, "x", "val"))
+    assert found[0] == found[1]
+
+
+def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
+    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="label")
+    manifest = quiet_build(Table(parquet(tmp_path, label=["a", "b"] * 5)), tmp_path / "out", options=options)
+    assert sorted(tuple(split.label_counts.values()) for split in manifest.splits.values()) == [
+        (0, 5),
+        (5, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (
+            ["a", None, "b"],
+            r"^--group-by g: 1 rows have no value there, and so no group; fill them in, or group by",
+        ),
+        (["a", "", ""], r"^--group-by g: 2 rows have no value there"),  # as CSV has it
+        ([1, None, 2], r"^--group-by g: 1 rows have no value there"),
+        ([0.5, None, float("nan")], r"^--group-by g: 2 rows have no value there"),
+        ([["a"], ["b"], []], r"^--group-by g: the column holds lists; rows are grouped by single values$"),
+        ([{"a": 1}] * 3, r"^column 'g': its type struct<a: int64> cannot be stored"),
+    ],
+)
+def test_a_column_that_makes_no_groups_is_told(groups, message, tmp_path, quiet_build):
+    source = Table(parquet(tmp_path, x=[1, 2, 3], g=groups), columns=Columns(drop=("g",)))
+    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
+    with pytest.raises(InputError, match=message):
+        quiet_build(source, tmp_path / "out", options=options)
+
+
+def test_grouping_by_no_column_names_those_that_are_there(tmp_path, quiet_build):
+    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="h")
+    source = Table(parquet(tmp_path, x=[1, 2], g=[1, 2]), columns=Columns(drop=("g",)))
+    with pytest.raises(InputError, match=r"^--group-by h: there is no such column; there are g, x$"):
+        quiet_build(source, tmp_path / "out", options=options)
+
+
+ROLES = {
+    "no such column": (
+        ["x", "a\nb"],
+        Columns(label="y"),
+        r"rows\.parquet has no column 'y'; it has x, 'a\\nb'$",
+    ),
+    "no such image": (["x"], Columns(images=("y",)), r"has no column 'y'; it has x$"),
+    "no such column to drop": (["x"], Columns(drop=("y",)), r"has no column 'y'"),
+    "one of many": ([f"c{n}" for n in range(30)], Columns(split="y"), r"it has c0, .*, c19 and 10 more$"),
+    "two roles": (
+        ["x"],
+        Columns(label="x", drop=("x",)),
+        r"^the column 'x' cannot have two roles; name it once$",
+    ),
+    "an image and a mask": (["x"], Columns(images=("x",), masks=("x",)), r"'x' cannot have two roles"),
+    "a label that is no path": (
+        ["x"],
+        Columns(images=("x",)),
+        r"^column 'x': paths of images are text, and these",
+    ),
+    "two features of one name": (
+        ["image", "file_name"],
+        Columns(),
+        r"two columns make a feature 'image'; leave on",
+    ),
+    "a key": (
+        ["key"],
+        Columns(),
+        r"the column 'key' is the name of each example's key; rename it, or leave it",
+    ),
+    "no printable name": (
+        ["a\x1b"],
+        Columns(),
+        r"the column 'a\\x1b' is no printable name; rename it, or leave it",
+    ),
+    "an empty name": (["", "x"], Columns(), r"the column '' is no printable name"),
+    "nothing to store": (["x"], Columns(drop=("x",)), r"has no column to store; there is nothing to build$"),
+    "only splits": (["split"], Columns(), r"has no column to store"),
+}
+
+
+@pytest.mark.parametrize(("names", "columns", "message"), ROLES.values(), ids=ROLES.keys())
+def test_columns_without_a_role_are_told(names, columns, message, tmp_path, quiet_build):
+    path = parquet(tmp_path, **{name: [1, 2] for name in names})
+    with pytest.raises(InputError, match=message):
+        quiet_build(Table(path, columns=columns), tmp_path / "out")
+
+
+def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
+    with pytest.raises(
+        InputError, match=r"^column 'file_name': every path is missing; leave it out with --drop"
+    ):
+        quiet_build(Table(parquet(tmp_path, file_name=pa.nulls(2), x=[1, 2])), tmp_path / "out")
