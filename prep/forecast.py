@@ -96,7 +96,8 @@ def _classes_that_lack(listing: Listing, membership: Membership) -> Iterator[str
 
 def too_many_shards(split: str, num_shards: int, num_examples: int) -> str:
     """Return the message for a split with more shards than examples."""
-    found = f"num_shards={num_shards} exceeds the {num_examples} examples of split {split!r}"
+    examples = f"{num_examples} example{'s' if num_examples > 1 else ''}"
+    found = f"num_shards={num_shards} exceeds the {examples} of split {split!r}"
     return f"{found}; use at most {num_examples}"
 
 

@@ -17,8 +17,8 @@ Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 
 _JPEG_QUALITY = 95
-# A JPEG file, and a PNG file as libpng takes it, have no longer side.
-_MAX_SIDE = {"jpeg": 65_535, "webp": 16_383}
+# libjpeg and libwebp write no longer side, and libpng reads none longer than MAX_SIDE.
+_MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}
 MAX_SIDE = 1_000_000
 # What applies even where files are taken as they are.
 _FOR_ANY_CHECK = ("check", "max_bytes")
@@ -140,7 +140,7 @@ class ImageOptions:
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
-        has_alpha = self.alpha == "keep" or self.channels == 4
+        has_alpha = self.keeps_alpha or self.channels == 4
         changed = [f"--{name.replace('_', '-')}" for name in self._changed() if name not in _FOR_ANY_CHECK]
         if self.check == "none" and changed:
             raise OptionsError(f"--check none takes the bytes as they are: leave out {' and '.join(changed)}")
@@ -152,7 +152,7 @@ class ImageOptions:
             )
         if self.format == "jpeg" and has_alpha:
             raise OptionsError(
-                "--format jpeg has no alpha channel: choose png, or --alpha white with 3 channels"
+                "--format jpeg has no alpha channel: choose png, or --alpha white with --channels 1, 3 or keep"
             )
         if self.jpeg_quality is not None and (self.format in ("png", "webp") or self.channels == 4):
             where = "--channels 4" if self.channels == 4 else f"--format {self.format}"

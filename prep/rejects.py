@@ -77,6 +77,8 @@ def final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -
     layouts = {}
     for split, layout in plan.layouts.items():
         accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if not accepted:
+            raise BuildError(f"after rejects, no example of split {split!r} is left")
         if accepted < len(layout):
             raise BuildError(f"after rejects, {too_many_shards(split, len(layout), accepted)}")
         layouts[split] = rebalance(layout, rejected, sizes)
