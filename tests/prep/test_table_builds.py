@@ -1,0 +1,161 @@
+"""Builds of tables: the staged copy, the same bytes everywhere, going on after a kill, and small readers."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import tensorflow_datasets as tfds
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tfshards.prep import Columns, Table, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.sources.table_staged import ArrowKeys, mapped_table, stage_table
+
+
+def mixed(folder: Path, num_rows: int) -> Path:
+    """A table with an image, a list, a class and a column that is dropped."""
+    names = [f"{number:03d}.png" for number in range(num_rows)]
+    table = pa.table(
+        {
+            "file_name": names,
+            "label": [("b", "a")[number % 2] for number in range(num_rows)],
+            "boxes": [list(range(number % 3)) for number in range(num_rows)],
+            "score": np.arange(num_rows) / 3,
+            "unused": names,
+        }
+    )
+    # not in the order of the keys
+    pa.parquet.write_table(table.take(np.random.default_rng(0).permutation(num_rows)), folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def source(path: Path) -> Table:
+    return Table(path, columns=Columns(drop=("unused",)))
+
+
+@pytest.fixture
+def table(image_folder) -> Path:
+    return mixed(image_folder({f"{number:03d}.png": number for number in range(20)}), 20)
+
+
+def test_the_staged_copy_lies_in_the_output_and_goes(table, tmp_path, quiet_build, monkeypatch):
+    folders = []
+    stage = Table.stage
+
+    def noting(self, folder, *, preview=False):
+        reader = stage(self, folder, preview=preview)
+        folders.append((folder, sorted(path.name for path in folder.iterdir())))
+        return reader
+
+    monkeypatch.setattr(Table, "stage", noting)
+    quiet_build(source(table), tmp_path / "out", shards=2)
+    ((folder, names),) = folders
+    assert folder.parent == tmp_path / "out" / AREA_NAME
+    assert names == ["rows.arrow"]
+    assert not folder.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "beam_args",
+    [
+        ["--direct_running_mode=multi_threading", "--direct_num_workers=2"],
+        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    ],
+    ids=" ".join,
+)
+def test_workers_of_any_kind_make_the_same_bytes(beam_args, table, tmp_path, quiet_build, contents):
+    quiet_build(source(table), tmp_path / "one" / "out", shards=4)
+    quiet_build(source(table), tmp_path / "two" / "out", shards=4, beam_args=beam_args)
+    assert contents(tmp_path / "two" / "out") == contents(tmp_path / "one" / "out")
+    assert verify(tmp_path / "two" / "out", deep=True) == []
+
+
+def test_a_build_that_was_killed_goes_on(image_folder, tmp_path, quiet_build, contents, talk):
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (450, 450, 3), np.uint8)).save(file, "BMP")
+    # each takes a while, since it is encoded anew
+    root = image_folder({f"{number:03d}.png": file.getvalue() for number in range(20)})
+    path, out = mixed(root, 20), tmp_path / "out"
+    code = (
+        "import sys; from tfshards.prep import Columns, Table; from tfshards.prep.builder import build; "
+        "build(Table(sys.argv[1], columns=Columns(drop=('unused',))), sys.argv[2], shards=10)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, path, out], stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 100
+    while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "dataset.json").exists()
+    assert list(out.glob(f"{AREA_NAME}/staged-*/rows.arrow"))
+    quiet_build(source(path), out, shards=10)
+    assert "resuming build" in talk[0]
+    quiet_build(source(path), tmp_path / "whole" / "out", shards=10)
+    assert contents(out) == contents(tmp_path / "whole" / "out")
+    assert not (out / AREA_NAME).exists()
+    quiet_build(source(path), out, shards=10)
+    assert talk[-1] == f"{out} is up to date"
+
+
+def test_tensorflow_datasets_opens_a_table(table, tmp_path, quiet_build, talk):
+    quiet_build(source(table), tmp_path / "out", shards=2)
+    assert not [line for line in talk if line.startswith("warning")]
+    builder = tfds.builder_from_directory(str(tmp_path / "out"))
+    rows = {row["key"]: row for row in tfds.as_numpy(builder.as_dataset(split="train"))}
+    assert len(rows) == 20
+    assert rows[b"005.png"]["boxes"].tolist() == [0, 1]
+    assert rows[b"003.png"]["boxes"].tolist() == []
+    assert builder.info.features["label"].names == ["a", "b"]
+    assert rows[b"005.png"]["label"] == 0
+
+
+@pytest.mark.parametrize("columns", [{"file_name": "{}.png", "x": "{}"}, {"x": "{}"}], ids=["images", "none"])
+def test_a_reader_is_small_however_many_rows_it_reads(columns, tmp_path):
+    sizes = []
+    for num_rows in (10, 10_000):
+        folder = tmp_path / str(num_rows)
+        folder.mkdir()
+        rows = {name: [form.format(number) for number in range(num_rows)] for name, form in columns.items()}
+        pa.parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
+        reader = Table(tmp_path / "t.parquet").stage(folder)
+        assert reader.listing().num_examples == num_rows
+        sizes.append(len(pickle.dumps(reader)))
+    assert sizes[1] <= sizes[0] + 20
+    assert sizes[1] < 4_000
+
+
+@given(st.sets(st.binary(max_size=4), min_size=1, max_size=20), st.binary(max_size=4), st.integers(0, 3))
+def test_keys_are_found_where_they_are(keys, other, skipped):
+    # as a file may hold them: behind others
+    column = pa.array([b"\xff" * 9] * skipped + sorted(keys), pa.large_binary())[skipped:]
+    found = ArrowKeys(pa.chunked_array([column]))
+    assert list(found) == sorted(keys)
+    assert [found[place] for place in range(-len(found), len(found))] == sorted(keys) * 2
+    assert found[1:] == sorted(keys)[1:]
+    assert {found.find(key) for key in keys} == set(range(len(keys)))
+    if other not in keys:
+        with pytest.raises(KeyError, match=r"^b['\"]"):
+            found.find(other)
+    with pytest.raises(IndexError):
+        found[len(keys)]
+
+
+def test_a_staged_table_is_mapped_whole(tmp_path):
+    table = pa.concat_tables([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
+    stage_table(table, tmp_path / "t.arrow")
+    assert mapped_table(str(tmp_path / "t.arrow")).equals(table)
