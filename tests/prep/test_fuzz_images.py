@@ -24,6 +24,7 @@ from tfshards.prep.images import normalise
 from tfshards.prep.whitelist import ImageError
 
 from .nasty.damage import damaged
+from .nasty.jpegs import OVERFLOW
 from .nasty.kind import Kind
 from .nasty.shown import difference, shown
 from .nasty_images import KINDS
@@ -140,6 +141,11 @@ def test_of_damaged_files_what_is_accepted_tensorflow_shows_as_pillow_does(tenso
     assert not faults(found, tensorflow)
     # else there was nothing to compare
     assert len(found) > tried // 20
+
+
+def test_coefficients_that_overflow_are_shown_alike_by_the_accurate_transform(tensorflow):
+    data = KINDS[OVERFLOW].data
+    assert not faults([Accepted(".jpg", data, data, data)], tensorflow)
 
 
 @pytest.mark.skipif(not MINUTES, reason="runs for FUZZ_MINUTES: make fuzz")

@@ -74,6 +74,9 @@ def _cut_at(data: bytes) -> dict[str, bytes]:
     }
 
 
+# Of these, libjpeg's two transforms make different pixels: TensorFlow's default is the fast one.
+OVERFLOW = "JPEG, coefficients that overflow"
+
 _ADOBE = b"Adobe\0\x64\0\0\0\0"
 _PREVIEW = encoded(OTHER, "JPEG")
 _SCAN_START = place(0xDA) + 14
@@ -129,6 +132,7 @@ KINDS: dict[str, Kind] = {
     ),
     "JPEG, a hole in its pixels": kept(".jpg", PLAIN[: _SCAN_START + 50] + PLAIN[_SCAN_START + 90 :]),
     "JPEG, no tables of quantisation": rejected(".jpg", PLAIN.replace(b"\xff\xdb", b"\xff\xfe"), "damaged"),
+    OVERFLOW: kept(".jpg", PLAIN[: place(0xDB) + 6] + b"\xff" * 5 + PLAIN[place(0xDB) + 11 :]),
     "JPEG, no Huffman tables": kept(".jpg", PLAIN.replace(b"\xff\xc4", b"\xff\xfe")),
     "JPEG, previews behind it (MPO)": kept(".mpo", _MPO),
     "JPEG, previews that are cut (MPO)": kept(".jpg", _MPO[:-300]),
