@@ -152,7 +152,7 @@ class ImageOptions:
             )
         if self.format == "jpeg" and has_alpha:
             raise OptionsError(
-                "--format jpeg has no alpha channel: choose png, or --alpha white with --channels 1, 3 or keep"
+                "--format jpeg has no alpha channel: choose png, or --alpha white and --channels 1 or 3"
             )
         if self.jpeg_quality is not None and (self.format in ("png", "webp") or self.channels == 4):
             where = "--channels 4" if self.channels == 4 else f"--format {self.format}"

@@ -1,0 +1,398 @@
+"""Hostile trees and names: what is taken, what is passed over, and names that come back as they were."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import ImageFolder, Options, build, cli, verify
+from tfshards.prep.area import BuildArea, ShardId
+from tfshards.prep.commit import read_rejects
+from tfshards.prep.output import output_folder
+from tfshards.prep.show import find
+from tfshards.prep.sources.listing import to_text
+from tfshards.prep.sources.tree import folders_in, images_in
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+ANY = Options(max_rejected=1)
+COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
+
+
+def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
+    """Return the keys that are found in a folder, sorted, and the other entries by reason."""
+    skipped: Counter[str] = Counter()
+    found = images_in(os.fsencode(root), skipped, follow_links=follow_links)
+    return sorted(to_text(file.key) for file in found), dict(skipped)
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def unix_socket(path: Path) -> None:
+    # its path may have about a hundred bytes
+    here = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize("make", [fifo, unix_socket, device])
+@pytest.mark.parametrize("name", ["cat/x.png", "cat/x"])
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_special_files_are_passed_over_and_never_opened(make, name, follow_links, image_folder):
+    root = image_folder({"cat/1.png": 1})
+    make(root / name)
+    os.symlink(root / name, root / "cat" / "link.png")
+    assert walk(root, follow_links=follow_links) == (["cat/1.png"], {"special file": 2})
+
+
+# (a tree of links: name -> target), what is found with and without --follow-links
+LINKS = {
+    "a file in the folder": ({"b.png": "cat/1.png"}, ["b.png"], {}, ["b.png"], {}),
+    "a file outside": (
+        {"b.png": "../outside/2.png"},
+        [],
+        {"link out of the root": 1},
+        ["b.png"],
+        {},
+    ),
+    "a file outside, by a chain of links": (
+        {"b.png": "c.png", "c.png": "../outside/2.png"},
+        [],
+        {"link out of the root": 2},
+        ["b.png", "c.png"],
+        {},
+    ),
+    "a folder whose name begins like the root's": (
+        {"b.png": "../photos2/3.png"},
+        [],
+        {"link out of the root": 1},
+        ["b.png"],
+        {},
+    ),
+    "a folder outside": ({"dog": "../outside"}, [], {"link to a folder": 1}, ["dog/2.png"], {}),
+    "a folder inside": ({"dog": "cat"}, [], {"link to a folder": 1}, ["dog/1.png"], {}),
+    "itself": ({"b.png": "b.png"}, [], {"broken link": 1}, [], {"broken link": 1}),
+    "one another": (
+        {"b.png": "c.png", "c.png": "b.png"},
+        [],
+        {"broken link": 2},
+        [],
+        {"broken link": 2},
+    ),
+    "nothing": ({"b.png": "gone"}, [], {"broken link": 1}, [], {"broken link": 1}),
+    "a file as a folder": ({"b.png": "cat/1.png/2"}, [], {"broken link": 1}, [], {"broken link": 1}),
+    "the root": ({"cat/up": ".."}, [], {"link to a folder": 1}, [], {"link loop": 1}),
+    "its own folder": ({"cat/up": "."}, [], {"link to a folder": 1}, [], {"link loop": 1}),
+    "a hidden one": ({".b.png": "../outside/2.png"}, [], {"hidden": 1}, [], {"hidden": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("links", "found", "skipped", "followed", "left"), LINKS.values(), ids=LINKS.keys())
+def test_links_are_followed_out_of_the_root_only_when_asked_for(
+    links, found, skipped, followed, left, image_folder
+):
+    root = image_folder({"cat/1.png": 1})
+    image_folder({"2.png": 2}, name="outside")
+    image_folder({"3.png": 3}, name="photos2")
+    for name, target in links.items():
+        os.symlink(target, root / name)
+    assert walk(root) == (sorted([*found, "cat/1.png"]), skipped)
+    assert walk(root, follow_links=True) == (sorted([*followed, "cat/1.png"]), left)
+
+
+def test_two_folders_that_link_to_each_other_end(image_folder):
+    root = image_folder({"a/1.png": 1, "b/2.png": 2})
+    os.symlink("../b", root / "a" / "to")
+    os.symlink("../a", root / "b" / "to")
+    assert walk(root, follow_links=True) == (
+        ["a/1.png", "a/to/2.png", "b/2.png", "b/to/1.png"],
+        {"link loop": 2},
+    )
+
+
+def test_a_link_to_a_folder_that_it_lies_in_is_no_class(image_folder):
+    root = image_folder({"cat/1.png": 1, "dog/1.png": 2})
+    os.symlink(".", root / "loop")
+    os.symlink("cat", root / "more")
+    assert folders_in(os.fsencode(root), follow_links=True) == [b"cat", b"dog", b"more"]
+    assert folders_in(os.fsencode(root), follow_links=False) == [b"cat", b"dog"]
+    listing = ImageFolder(root, follow_links=True).listing()
+    assert listing.schema.class_names == ("cat", "dog", "more")
+    assert listing.skipped == {"link loop": 1}
+
+
+def test_following_links_is_part_of_the_build(image_folder, tmp_path, quiet_build):
+    image_folder({"2.png": 2}, name="outside")
+    root = image_folder({"cat/1.png": 1})
+    os.symlink("../outside", root / "dog")
+    out = tmp_path / "out"
+    assert cli.main(["build", "images", str(root), str(out), "--follow-links"]) == 0
+    manifest = read_manifest(out)
+    assert manifest.options["follow_links"] is True
+    assert manifest.schema.class_names == ("cat", "dog")
+    assert "follow_links" not in quiet_build(ImageFolder(root), tmp_path / "2").options
+
+
+PNG, JPEG = 1, b"\xff\xd8\xff\xe0" + b"\0" * 40
+CONTENTS = {
+    "a PNG without a suffix": ("x", PNG, True),
+    "a PNG of an unknown suffix": ("x.orig", PNG, True),
+    "a JPEG that ends in a number": ("x.1", JPEG, True),
+    "a GIF": ("x.bin", b"GIF89a" + b"\0" * 40, True),
+    "a WebP": ("x.bin", b"RIFF\0\0\0\0WEBPVP8 ", True),
+    "an AVIF": ("x", b"\0\0\0\x1cftypavif", True),
+    "another RIFF": ("x.wav", b"RIFF\0\0\0\0WAVEfmt ", False),
+    "a film": ("x.mp4", b"\0\0\0\x1cftypisom", False),
+    "a TIFF without a suffix": ("x", b"II*\0" + b"\0" * 40, True),
+    "a camera's raw file": ("x.nef", b"II*\0" + b"\0" * 40, False),
+    "another's": ("x.DNG", b"MM\0*" + b"\0" * 40, False),
+    "a text": ("x", b"hello", False),
+    "a text that is called an image, which is rejected later": ("x.png", b"hello", True),
+    "nothing": ("x", b"", False),
+    "half of a mark": ("x", b"\x89PN", False),
+    "a suffix in capitals": ("x.JPG", JPEG, True),
+    "a mark in the middle": ("x", b"\0" + JPEG, False),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "taken"), CONTENTS.values(), ids=CONTENTS.keys())
+def test_files_that_their_names_do_not_tell_are_told_by_their_content(name, content, taken, image_folder):
+    root = image_folder({name: content})
+    assert walk(root) == (([name], {}) if taken else ([], {"not an image": 1}))
+
+
+def unreadable_file(root: Path) -> None:
+    (root / "cat" / "x\n.png").write_bytes(b"secret")
+    (root / "cat" / "x\n.png").chmod(0)
+
+
+def unreadable_unknown(root: Path) -> None:
+    (root / "cat" / "x\n.png").write_bytes(b"secret")
+    (root / "cat" / "x\n.png").rename(root / "cat" / "x\n")
+    (root / "cat" / "x\n").chmod(0)
+
+
+def unreadable_folder(root: Path) -> None:
+    (root / "x\n").mkdir(mode=0)
+
+
+def link_into_an_unreadable_folder(root: Path) -> None:
+    (root / "x\n").mkdir()
+    os.symlink("../x\n/1.png", root / "cat" / "link.png")
+    (root / "x\n").chmod(0)
+
+
+UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_an_unreadable_folder]
+
+
+@pytest.mark.parametrize("spoil", UNREADABLE)
+def test_what_may_not_be_read_ends_the_build_with_its_name(spoil, image_folder, tmp_path):
+    # not in tmp_path: pytest closes the folder of all of them to others whenever it starts
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "photos"
+        shutil.copytree(image_folder({"cat/1.png": 1}), root)
+        spoil(root)
+        (Path(place) / "data").mkdir()
+        for folder in (Path(place), Path(place) / "data"):
+            folder.chmod(0o777)
+        # As a user whom permissions bind, which root is not. The first build imports all that the second one
+        # needs, which that user may not be allowed to read.
+        code = (
+            "import os, sys\n"
+            "from tfshards.prep import cli\n"
+            "assert cli.main(['build', 'images', *sys.argv[1:3]]) == 0\n"
+            "if os.getuid() == 0: os.setuid(65534)\n"
+            "sys.exit(cli.main(['build', 'images', *sys.argv[3:]]))\n"
+        )
+        warm = image_folder({"1.png": 1}, name="warm")
+        command = [sys.executable, "-c", code, warm, tmp_path / "warmed", root, Path(place) / "data" / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert not (Path(place) / "data" / "out" / "dataset.json").exists()
+        if (root / "x\n").is_dir():
+            (root / "x\n").chmod(0o700)
+    assert done.returncode == 1
+    assert re.search(
+        r"^tfshards: .*(x\\n|link\.png).*: cannot be read: Permission denied$", done.stderr, re.M
+    ), done
+
+
+HOSTILE = (
+    "new\nline",
+    "\x1b[31mred",
+    "re\rturn",
+    "\u202egnp",
+    "caf\udce9",
+    "\udcff\udc80",
+    "caf\u00e9",
+    "cafe\u0301",
+    "Cat",
+    "cat",
+    " lead",
+    "trail ",
+    "-rf",
+    "a\\nb",
+    "'quote\"",
+    "%s{0}$(x)",
+    "#?&",
+    "\x7f\x01",
+    "..x",
+    "猫\U0001f600",
+)
+
+
+@pytest.fixture
+def hostile(image_folder) -> Path:
+    files: dict[str, int | bytes] = {}
+    for number, name in enumerate(HOSTILE):
+        # a name that begins with a dot is a hidden one
+        shown = name.lstrip(".")
+        files[f"{shown}/{shown}.png"] = number
+        files[f"{shown}/bad {name}.jpg"] = b"no image"
+    return image_folder(files, name="pho\nto\x1b[1ms")
+
+
+def test_hostile_names_go_through_plan_record_rejects_show_and_loader(hostile, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    good = {name.lstrip(".") for name in HOSTILE}
+    keys = sorted(os.fsencode(f"{name}/{name}.png") for name in good)
+    manifest = quiet_build(ImageFolder(os.fsencode(hostile)), out, shards=3, options=ANY)
+    assert set(manifest.schema.class_names) == good
+    assert manifest.num_examples == len(good)
+    rejects = read_rejects(out / f"rejected-{manifest.build_id}.jsonl")
+    assert {reject.key for reject in rejects} == {f"{name.lstrip('.')}/bad {name}.jpg" for name in HOSTILE}
+    for key in keys:
+        assert find(out, os.fsdecode(key)).values["key"] == [key]
+    for reject in rejects:
+        with pytest.raises(InputError, match=r"has rejected .* \(unreadable\)"):
+            find(out, reject.key)
+    from tfshards import loader
+
+    loaded = loader.load(out, batch_size=1, select=("key", "label"))
+    pairs = [(key.numpy()[0], int(label.numpy()[0])) for key, label in loaded]
+    assert sorted(key for key, _ in pairs) == keys
+    assert all(manifest.schema.class_names[label] == os.fsdecode(key).split("/")[0] for key, label in pairs)
+    assert verify(out, deep=True) == []
+
+
+def test_hostile_names_come_back_from_a_plan_file(hostile, tmp_path):
+    listing = ImageFolder(hostile).listing()
+    area = BuildArea(tmp_path, "12345678")
+    area.open()
+    rows = listing.rows(np.arange(listing.num_examples))
+    area.write_plan("first", ShardId("train", 0), rows)
+    assert area.read_plan("first", ShardId("train", 0))[0] == rows
+    assert [listing.find(row.key) for row in rows] == list(range(listing.num_examples))
+
+
+def printed(*arguments: object, expected: int) -> str:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True)
+    text = done.stdout + done.stderr
+    assert done.returncode == expected, text
+    return text.decode()
+
+
+def test_no_line_that_a_command_prints_carries_a_control_character(hostile, tmp_path):
+    out, words = tmp_path / "o\nu\x1b[31mt", ["--name=pets", "--max-rejected=100%", "--shards=2"]
+    # the same images again, under another label and a larger key
+    for name in HOSTILE[:3]:
+        (hostile / HOSTILE[-1] / f"{name}2.png").write_bytes((hostile / name / f"{name}.png").read_bytes())
+    lines = []
+    for arguments, expected in (
+        (["plan", "images", hostile, out, *words], 0),
+        (["build", "images", hostile, out], 2),
+        (["build", "images", hostile, out, "--name=pets"], 1),
+        (["build", "images", hostile, out, "--duplicates=drop", *words], 0),
+        (["build", "images", hostile, out, "--duplicates=drop", *words], 0),
+        (["build", "images", hostile, out, *words], 1),
+        (["build", "images", hostile, out, "--duplicates=fail", "--overwrite", *words], 1),
+        (["build", "images", hostile, out, "--retry-rejected", *words], 1),
+        (["build", "images", hostile, out, "--group-by=(\x1b)", "--split=a=1", *words], 1),
+        (["build", "images", hostile, out, "--labels-from", hostile, *words], 1),
+        (["build", "images", hostile / "gone\x1b", out, *words], 1),
+        (["build", "images", hostile, out, "--lab\x1bels\n"], 2),
+        (["plan", "images", hostile, out, *words], 0),
+        (["info", out], 0),
+        (["verify", out], 0),
+        (["verify", out, "--deep"], 0),
+        (["show", out, "gone\x1b\n"], 1),
+        (["info", hostile], 1),
+        (["verify", hostile], 1),
+        *((["show", out, f"{name.lstrip('.')}/{name.lstrip('.')}.png"], 0) for name in HOSTILE[:5]),
+        *((["show", out, f"{name.lstrip('.')}/bad {name}.jpg"], 1) for name in HOSTILE[:5]),
+    ):
+        lines += printed(*arguments, expected=expected).splitlines(keepends=True)
+    assert [line for line in lines if not line.removesuffix("\n").isprintable()] == []
+    # no name has made a line of its own
+    assert [line for line in lines if line.startswith(("line", "to\\", "u\\"))] == []
+
+
+def test_talk_and_warnings_from_python_are_lines_too(image_folder, tmp_path, capsys):
+    root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m/": b""})
+    manifest = build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    lines = capsys.readouterr().err.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert lines[0] == r"warning: 'C\n' and 'c\n' are two classes, and look like one"
+    assert lines[1] == r"warning: the class folder '\x1b[1m' holds no images; it keeps its number"
+    assert lines[-2].endswith(r"o\nut is up to date")
+    assert manifest.totals.reasons["rejected"] == {"duplicate": 1}
+
+
+def test_a_manifest_made_elsewhere_steers_no_terminal(image_folder, tmp_path, quiet_build, capsys):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(image_folder({"cat/1.png": 1, "notes\x1b.txt": b""})), out)
+    document = json.loads((out / "dataset.json").read_text())
+    document["totals"]["reasons"]["skipped"] = {"\x1b[31m\nred": 1}
+    document["totals"]["conversions"] = {"\u202edone": 1}
+    (out / "dataset.json").write_text(json.dumps(document))
+    assert cli.main(["info", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert r"  skipped: 1 \x1b[31m\nred" in text
+    assert r"  accepted: 1 \u202edone" in text
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_folder_may_be_named_in_bytes(image_folder, tmp_path, quiet_build, contents):
+    root = image_folder({"cat/1.png": 1, "dog/2.png": 2}, name="pho\udce9tos")
+    quiet_build(ImageFolder(os.fsencode(root)), tmp_path / "1" / "out")
+    quiet_build(ImageFolder(root), os.fsencode(tmp_path / "2" / "out"))
+    assert contents(tmp_path / "1" / "out") == contents(tmp_path / "2" / "out")
+    with pytest.raises(OptionsError, match="lies inside the input"):
+        quiet_build(ImageFolder(os.fsencode(root)), root / "out")
+    assert read_manifest(tmp_path / "1" / "out").num_examples == 2
+
+
+@pytest.mark.parametrize("empty", ["", b""])
+def test_an_empty_name_is_not_the_working_directory(empty, tmp_path, quiet_build, small_folder, monkeypatch):
+    monkeypatch.chdir(small_folder)
+    with pytest.raises(
+        OptionsError, match=r"^the image folder's name is empty; give \. for the working direct"
+    ):
+        ImageFolder(empty)
+    with pytest.raises(OptionsError, match=r"^the output's name is empty; name a folder$"):
+        quiet_build(ImageFolder("."), empty)
+    assert output_folder(os.fsencode(tmp_path)) == tmp_path
