@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 
 from tfshards.prep.classes import check_class_names, twins
 from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.sources.table_columns import TEXT, StoredColumn, plain_column, row_bytes, stored_column
+from tfshards.prep.sources.table_columns import (
+    TEXT,
+    StoredColumn,
+    plain_column,
+    row_bytes,
+    shown,
+    stored_column,
+)
 from tfshards.prep.sources.table_file import METADATA_NAMES, read_table, table_path
 from tfshards.prep.sources.table_images import stat_images, unmentioned
 from tfshards.prep.sources.table_labels import label_column, label_fault, split_column
@@ -142,7 +149,7 @@ def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise InputError(f"column {name!r}: every path is missing; leave it out with --drop {name}")
     paths = plain_column(name, column)
     if paths.type != TEXT:
-        raise InputError(f"column {name!r}: paths of images are text, and these are {column.type}")
+        raise InputError(f"column {name!r}: paths of images are text, and these are {shown(column.type)}")
     return paths.fill_null(b"")
 
 

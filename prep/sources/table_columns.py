@@ -16,6 +16,9 @@ from tfshards.schemas.feature import ITEM_SIZES
 
 TEXT = pa.large_binary()
 
+# characters of a type's name
+_SHOWN = 60
+
 _DTYPES = {
     pa.bool_(): "bool",
     pa.int8(): "int8",
@@ -104,7 +107,7 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.large_list(target) if is_list else target)
     except pa.ArrowException:
         raise InputError(
-            f"column {name!r}: its type {kind} cannot be stored; leave it out with --drop {name}"
+            f"column {name!r}: its type {shown(kind)} cannot be stored; leave it out with --drop {name}"
         ) from None
 
 
@@ -145,6 +148,12 @@ def row_bytes(column: StoredColumn) -> IntArray:
     sums = np.concatenate([[0], np.cumsum(each)])
     lists: IntArray = np.diff(sums[np.concatenate([[0], ends])]).astype(np.int64)
     return lists
+
+
+def shown(kind: pa.DataType) -> str:
+    """Return a type for a message: lists may lie thousands deep in another."""
+    name = str(kind)
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
 
 
 def _item(kind: pa.DataType) -> tuple[bool, pa.DataType]:

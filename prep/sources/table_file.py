@@ -29,6 +29,8 @@ _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _READ_BYTES = 1 << 20
 # From here on a float64 has no place for every integer.
 _EXACT = 2.0**53
+_DIGITS = 300
+_SHOWN = 30
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def _may_be_rounded(column: pa.ChunkedArray) -> bool:
         return False
     with np.errstate(invalid="ignore"):
         numbers = np.abs(flat.to_numpy())
-        return bool(np.any((numbers >= _EXACT) & np.isfinite(numbers)))
+        # an integer of too many digits is infinite
+        return bool(np.any(numbers >= _EXACT))
 
 
 def _check_integers(path: Path, names: list[str]) -> None:
@@ -149,20 +152,19 @@ def _check_integers(path: Path, names: list[str]) -> None:
         return
     with path.open("rb") as file:
         for number, line in enumerate(line for line in file if line.strip()):
-            # no constant of Python's is larger than what a person would call a number
             row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
             for name in names:
                 for value in _flat(row.get(name)):
                     if isinstance(value, int) and int(float(value)) != value:
                         raise InputError(
-                            f"{path}, row {number}: column {name!r}: {value} fits no int64, or stands among "
-                            "fractions, and would be rounded; write it as a string"
+                            f"{path}, row {number}: column {name!r}: {str(value)[:_SHOWN]} fits no "
+                            "int64, or stands among fractions, and would be rounded; write it as a string"
                         )
 
 
-def _integer(text: str) -> int | float:
-    # Python refuses to read more digits than 4300, and a float64 ends long before
-    return int(text) if len(text) < 300 else float(text)
+def _integer(text: str) -> int:
+    # Python refuses to read more digits than 4300, and a float64 holds no such number: one digit is off
+    return int(text) if len(text) <= _DIGITS else int(text[:_DIGITS]) * 10 + 1
 
 
 def _flat(value: object) -> Iterator[object]:

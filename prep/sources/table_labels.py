@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 from tfshards.prep.classes import class_map
 from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import to_bytes, to_text
-from tfshards.prep.sources.table_columns import TEXT, StoredColumn, plain_column, relisted, stored_column
+from tfshards.prep.sources.table_columns import (
+    TEXT,
+    StoredColumn,
+    plain_column,
+    relisted,
+    shown,
+    stored_column,
+)
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.manifest import name_fault
 
@@ -44,7 +51,7 @@ def label_fault(name: str, column: pa.ChunkedArray) -> str | None:
     """
     flat = _flat(_stored(name, column).values)
     if pa.types.is_floating(flat.type):
-        return f"labels are text or integers, and these are {column.type}"
+        return f"labels are text or integers, and these are {shown(column.type)}"
     if len(flat) and flat.type != TEXT:
         limits = pc.min_max(flat).as_py()
         if limits["min"] < 0 or limits["max"] >= 1 << 63:
@@ -75,7 +82,8 @@ def label_column(name: str, column: pa.ChunkedArray, frozen: Sequence[str] | Non
         if "" in found:
             where = "" if is_list else f", row {pc.index(flat, pa.scalar(b'', TEXT)).as_py()}"
             raise InputError(f"column {name!r}{where}: is an empty string, which names no class")
-        names = class_map(found, frozen, f"column {name!r} has none")
+        # as with arrays, and other than with folders, a class may have no examples
+        names = class_map({*found, *names}, frozen, f"column {name!r} has none")
         flat = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
     elif frozen is not None and len(flat) and pc.max(flat).as_py() >= len(frozen):
         raise InputError(
@@ -85,7 +93,9 @@ def label_column(name: str, column: pa.ChunkedArray, frozen: Sequence[str] | Non
     numbers = flat.cast(pa.int64())
     values = relisted(stored.values, numbers) if is_list else numbers
     feature = Feature(name, "label", "int64", (None,) if is_list else ())
-    return LabelColumn(StoredColumn(values, feature), names)
+    without = len(names) - pc.count_distinct(numbers).as_py()
+    warning = f"column {name!r}: {without} of the {len(names)} classes have no row" if without > 0 else None
+    return LabelColumn(StoredColumn(values, feature, warning), names)
 
 
 def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -98,7 +108,7 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     stored = stored_column(name, column)
     if stored.feature.shape or stored.feature.kind not in ("bytes", "int"):
         raise InputError(
-            f"column {name!r}: splits are named by text or integers, and these are {column.type}"
+            f"column {name!r}: splits are named by text or integers, and these are {shown(column.type)}"
         )
     is_text = stored.feature.kind == "bytes"
     texts = stored.values if is_text else stored.values.cast(pa.large_string()).cast(TEXT)

@@ -154,6 +154,16 @@ BAD_FILES = {
         b'{"a":[1]}\n{"a":[18446744073709551615]}\n',
         r"rows\.jsonl, row 1: column 'a': 18446744073709551615 fits no int64, or stands among fractions, and",
     ),
+    "an integer of thousands of digits": (
+        "rows.jsonl",
+        b'{"a":[' + b"9" * 5000 + b"]}",
+        r"rows\.jsonl, row 0: column 'a': 9{30} fits no int64",
+    ),
+    "lists that lie deep": (
+        "rows.jsonl",
+        b'{"a":' + b"[" * 500 + b"]" * 500 + b"}",
+        r"^column 'a': its type list<.{55}\.\.\. cannot be stored",
+    ),
     "a large integer among fractions": (
         "rows.ndjson",
         b'{"a":0.5}\n\n{"a":9007199254740993}\n',
