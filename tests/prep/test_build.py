@@ -17,6 +17,7 @@ from tfshards.prep.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.plan import permutation
 from tfshards.prep.progress import Reporter
 from tfshards.prep.shard import Job, write_shard
+from tfshards.prep.sources.listing import Rejected
 from tfshards.prep.tfrecord import read_records
 from tfshards.schemas import (
     BuildError,
@@ -188,6 +189,26 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     assert [(shard.num_examples, shard.digest) for shard in manifest.shards] == [
         (shard.num_examples, shard.digest) for shard in read_manifest(tmp_path / "out").shards
     ]
+
+
+def test_the_five_commonest_reasons_are_told(tmp_path, quiet_build):
+    # reason a once, b twice, and so on up to f
+    reasons = [reason for times, reason in enumerate("abcdef", 1) for _ in range(times)]
+
+    class Rejecting(ImageFolder):
+        """Rejects each image for the reason that its name begins with."""
+
+        def read(self, rows, schema):
+            return [Rejected(row.key[0], "") for row in rows]
+
+    root = tmp_path / "photos"
+    root.mkdir()
+    for number, reason in enumerate(reasons):
+        (root / f"{reason}{number}.png").touch()
+    with pytest.raises(
+        BuildError, match=r"^21 of 21 inputs are rejected \(6 f, 5 e, 4 d, 3 c, 2 b\), more than"
+    ):
+        quiet_build(Rejecting(root), tmp_path / "out", shards=3)
 
 
 def test_one_percent_of_rejects_is_allowed_by_default(image_folder, tmp_path, quiet_build):
@@ -434,6 +455,8 @@ OPTIONS = {
     "name": {"options": Options(name="other")},
     "balance": {"options": Options(balance="bytes")},
     "splits": {"options": Options(splits={"train": 1})},
+    "duplicates dropped": {"options": Options(duplicates="drop")},
+    "duplicates looked for": {"options": Options(duplicates="fail")},
 }
 
 
@@ -582,5 +605,5 @@ def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path
 
 def test_strata_need_labels(tmp_path, quiet_build):
     options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
-    with pytest.raises(InputError, match=r"^--stratify needs labels, and the source has none$"):
+    with pytest.raises(InputError, match=r"^--stratify needs one label an example, and the source has none$"):
         quiet_build(Arrays({"x": np.arange(9)}), tmp_path / "out", options=options)

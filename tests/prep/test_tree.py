@@ -201,9 +201,9 @@ def unreadable_folder(root: Path) -> None:
 
 
 def link_into_an_unreadable_folder(root: Path) -> None:
-    (root / "x\n").mkdir()
-    os.symlink("../x\n/1.png", root / "cat" / "link.png")
-    (root / "x\n").chmod(0)
+    # beside the root, so that only the link leads there
+    (root.parent / "closed").mkdir(mode=0)
+    os.symlink("../../closed/1.png", root / "cat" / "link.png")
 
 
 UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_an_unreadable_folder]
@@ -232,8 +232,9 @@ def test_what_may_not_be_read_ends_the_build_with_its_name(spoil, image_folder, 
         command = [sys.executable, "-c", code, warm, tmp_path / "warmed", root, Path(place) / "data" / "out"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert not (Path(place) / "data" / "out" / "dataset.json").exists()
-        if (root / "x\n").is_dir():
-            (root / "x\n").chmod(0o700)
+        for closed in (root / "x\n", root.parent / "closed"):
+            if closed.is_dir():
+                closed.chmod(0o700)
     assert done.returncode == 1
     assert re.search(
         r"^tfshards: .*(x\\n|link\.png).*: cannot be read: Permission denied$", done.stderr, re.M
