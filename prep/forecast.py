@@ -108,7 +108,7 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
     if listing.splits:
         raise InputError(f"the source has the splits {', '.join(listing.splits)} already; leave out --split")
     if options.stratify and listing.labels is None:
-        raise InputError("--stratify needs labels, and the source has none")
+        raise InputError("--stratify needs one label an example, and the source has none")
     groups = reader.groups(listing, options.group_by) if options.group_by else None
     strata = listing.labels if options.stratify else None
     return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)

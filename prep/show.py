@@ -83,13 +83,14 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     if feature.kind == "image":
         return f"{describe(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
     if feature.kind == "label" and schema.class_names:
-        return f"{int(values[0])} ({escaped(schema.class_names[int(values[0])])})"
+        return _shorten([f"{int(value)} ({escaped(schema.class_names[int(value)])})" for value in values])
     if feature.kind == "raw" and feature.dtype != "bfloat16":
         array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
         return f"{feature.dtype} {list(feature.shape)}: {_shorten(array.tolist())}"
     if feature.kind == "bytes":
         return _shorten([escaped(os.fsdecode(value)) for value in values if isinstance(value, bytes)])
-    return f"{feature.dtype} {list(feature.shape)}: {_shorten(values)}"
+    dims = ["?" if dim is None else dim for dim in feature.shape]
+    return f"{feature.dtype} [{', '.join(map(str, dims))}]: {_shorten(values)}"
 
 
 def _only_bytes(values: Decoded) -> bytes:
@@ -99,6 +100,8 @@ def _only_bytes(values: Decoded) -> bytes:
 
 
 def _shorten(values: Sequence[object]) -> str:
+    if not values:
+        return "none"
     shown = ", ".join(str(value) for value in values[:_SHOWN_ELEMENTS])
     return f"{shown}, … ({len(values)} in all)" if len(values) > _SHOWN_ELEMENTS else shown
 

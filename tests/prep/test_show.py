@@ -11,7 +11,7 @@ from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.example import example_encoder
 from tfshards.prep.files import bytes_digest
 from tfshards.prep.print import show_text
-from tfshards.prep.show import find
+from tfshards.prep.show import description, find
 from tfshards.prep.tfrecord import RecordError, frame, read_records
 from tfshards.schemas import (
     Feature,
@@ -117,6 +117,12 @@ def test_a_record_that_is_not_what_the_schema_says_is_named(record, fault, tmp_p
     assert find(tmp_path, "first").record == 0
     with pytest.raises(RecordError, match=rf"-00001: record 1 at byte {len(sound) + 16}: {fault}"):
         find(tmp_path, "wanted")
+
+
+@pytest.mark.parametrize(("labels", "shown"), [([1, 0], "1 (dog), 0 (cat)"), ([], "none"), ([0], "0 (cat)")])
+def test_all_classes_of_an_example_are_described(labels, shown):
+    schema = Schema((Feature("tags", "label", "int64", (None,)),), ("cat", "dog"))
+    assert description(schema["tags"], schema, labels) == shown
 
 
 def test_a_damaged_record_on_the_way_is_named(tmp_path):
