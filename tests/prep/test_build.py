@@ -571,7 +571,7 @@ ERRORS = {
     "more shards than examples in one split": (
         {"shards": 4, "options": Options(splits={"train": 0.9, "val": 0.1})},
         InputError,
-        r"^num_shards=4 exceeds the 1 examples of split 'val'; use at most 1$",
+        r"^num_shards=4 exceeds the 1 example of split 'val'; use at most 1$",
     ),
     "shards of no split": (
         {"options": Options(shards_by_split={"val": 2})},
