@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,8 +19,10 @@ import numpy as np
 import PIL
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from tfshards.prep import jpeg
 from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES, format_of
 from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.overrides import Overrides, Setting
 from tfshards.prep.whitelist import (
     LONGEST,
     ImageError,
@@ -98,7 +99,7 @@ def normalise(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normal
         raise ImageError("empty", "the file has no bytes")
     formats = [name for name in _formats() if name not in BY_SUFFIX_ALONE or name == SUFFIXES.get(suffix)]
     try:
-        with _own_settings.within(options.max_pixels), Image.open(io.BytesIO(data), formats=formats) as image:
+        with _own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=formats) as image:
             return _keep_or_convert(image, data, options, suffix)
     except ImageError:
         raise
@@ -115,16 +116,17 @@ def normalise(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normal
 
 
 def _keep_or_convert(image: Image.Image, data: bytes, options: ImageOptions, suffix: bytes) -> Normalised:
-    check_limits(image, data, options)
+    built = jpeg.structure(data) if image.format in ("JPEG", "MPO") else None
+    check_limits(image, built, options)
     notes = list(notes_of(image, suffix))
     orientation = _orientation(image) if options.orientation == "apply" else 1
     # Pillow turns a TIFF as it decodes it, and tells the size that it then has
     sideways = orientation in _SIDEWAYS and image.format != "TIFF"
     upright = image.size[::-1] if sideways else image.size
     size = options.size.size(*upright) if options.size else upright
-    keeps = orientation == 1 and size == image.size and is_kept(image, data, options)
+    keeps = orientation == 1 and size == image.size and is_kept(image, data, built, options)
     if options.check == "decode" or not keeps:
-        check_pixels(image, data)
+        check_pixels(image, data, built)
     if keeps:
         if options.check == "decode":
             # The whole JPEG stream is read, but an eighth of the size and no colour computed: half the cost.
@@ -300,44 +302,21 @@ def _one_at_a_time(image: Image.Image) -> Iterator[None]:
         yield
 
 
-@dataclass
-class _OwnSettings:
-    """While any thread is inside, Pillow does not warn, and accepts the same whatever the process has set.
+def _own_settings(max_pixels: int) -> AbstractContextManager[None]:
+    """Keep Pillow from warning, and let it accept the same whatever the process has set.
 
-    All that it warns about is decided here. ``catch_warnings`` alone is for one thread: several restore each
-    other's filters and leave them changed.
+    All that it warns about is decided here. Twice ``max_pixels`` it opens nothing.
     """
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    num_inside: int = 0
-    others: ExitStack = field(default_factory=ExitStack)
-
-    @contextmanager
-    def within(self, max_pixels: int) -> Iterator[None]:
-        """Enter, with at least this limit of pixels, beyond twice of which Pillow opens nothing."""
-        with self.lock:
-            if self.num_inside == 0:
-                self.others.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-                # training scripts like to set the first
-                self._set(ImageFile, "LOAD_TRUNCATED_IMAGES", value=False)
-                self._set(Image, "MAX_IMAGE_PIXELS", value=max_pixels)
-            Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS or 0, max_pixels)
-            self.num_inside += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.num_inside -= 1
-                if self.num_inside == 0:
-                    self.others.close()
-
-    def _set(self, holder: object, name: str, value: object) -> None:
-        self.others.callback(setattr, holder, name, getattr(holder, name))
-        setattr(holder, name, value)
+    # training scripts like to set the first
+    return _overrides.within(
+        [
+            Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", False),
+            Setting(Image, "MAX_IMAGE_PIXELS", max_pixels),
+        ]
+    )
 
 
-_own_settings = _OwnSettings()
+_overrides = Overrides()
 
 
 # For those who hand pictures on without importing Pillow.
@@ -358,7 +337,7 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
         ValueError: the image cannot be decoded; it says why, without control characters.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=_GLANCED) as image:
+        with _own_settings(_MAX_GLANCED_PIXELS), Image.open(io.BytesIO(data), formats=_GLANCED) as image:
             size = image.size
             if not side:
                 return size, None

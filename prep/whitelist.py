@@ -62,27 +62,28 @@ def _num_frames(image: Opened) -> int:
     return 1 if image.format in ("JPEG", "MPO", "HEIF") else getattr(image, "n_frames", 1)
 
 
-def check_limits(image: Opened, data: bytes, options: ImageOptions) -> None:
-    """Raise ImageError if the header, or the number of frames or scans, forbids to decode the image."""
+def check_limits(image: Opened, built: jpeg.Structure | None, options: ImageOptions) -> None:
+    """Raise ImageError if the header, or the number of frames or scans, forbids to decode the image.
+
+    Here and below ``built`` is how a JPEG file is built, and None for other formats.
+    """
     check_size(image, options)
     num_frames = _num_frames(image)
     if num_frames > 1 and options.animation == "reject":
         raise ImageError("animated", f"has {num_frames} frames")
     if num_frames > options.max_frames:
         raise ImageError("too large", f"{num_frames} frames; at most {options.max_frames}")
-    if image.format in ("JPEG", "MPO"):
-        num_scans = jpeg.num_scans(data)
-        if num_scans > options.max_scans:
-            raise ImageError("too large", f"{num_scans} scans; at most {options.max_scans}")
+    if built and built.num_scans > options.max_scans:
+        raise ImageError("too large", f"{built.num_scans} scans; at most {options.max_scans}")
 
 
-def check_pixels(image: Opened, data: bytes) -> None:
+def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> None:
     """Raise ImageError if there are not as many pixels as the header says, where Pillow makes up the rest."""
     fault = None
     if image.format == "PNG":
         fault = png.pixel_fault(data)
-    elif image.format in ("JPEG", "MPO"):
-        fault = jpeg.pixel_fault(data)
+    elif built:
+        fault = jpeg.pixel_fault(data, built)
     elif image.format == "ICO":
         start = data.find(png.SIGNATURE)
         fault = png.pixel_fault(data[start:]) if start > 0 else None
@@ -112,11 +113,11 @@ _PNG_MODES: Mapping[Channels, tuple[str, ...]] = {
 }
 
 
-def is_kept(image: Opened, data: bytes, options: ImageOptions) -> bool:
+def is_kept(image: Opened, data: bytes, built: jpeg.Structure | None, options: ImageOptions) -> bool:
     """Whether Pillow and TensorFlow decode these bytes to the same pixels, in the channels asked for."""
-    if image.format in ("JPEG", "MPO"):
+    if built:
         allowed = image.mode in _JPEG_MODES[options.channels] and options.format in ("keep", "jpeg")
-        return allowed and jpeg.is_plain(data)
+        return allowed and built.is_plain
     if image.format == "PNG":
         modes = _PNG_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
         allowed = image.mode in modes and options.format in ("keep", "png")

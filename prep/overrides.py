@@ -1,0 +1,53 @@
+"""Settings of a whole process, set otherwise while any thread is in a region, and put back after the last."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """An attribute of a module, and the value that it has inside."""
+
+    module: object
+    name: str
+    value: object
+
+
+@dataclass
+class Overrides:
+    """A region of code, for any number of threads at once, without warnings and with settings of its own.
+
+    ``warnings.catch_warnings`` alone is for one thread: several restore each other's filters and leave them
+    changed.
+    """
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _num_inside: int = 0
+    _others: ExitStack = field(default_factory=ExitStack)
+
+    @contextmanager
+    def within(self, settings: Sequence[Setting]) -> Iterator[None]:
+        """Enter the region; of an integer that two threads set, the larger one counts."""
+        with self._lock:
+            if self._num_inside == 0:
+                self._others.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+                for module, name, value in settings:
+                    self._others.callback(setattr, module, name, getattr(module, name))
+                    setattr(module, name, value)
+            for module, name, value in settings:
+                if isinstance(value, int) and value > getattr(module, name):
+                    setattr(module, name, value)
+            self._num_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_inside -= 1
+                if self._num_inside == 0:
+                    self._others.close()
