@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,7 +22,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from tfshards.prep import jpeg
 from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES, format_of
 from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.overrides import Overrides, Setting
+from tfshards.prep.overrides import Inside, Overrides, Setting
 from tfshards.prep.whitelist import (
     LONGEST,
     ImageError,
@@ -34,7 +34,7 @@ from tfshards.prep.whitelist import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 PILLOW_VERSION = PIL.__version__
 
@@ -97,7 +97,7 @@ def normalise(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normal
         return Normalised(data)
     if not data:
         raise ImageError("empty", "the file has no bytes")
-    formats = [name for name in _formats() if name not in BY_SUFFIX_ALONE or name == SUFFIXES.get(suffix)]
+    formats = _formats_of(suffix)
     try:
         with _own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=formats) as image:
             return _keep_or_convert(image, data, options, suffix)
@@ -292,28 +292,29 @@ def _formats() -> tuple[str, ...]:
     return tuple(names)
 
 
-@contextmanager
-def _one_at_a_time(image: Image.Image) -> Iterator[None]:
+@lru_cache(maxsize=256)
+def _formats_of(suffix: bytes) -> tuple[str, ...]:
+    """Return the names of the formats that a file with this suffix may be."""
+    return tuple(n for n in _formats() if n not in BY_SUFFIX_ALONE or n == SUFFIXES.get(suffix))
+
+
+def _one_at_a_time(image: Image.Image) -> AbstractContextManager[object]:
     """Let no other thread decode a large image meanwhile."""
-    if image.width * image.height < _LARGE_PIXELS:
-        yield
-        return
-    with _large:
-        yield
+    return _NO_LOCK if image.width * image.height < _LARGE_PIXELS else _large
 
 
-def _own_settings(max_pixels: int) -> AbstractContextManager[None]:
+_NO_LOCK = nullcontext()
+
+
+@lru_cache(maxsize=8)
+def _own_settings(max_pixels: int) -> Inside:
     """Keep Pillow from warning, and let it accept the same whatever the process has set.
 
-    All that it warns about is decided here. Twice ``max_pixels`` it opens nothing.
+    All that it warns about is decided here. Above twice ``max_pixels`` it opens nothing.
     """
     # training scripts like to set the first
-    return _overrides.within(
-        [
-            Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", False),
-            Setting(Image, "MAX_IMAGE_PIXELS", max_pixels),
-        ]
-    )
+    truncated = Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    return Inside(_overrides, (truncated, Setting(Image, "MAX_IMAGE_PIXELS", max_pixels)))
 
 
 _overrides = Overrides()

@@ -15,10 +15,10 @@ _ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
 _END, _SCAN = 0xD9, 0xDA
 # Huffman and quantisation tables, restart interval, application data, comment.
-_OTHERS = (0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE)
+_OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
+_END_MARKER = b"\xff\xd9"
 # Inside a scan stand the data byte 0xFF, which a zero follows, and the restarts.
-_NO_MARKERS = frozenset((0x00, *range(0xD0, 0xD8)))
-_IN_SCAN_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
+_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
 class Structure(NamedTuple):
@@ -44,13 +44,20 @@ def structure(data: bytes) -> Structure:
     frame: int | None = None
     # by component, a bit for each of the 64 coefficients of its blocks
     missing: dict[int, int] = {}
-    while (place := _next_marker(data, place, in_scan=num_scans > 0)) >= 0:
-        kind, start = data[place], place + 1
+    last_place = len(data) - 4
+    while place <= last_place or data[place : place + 2] == _END_MARKER:
+        if data[place] != 0xFF:
+            break
+        kind, start = data[place + 1], place + 2
+        if kind == 0xFF:
+            # before a marker may stand any number of them
+            place += 1
+            continue
         if kind == _END:
             is_plain = num_frames == 1 and num_scans > 0 and not any(missing.values())
             return Structure(is_plain, num_scans, frame)
         # the length counts its own two bytes
-        length = int.from_bytes(data[start : start + 2], "big")
+        length = data[start] << 8 | data[start + 1]
         place = start + length
         if kind in _ANY_FRAME and frame is None and not num_scans:
             frame = start
@@ -60,7 +67,6 @@ def structure(data: bytes) -> Structure:
             num_frames += 1
             missing = dict.fromkeys(data[start + 8 : place : 3], (1 << 64) - 1)
         elif kind == _SCAN:
-            # its data have no length: they end at the next marker
             num_scans += 1
             first, last, bits = data[place - 3 : place]
             if bits & 15 == 0 and last < 64:
@@ -69,6 +75,12 @@ def structure(data: bytes) -> Structure:
                     missing[component] = missing.get(component, 0) & ~((2 << last) - (1 << first))
         elif kind not in _OTHERS:
             break
+        if num_scans:
+            # a scan's data have no length: they end at the next marker
+            found = _MARKER_IN_SCAN.search(data, place)
+            if found is None:
+                break
+            place = found.start()
     return Structure(False, data.count(b"\xff\xda"), frame)
 
 
@@ -93,17 +105,3 @@ def pixel_fault(data: bytes, built: Structure) -> str | None:
     if len(data) >= needed:
         return None
     return f"{len(data)} bytes, where {width} x {height} pixels take at least {needed}"
-
-
-def _next_marker(data: bytes, place: int, *, in_scan: bool) -> int:
-    """Return the place of the next marker's second byte from ``place`` on, or -1.
-
-    Outside of scans markers follow each other; before each may stand any number of bytes 0xFF.
-    """
-    if in_scan:
-        found = _IN_SCAN_MARKER.search(data, place)
-        place = found.start() if found else len(data)
-    while data[place : place + 2] == b"\xff\xff":
-        place += 1
-    is_marker = place + 1 < len(data) and data[place] == 0xFF and data[place + 1] not in _NO_MARKERS
-    return place + 1 if is_marker else -1

@@ -33,7 +33,8 @@ _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
-_THREADS = min(4, (os.cpu_count() or 1) + 1)
+# One more than there are cores only makes them wait for each other.
+_THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
