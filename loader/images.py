@@ -12,6 +12,9 @@ from tfshards.loader.order import CROP, random_bits
 MIN_AREA, MAX_AREA = 0.08, 1.0
 MIN_ASPECT, MAX_ASPECT = 3 / 4, 4 / 3
 ATTEMPTS = 10
+# The transform that Pillow, and most others, decode JPEG by; TensorFlow's default is a faster one of less
+# precision, which saves some four per cent of the time that decoding takes.
+_DCT = "INTEGER_ACCURATE"
 
 
 def decode_image(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor:
@@ -23,7 +26,7 @@ def decode_image(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor
         bits: scalar int64, the random bits of a random crop.
     """
     if image.crop is None:
-        pixels = tf.io.decode_image(encoded, image.channels, expand_animations=False)
+        pixels = _decode(encoded, image)
     else:
         pixels = tf.cond(
             tf.io.is_jpeg(encoded) & (image.channels != 4),
@@ -74,6 +77,17 @@ def random_box(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int], bits:
     )
 
 
+def _decode(encoded: tf.Tensor, image: Image) -> tf.Tensor:
+    if image.channels == 4:
+        # no JPEG has them; of one the error says so
+        return tf.io.decode_image(encoded, 4, expand_animations=False)
+    return tf.cond(
+        tf.io.is_jpeg(encoded),
+        lambda: tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT),
+        lambda: tf.io.decode_image(encoded, image.channels, expand_animations=False),
+    )
+
+
 def _random_below(draw: tf.Tensor, limit: tf.Tensor) -> tf.Tensor:
     return tf.minimum(tf.cast(draw * tf.cast(limit, tf.float32), tf.int32), limit - 1)
 
@@ -87,11 +101,12 @@ def _box(height: tf.Tensor, width: tf.Tensor, image: Image, bits: tf.Tensor) -> 
 
 def _decode_jpeg_box(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor:
     shape = tf.io.extract_jpeg_shape(encoded)
-    return tf.io.decode_and_crop_jpeg(encoded, _box(shape[0], shape[1], image, bits), channels=image.channels)
+    box = _box(shape[0], shape[1], image, bits)
+    return tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
 
 
 def _decode_box(encoded: tf.Tensor, image: Image, bits: tf.Tensor) -> tf.Tensor:
-    pixels = tf.io.decode_image(encoded, image.channels, expand_animations=False)
+    pixels = _decode(encoded, image)
     shape = tf.shape(pixels)
     top, left, height, width = tf.unstack(_box(shape[0], shape[1], image, bits))
     return pixels[top : top + height, left : left + width]

@@ -349,7 +349,9 @@ def test_a_list_of_an_array_that_is_not_there_is_an_error(stage):
 
 @pytest.mark.parametrize("dtype", ["S3", "U3"])
 def test_strings_are_no_list_of_numbers(dtype, stage):
-    with pytest.raises(InputError, match=r"^--list x: strings are stored as byte strings, no list of numbers; "):
+    with pytest.raises(
+        InputError, match=r"^--list x: strings are stored as byte strings, no list of numbers; "
+    ):
         stage(Arrays({"x": np.zeros(2, dtype)}, lists=("x",))).listing()
 
 

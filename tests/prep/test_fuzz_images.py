@@ -131,7 +131,7 @@ def faults(found: list[Accepted], child: TensorFlow) -> list[str]:
     for place, (file, decoded) in enumerate(zip(found, pixels, strict=True)):
         wanted = shown(Kind(file.suffix, file.compared, "kept"))
         # exactly, for JPEG as well: the child decodes it as Pillow does
-        fault = difference(decoded, wanted, is_jpeg=False)
+        fault = difference(decoded, wanted)
         if fault:
             path = child.folder / f"fault-{child.num_batches}-{place}{file.suffix}"
             path.write_bytes(file.data)

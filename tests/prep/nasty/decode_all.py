@@ -1,9 +1,7 @@
 """Decode with TensorFlow what stands in files: ``decode_all.py`` reads paths from stdin, one a line.
 
 Each is an ``.npz`` of encoded bytes. For each stands ``PATH.pixels.npz`` beside it in the end, and the path
-is printed; where TensorFlow refuses the bytes, the array is empty. JPEG is decoded by libjpeg's accurate
-transform, as Pillow has it: of damaged pixels, numbers overflow in another way in the fast one. The loader's
-decoder has to give the same shape.
+is printed; where TensorFlow refuses the bytes, the array is empty.
 """
 
 from __future__ import annotations
@@ -21,11 +19,10 @@ from tfshards.loader.images import decode_image
 
 
 def decode(data: bytes) -> np.ndarray:
-    pixels = decode_image(tf.constant(data), loader.Image(channels=3), tf.constant(0, tf.int64)).numpy()
-    if not data.startswith(b"\xff\xd8"):
-        return pixels
-    accurate = tf.io.decode_jpeg(data, 3, dct_method="INTEGER_ACCURATE").numpy()
-    return accurate if accurate.shape == pixels.shape else np.zeros(0, np.uint8)
+    pixels: np.ndarray = decode_image(
+        tf.constant(data), loader.Image(channels=3), tf.constant(0, tf.int64)
+    ).numpy()
+    return pixels
 
 
 if __name__ == "__main__":
