@@ -3,8 +3,8 @@
     python benchmarks/images.py --photos photos/ --copies 4 --rounds 5
 
 Every contestant is a process of its own on the same files, in turns. The decode check is the CPU time of a
-build with ``--check decode`` less that of one with ``--check none``; it is compared with the CPU time that it takes to
-decode every file with Pillow, less that of only reading them, on as many threads.
+build with ``--check decode`` less that of one with ``--check none``; it is compared with the CPU time that it
+takes to decode every file with Pillow, less that of only reading them, on as many threads.
 """
 
 from __future__ import annotations
