@@ -7,40 +7,29 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
-from tfshards.prep.area import AREA_NAME, BuildArea, Done, Layout, ShardId
+from tfshards.prep.area import AREA_NAME, BuildArea, Done, Reject, ShardId
 from tfshards.prep.commit import commit, finish, forget_generations, label_counts, totals
 from tfshards.prep.duplicates import check_comparable
-from tfshards.prep.files import file_digest, require_space
+from tfshards.prep.files import require_space
 from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import check_output, committed, dataset_name, locked, output_folder
-from tfshards.prep.pipeline import check_beam_args, write_shards
-from tfshards.prep.progress import Progress, counted, size
+from tfshards.prep.pipeline import check_beam_args
+from tfshards.prep.progress import size
 from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
-from tfshards.prep.retry import dataset_to_retry, link_unchanged, retry
-from tfshards.prep.shard import Job
+from tfshards.prep.retry import Retried, dataset_to_retry, link_unchanged, retry
+from tfshards.prep.run import Run, Talk
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import (
-    BuildError,
-    InputError,
-    Manifest,
-    OptionsError,
-    Split,
-    Totals,
-    index_path,
-    one_line,
-)
+from tfshards.schemas import InputError, Manifest, OptionsError, Split, one_line
 
-Talk: TypeAlias = Callable[[str], None]
-
+# A dataset that is larger than its source by this factor calls for an explanation.
+_MUCH_LARGER = 1.5
 # What a record holds beside the source's bytes: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
 
@@ -109,32 +98,59 @@ def build(
         compares = options.duplicates != "keep"
         if compares:
             check_comparable(plan.listing.schema)
-        run = _Run(reader, plan, area, name, tuple(beam_args), talk, compares)
+        forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
+        run = Run(reader, plan, area, name, tuple(beam_args), talk, compares)
         if retry_rejected and current:
-            retried = retry(reader, plan, current, area, options, forecast_of)
-            check_rejects(retried.rejects, plan, options, area)
-            layouts, rejects = final_layouts(plan, retried.rejects, options), retried.rejects
-            forget_generations(folder, keep={plan.build_id, current.build_id})
-            linked = link_unchanged(retried, layouts, plan, area, name)
-            _require_space(area, plan)
-            mended = current.totals.rejected - len(rejects)
-            talk(f"{mended} of {current.totals.rejected} rejected inputs can be taken in now")
-            done = run.write("final", layouts, linked)
-            conversions = retried.conversions
+            result = _take_in_mended(run, retry(reader, plan, current, area, options, forecast_of), options)
         else:
-            forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
-            _require_space(area, plan)
-            first = run.write("first", plan.layouts)
-            rejects = [reject for done in first.values() for reject in done.rejected]
-            check_rejects(rejects, plan, options, area)
-            rejects += repeated_inputs(plan, first, options, talk)
-            layouts = final_layouts(plan, rejects, options)
-            done = run.write("final", layouts) if rejects else first
-            conversions = sum((Counter(shard.conversions) for shard in done.values()), Counter[str]())
-        manifest = _manifest(name, plan, layouts, done, totals(plan.listing, rejects, conversions))
-        commit(manifest, rejects, area)
+            result = _write_all(run, options)
+        manifest = _manifest(run, result)
+        commit(manifest, result.rejects, area)
         _finish(manifest, area, talk)
+        _say_if_much_larger(manifest, plan, talk)
     return manifest
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a build has written.
+
+    Attributes:
+        layouts: the final ones.
+        done: what became of each shard.
+        rejects: the inputs that stand in none.
+        conversions: what was done to the images that do, and to how many.
+    """
+
+    layouts: Layouts
+    done: Mapping[ShardId, Done]
+    rejects: list[Reject]
+    conversions: Mapping[str, int]
+
+
+def _write_all(run: Run, options: Options) -> _Result:
+    """Write every shard, and again those from which rejects have to be balanced away."""
+    plan = run.plan
+    _require_space(run.area, plan)
+    first = run.write("first", plan.layouts)
+    rejects = [reject for done in first.values() for reject in done.rejected]
+    check_rejects(rejects, plan, options, run.area)
+    rejects += repeated_inputs(plan, first, options, run.talk)
+    layouts = final_layouts(plan, rejects, options)
+    done = run.write("final", layouts) if rejects else first
+    conversions = sum((Counter(shard.conversions) for shard in done.values()), Counter[str]())
+    return _Result(layouts, done, rejects, conversions)
+
+
+def _take_in_mended(run: Run, retried: Retried, options: Options) -> _Result:
+    """Write the shards that change when mended files are taken in; the others are the dataset's own."""
+    check_rejects(retried.rejects, run.plan, options, run.area)
+    layouts = final_layouts(run.plan, retried.rejects, options)
+    linked = link_unchanged(retried, layouts, run.plan, run.area, run.name)
+    _require_space(run.area, run.plan)
+    rejected = retried.before.totals.rejected
+    run.talk(f"{rejected - len(retried.rejects)} of {rejected} rejected inputs can be taken in now")
+    return _Result(layouts, run.write("final", layouts, linked), retried.rejects, retried.conversions)
 
 
 def _check_types(source: Source, shards: int | None, seed: int, options: Options) -> None:
@@ -157,95 +173,6 @@ def _check_retry(options: Options, *, overwrite: bool) -> None:
             "--retry-rejected reads only what was rejected, so that it cannot compare all inputs: "
             "leave out --duplicates, or give --overwrite instead"
         )
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What stays the same for both layouts of a build."""
-
-    reader: Reader
-    plan: Forecast
-    area: BuildArea
-    name: str
-    beam_args: tuple[str, ...]
-    talk: Talk
-    compares: bool
-
-    def write(
-        self, layout: Layout, layouts: Layouts, linked: Mapping[ShardId, Done] | None = None
-    ) -> dict[ShardId, Done]:
-        """Write the shards of a layout that are not there yet; return what became of each.
-
-        ``linked`` are shards that were taken over from another build.
-        """
-        self.area.open()
-        digests = {
-            ShardId(split, index): self.area.write_plan(
-                layout, ShardId(split, index), self.plan.listing.rows(numbers)
-            )
-            for split, shards in layouts.items()
-            for index, numbers in enumerate(shards)
-        }
-        finished = {**self._finished(layout, digests), **(linked or {})}
-        missing = [shard for shard in digests if shard not in finished]
-        self._say_what_is_there(layout, len(finished), len(digests))
-        if missing:
-            num_examples = sum(len(layouts[split][index]) for split, index in missing)
-            progress = Progress(self.name, num_examples)
-            job = Job(
-                self.area,
-                self.reader,
-                self.plan.listing.schema,
-                layout,
-                self.name,
-                {split: len(shards) for split, shards in layouts.items()},
-                progress.reporter,
-                self.compares and layout == "first",
-            )
-            write_shards(job, missing, self.beam_args, progress)
-        written = {shard: self.area.read_done(layout, shard) for shard in missing}
-        lost = [shard for shard, done in written.items() if done is None]
-        if lost:
-            raise BuildError(
-                f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
-            )
-        together = finished | {shard: done for shard, done in written.items() if done}
-        return {shard: together[shard] for shard in digests}
-
-    def _finished(self, layout: Layout, digests: Mapping[ShardId, str]) -> dict[ShardId, Done]:
-        """Return the shards of an earlier attempt, or of the first layout, that can stay as they are."""
-        with ThreadPoolExecutor() as pool:
-            found = pool.map(lambda shard: self._finished_one(layout, shard, digests[shard]), digests)
-            return {shard: done for shard, done in zip(digests, found, strict=True) if done}
-
-    def _finished_one(self, layout: Layout, shard: ShardId, digest: str) -> Done | None:
-        first, final = self.area.read_done("first", shard), self.area.read_done("final", shard)
-        if layout == "first" and first and final:
-            # The file may hold the final layout already. What was rejected is all that is still needed.
-            return first
-        for done in (final, first) if layout == "final" else (first,):
-            # The first layout's rows, less the rejected ones, may be the final ones.
-            wanted = done and (layout == "first" or done.rows_digest == digest)
-            if done and wanted and self._holds(done):
-                return done
-        return None
-
-    def _holds(self, done: Done) -> bool:
-        """Whether a shard and its index are still what was written."""
-        digests = {done.shard.path: done.shard.digest, index_path(done.shard.path): done.index_digest}
-        files = {self.area.out / path: digest for path, digest in digests.items()}
-        return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
-
-    def _say_what_is_there(self, layout: Layout, num_finished: int, num_shards: int) -> None:
-        missing, of = num_shards - num_finished, counted(num_shards, "shard")
-        if layout == "final":
-            self.talk(f"balancing after rejects: {missing} of {of} change")
-        elif num_finished:
-            self.talk(f"resuming build {self.area.build_id}: {num_finished} of {of} are finished")
-        else:
-            listing = self.plan.listing
-            what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
-            self.talk(f"starting build {self.area.build_id}: {what}")
 
 
 def _require_space(area: BuildArea, plan: Forecast) -> None:
@@ -288,16 +215,28 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
                 left.rmdir()
 
 
-def _manifest(
-    name: str, plan: Forecast, layouts: Layouts, done: Mapping[ShardId, Done], counted: Totals
-) -> Manifest:
+def _manifest(run: Run, result: _Result) -> Manifest:
+    plan = run.plan
     splits = {
         split: Split(
-            tuple(done[ShardId(split, index)].shard for index in range(len(layout))),
+            tuple(result.done[ShardId(split, index)].shard for index in range(len(layout))),
             label_counts(plan.listing, layout),
         )
-        for split, layout in layouts.items()
+        for split, layout in result.layouts.items()
     }
+    counted = totals(plan.listing, result.rejects, result.conversions)
     return Manifest(
-        name, plan.build_id, plan.listing.schema, splits, counted, plan.options, plan.membership.cuts
+        run.name, plan.build_id, plan.listing.schema, splits, counted, plan.options, plan.membership.cuts
     )
+
+
+def _say_if_much_larger(manifest: Manifest, plan: Forecast, talk: Talk) -> None:
+    """Say what makes a dataset smaller that is much larger than its source, since images became PNG."""
+    written = sum(split.num_bytes for split in manifest.splits.values())
+    source = int(plan.listing.sizes.sum())
+    num_converted = manifest.totals.conversions.get("re-encoded", 0)
+    was_chosen = {"jpeg_quality", "format"} & set(plan.options) or plan.options.get("channels") == 4
+    if num_converted and written > _MUCH_LARGER * source and not was_chosen:
+        sizes = f"the dataset takes {size(written)}, its source {size(source)}"
+        what = f"{num_converted} images that could not be kept as they are stand in it without loss, as PNG"
+        talk(f"{sizes}: {what}; --jpeg-quality 95 makes them JPEG")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
 from tfshards.prep.area import AREA_NAME, BuildArea, ShardId
@@ -607,3 +608,23 @@ def test_strata_need_labels(tmp_path, quiet_build):
     options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
     with pytest.raises(InputError, match=r"^--stratify needs one label an example, and the source has none$"):
         quiet_build(Arrays({"x": np.arange(9)}), tmp_path / "out", options=options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({}, True), ({"jpeg_quality": 90}, False), ({"format": "png"}, False)]
+)
+def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_path, quiet_build, talk):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        photo = Image.fromarray(pixels).resize((200, 160), Image.Resampling.BICUBIC)
+        photo.save(tmp_path / "photos" / f"{number}.jpg", quality=80, exif=exif)
+    quiet_build(ImageFolder(tmp_path / "photos", ImageOptions(**options)), tmp_path / "out")
+    found = [
+        line
+        for line in talk
+        if ": 3 images that could not be kept as they are stand in it without loss, as PNG; --jpeg" in line
+    ]
+    assert bool(found) == said, talk
