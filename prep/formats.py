@@ -40,6 +40,8 @@ SUFFIXES = {
 BY_SUFFIX_ALONE = frozenset({"DIB", "PCX", "TGA"})
 
 HEAD_BYTES = 32
+# Tables that Hugging Face's datasets have beside the images that they are about.
+METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 _AVIF_BRANDS = (b"avif", b"avis")
 _STARTS = (

@@ -18,7 +18,7 @@ Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 
 _JPEG_QUALITY = 95
 # libjpeg and libwebp write no longer side, and libpng reads none longer than MAX_SIDE.
-_MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}
+LONGEST = {"jpeg": 65_500, "webp": 16_383}
 MAX_SIDE = 1_000_000
 # What applies even where files are taken as they are.
 _FOR_ANY_CHECK = ("check", "max_bytes")
@@ -133,7 +133,7 @@ class ImageOptions:
         resize = self.size
         self._check_pairs()
         largest = max(resize.exact) if resize and resize.exact else 0
-        if largest > _MAX_SIDE.get(self.format, MAX_SIDE):
+        if largest > LONGEST.get(self.format, MAX_SIDE):
             raise OptionsError(f"--resize {self.resize}: no side of a {self.format} image can be so long")
         if resize and resize.exact and resize.exact[0] * resize.exact[1] > self.max_pixels:
             raise OptionsError(f"--resize {self.resize}: has more than the {self.max_pixels} of --max-pixels")

@@ -24,10 +24,10 @@ from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES, format_of
 from tfshards.prep.image_options import ImageOptions
 from tfshards.prep.overrides import Inside, Overrides, Setting
 from tfshards.prep.whitelist import (
-    LONGEST,
     ImageError,
     check_limits,
     check_pixels,
+    check_side,
     check_size,
     is_kept,
     notes_of,
@@ -254,20 +254,14 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> byte
         options.format == "keep" and (was_jpeg or options.jpeg_quality is not None)
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
-        _check_side(picture, "jpeg")
+        check_side(picture.size, "jpeg")
         picture.save(encoded, "JPEG", quality=options.quality)
     elif options.format == "webp":
-        _check_side(picture, "webp")
+        check_side(picture.size, "webp")
         picture.save(encoded, "WEBP", lossless=True)
     else:
         picture.save(encoded, "PNG", compress_level=_PNG_LEVEL)
     return encoded.getvalue()
-
-
-def _check_side(picture: Image.Image, name: str) -> None:
-    sides = f"{picture.width} x {picture.height} pixels"
-    if max(picture.size) > LONGEST[name]:
-        raise ImageError("too large", f"{sides}; no side of a {name} image above {LONGEST[name]}")
 
 
 def describe(data: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tfshards.prep import jpeg, png
 from tfshards.prep.formats import SUFFIXES
-from tfshards.prep.image_options import MAX_SIDE, Channels, ImageOptions
+from tfshards.prep.image_options import LONGEST, MAX_SIDE, Channels, ImageOptions
 
 
 class Opened(Protocol):
@@ -42,10 +42,6 @@ class ImageError(Exception):
     detail: str
 
 
-# By the format that is written: libjpeg's limit, which is less than the file's, and libwebp's.
-LONGEST = {"jpeg": 65_500, "webp": 16_383}
-
-
 def check_size(image: Opened, options: ImageOptions) -> None:
     """Raise ImageError if the image has too many pixels."""
     sides = f"{image.size[0]} x {image.size[1]} pixels"
@@ -54,6 +50,13 @@ def check_size(image: Opened, options: ImageOptions) -> None:
     if max(image.size) > MAX_SIDE:
         # libpng, which TensorFlow reads with, takes no longer side
         raise ImageError("too large", f"{sides}; no side above {MAX_SIDE}")
+
+
+def check_side(size: tuple[int, int], name: str) -> None:
+    """Raise ImageError if a picture of this width and height cannot be written in the format ``name``."""
+    if max(size) > LONGEST[name]:
+        sides = f"{size[0]} x {size[1]} pixels"
+        raise ImageError("too large", f"{sides}; no side of a {name} image above {LONGEST[name]}")
 
 
 def _num_frames(image: Opened) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from tfshards.prep.classes import class_map, twins
+from tfshards.prep.formats import METADATA_NAMES
 from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing, to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile, folders_in
@@ -79,8 +80,18 @@ def arrange(
         labels=labels,
         splits=_split_folders(keys) if has_splits else None,
         skipped=dict(sorted(skipped.items())),
-        warnings=tuple(_warnings(names, labels, folders, keys if has_splits else None)),
+        warnings=(
+            *_tables_beside(root),
+            *_warnings(names, labels, folders, keys if has_splits else None),
+        ),
     )
+
+
+def _tables_beside(root: bytes) -> Iterator[str]:
+    """Yield a line for each table of what the images are about, which is not read here."""
+    for name in METADATA_NAMES:
+        if os.path.isfile(os.path.join(root, os.fsencode(name))):
+            yield f"{name} is not read; 'tfshards build table' stores its columns beside the images"
 
 
 def _check_every_split_has_classes(root: bytes, below: Mapping[bytes, list[bytes]]) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.classes import check_class_names, twins
+from tfshards.prep.formats import METADATA_NAMES
 from tfshards.prep.image_options import ImageOptions
 from tfshards.prep.sources.table_columns import (
     TEXT,
@@ -21,7 +22,7 @@ from tfshards.prep.sources.table_columns import (
     shown,
     stored_column,
 )
-from tfshards.prep.sources.table_file import METADATA_NAMES, read_table, table_path
+from tfshards.prep.sources.table_file import read_table, table_path
 from tfshards.prep.sources.table_images import stat_images, unmentioned
 from tfshards.prep.sources.table_labels import label_column, label_fault, split_column
 from tfshards.prep.sources.table_reader import TableReader, mask_options, rows_path

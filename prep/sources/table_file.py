@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 import pyarrow.parquet
 
+from tfshards.prep.formats import METADATA_NAMES
 from tfshards.prep.sources.table_csv import BLOCK_BYTES, CsvError, is_dated, read_csv
 from tfshards.schemas import InputError, OptionsError
 
-# What a folder of the Hugging Face convention holds beside its images.
-METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _READ_BYTES = 1 << 20
 # From here on a float64 has no place for every integer.

@@ -434,3 +434,9 @@ def test_the_source_is_staged_where_it_is(small_folder, tmp_path):
     source = ImageFolder(small_folder)
     assert source.stage(tmp_path / "nowhere") is source
     assert source.location() == small_folder
+
+
+def test_a_table_beside_the_images_is_told(image_folder):
+    root = image_folder({"cat/1.png": 1, "metadata.csv": b"file_name"})
+    told = "metadata.csv is not read; 'tfshards build table' stores its columns beside the images"
+    assert listed(root).warnings == (told,)
