@@ -171,7 +171,7 @@ def _check_retry(options: Options, *, overwrite: bool) -> None:
     if options.duplicates != "keep":
         raise OptionsError(
             "--retry-rejected reads only what was rejected, so that it cannot compare all inputs: "
-            "leave out --duplicates, or give --overwrite instead"
+            "give --overwrite instead of it"
         )
 
 

@@ -265,10 +265,10 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> byte
 
 
 def describe(data: bytes) -> str:
-    """Return format, size and mode of encoded image bytes, for people."""
+    """Return format, height x width, and mode of encoded image bytes, for people."""
     try:
         with Image.open(io.BytesIO(data), formats=_formats()) as image:
-            return f"{image.format} {image.width} x {image.height}, mode {image.mode}"
+            return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
     except (OSError, ValueError, Image.DecompressionBombError):
         return "no image that can be read"
 

@@ -108,9 +108,12 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
     if overwrite:
         return None if current.build_id == build_id and file_problems(current, out) else current
     if current.build_id != build_id:
+        what = difference(current, options)
+        mended = ", --retry-rejected to take in mended files"
         raise InputError(
-            f"{out} holds a dataset of other {difference(current, options)} (build {current.build_id}, "
-            f"this one is {build_id}); give --overwrite to replace it, or another output"
+            f"{out} holds a dataset of other {what} (build {current.build_id}, this one is {build_id}); give "
+            f"--overwrite to replace it{mended if what == 'inputs' and current.totals.rejected else ''}, "
+            "or another output"
         )
     problems = file_problems(current, out)
     if problems:

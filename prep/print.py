@@ -26,7 +26,7 @@ def info_text(manifest: Manifest) -> str:
     lines = [f"{manifest.name}, build {manifest.build_id}", *_table(rows), *_schema_lines(manifest.schema)]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     totals = manifest.totals
-    lines += class_lines(counts)
+    lines += class_lines(counts, manifest.schema)
     lines.append(
         f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
         f" + {totals.skipped:,} skipped"
@@ -70,7 +70,8 @@ def forecast_text(made: Forecast, batch_size: int, *, as_json: bool) -> str:
         rows.append((name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(weights)), _span(counts), span))
         steps.append((name, *(f"{sum(counts) // (batch_size * w):,}" for w in _WORKERS)))
     lines = [f"would be build {made.build_id}", *_table(rows), *_schema_lines(made.listing.schema)]
-    lines += class_lines({name: label_counts(made.listing, layout) for name, layout in made.layouts.items()})
+    classes = {name: label_counts(made.listing, layout) for name, layout in made.layouts.items()}
+    lines += class_lines(classes, made.listing.schema)
     lines += _table(steps)
     lines += [f"skipped: {count:,} {reason}" for reason, count in made.listing.skipped.items()]
     return "\n".join(lines)
@@ -95,11 +96,20 @@ def _schema_lines(schema: Schema) -> list[str]:
     return [f"features: {', '.join(parts)}"]
 
 
-def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+def class_lines(counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None) -> list[str]:
     """Return a table of the classes, one column a split; the first ones if there are many."""
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
+    if all(name.isdecimal() for name in names):
+        # numbers without names; a split lists those that it has
+        names.sort(key=int)
     if not names:
-        return ["no labels"]
+        many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
+        known = ", ".join(map(escaped, schema.class_names[:_SHOWN_CLASSES])) if schema else ""
+        return (
+            [f"{escaped(many[0])}: several classes an example, not counted: {known}"]
+            if many
+            else ["no labels"]
+        )
     rows = [("class", *counts)]
     rows += [
         (escaped(name), *(f"{split.get(name, 0):,}" for split in counts.values()))

@@ -110,9 +110,9 @@ class Run:
     def _say_what_is_there(self, layout: Layout, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")
         if layout == "final":
-            self.talk(f"balancing after rejects: {missing} of {of} change")
+            self.talk(f"balancing after rejects: {missing} of {of} to write again")
         elif num_finished:
-            self.talk(f"resuming build {self.area.build_id}: {num_finished} of {of} are finished")
+            self.talk(f"resuming build {self.area.build_id}: {num_finished} of {of} finished")
         else:
             listing = self.plan.listing
             what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"

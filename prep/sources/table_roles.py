@@ -65,6 +65,11 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> Roles:
     Raises:
         InputError: a column that was named does not exist or has two roles, or two features have one name.
     """
+    if len(names) == 1 and any(mark in names[0] for mark in ";|\t"):
+        raise InputError(
+            f"{path} has one column, {names[0]!r}, which looks like several: values are separated by commas "
+            "in .csv and by tabs in .tsv"
+        )
     named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *columns.drop]
     for name in named:
         if name not in names:

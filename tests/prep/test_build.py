@@ -142,7 +142,7 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
     assert {(json.loads(line)["reason"], *json.loads(line)) for line in lines} == {
         ("unreadable", "key", "reason", "detail", "size", "modified")
     }
-    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards change", talk[1])
+    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards to write again", talk[1])
     assert verify(tmp_path / "out", deep=True) == []
 
 
@@ -157,7 +157,7 @@ def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path
     root = image_folder(with_rejects(39, 1))
     quiet_build(ImageFolder(root), tmp_path / "out", shards=20, options=ANY_REJECTS)
     # the shard of the reject has one fewer, which is allowed: nothing moves
-    assert talk[1] == "balancing after rejects: 0 of 20 shards change"
+    assert talk[1] == "balancing after rejects: 0 of 20 shards to write again"
 
 
 def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
@@ -186,7 +186,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     # with more allowed the same build goes on, with nothing to decode again but what moves
     del talk[:]
     manifest = quiet_build(ImageFolder(root), out, shards=2, options=allowed)
-    assert talk[0] == f"resuming build {manifest.build_id}: 2 of 2 shards are finished"
+    assert talk[0] == f"resuming build {manifest.build_id}: 2 of 2 shards finished"
     assert [(shard.num_examples, shard.digest) for shard in manifest.shards] == [
         (shard.num_examples, shard.digest) for shard in read_manifest(tmp_path / "out").shards
     ]

@@ -424,8 +424,8 @@ def test_the_processs_limit_of_pixels_is_not_that_of_a_build(limit, monkeypatch)
 @pytest.mark.parametrize(
     ("data", "described"),
     [
-        (JPEG, "JPEG 33 x 25, mode RGB"),
-        (encoded(PALETTE, "PNG"), "PNG 33 x 25, mode P"),
+        (JPEG, "JPEG 25 x 33, mode RGB"),
+        (encoded(PALETTE, "PNG"), "PNG 25 x 33, mode P"),
         (b"text", "no image that can be read"),
         (b"", "no image that can be read"),
         (declared(60_000, 60_000), "no image that can be read"),

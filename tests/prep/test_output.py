@@ -295,3 +295,14 @@ def test_the_build_area_is_no_part_of_a_committed_dataset(tmp_path, quiet_build)
         ]
     )
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["build_id"] == manifest.build_id
+
+
+def test_a_dataset_that_has_rejected_inputs_can_take_in_what_was_mended(image_folder, tmp_path, quiet_build):
+    root = image_folder({"1.png": 1, "2.png": b"text"})
+    quiet_build(ImageFolder(root), tmp_path / "out", options=Options(max_rejected=1))
+    (root / "2.png").write_bytes((root / "1.png").read_bytes())
+    with pytest.raises(
+        InputError,
+        match=r"give --overwrite to replace it, --retry-rejected to take in mended files, or anoth",
+    ):
+        quiet_build(ImageFolder(root), tmp_path / "out")

@@ -73,7 +73,7 @@ def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
     manifest = quiet_build(source, tmp_path / "out", shards=6)
     assert manifest == whole
     if before:
-        assert talk[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards are finished"
+        assert talk[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards finished"
     assert {path: identity(tmp_path / "out" / path) for path in before} == before
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
@@ -171,7 +171,7 @@ def test_a_finished_shard_that_is_not_whole_is_written_again_and_no_other(
     (shard,) = [path for path in before if "00002-of" in path]
     damage(stopped / place.format(shard=shard, id=build_id))
     again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert talk[0] == f"resuming build {build_id}: 3 of 4 shards are finished"
+    assert talk[0] == f"resuming build {build_id}: 3 of 4 shards finished"
     assert [path for path in before if identity(stopped / path) != before[path]] == [shard]
     undisturbed = tmp_path / "whole" / "out"
     assert quiet_build(ImageFolder(small_folder), undisturbed, shards=4, options=ALL_REJECTS_ALLOWED) == again
@@ -182,8 +182,8 @@ def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, 
     before = finished(stopped)
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
     assert talk == [
-        f"resuming build {manifest.build_id}: 4 of 4 shards are finished",
-        "balancing after rejects: 0 of 4 shards change",
+        f"resuming build {manifest.build_id}: 4 of 4 shards finished",
+        "balancing after rejects: 0 of 4 shards to write again",
     ]
     assert {path: identity(stopped / path) for path in before} == before
 
@@ -292,7 +292,7 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
     manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
     assert talk[0].startswith(f"resuming build {manifest.build_id}: ")
     if layout == "first":
-        assert talk[0].endswith(f": {len(before)} of 8 shards are finished")
+        assert talk[0].endswith(f": {len(before)} of 8 shards finished")
     # what was finished changes only where rejects move examples
     moved = int(talk[1].split(": ")[1].split(" of ")[0])
     changed = [path for path in before if identity(out / path) != before[path]]

@@ -124,7 +124,7 @@ def test_shards_that_stay_as_they_are_are_the_same_files(half_bad, tmp_path, qui
     assert linked == same
     assert talk == [
         "1 of 3 rejected inputs can be taken in now",
-        f"balancing after rejects: {8 - sum(same)} of 8 shards change",
+        f"balancing after rejects: {8 - sum(same)} of 8 shards to write again",
     ]
 
 

@@ -123,3 +123,11 @@ def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
         InputError, match=r"^column 'file_name': every path is missing; leave it out with --drop"
     ):
         quiet_build(Table(parquet(tmp_path, file_name=pa.nulls(2), x=[1, 2])), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["file_name;caption", "a|b", "a\tb"])
+def test_a_header_of_another_delimiter_is_told(name):
+    with pytest.raises(
+        InputError, match=r"^rows.csv has one column, .*, which looks like several: values are "
+    ):
+        roles_of([name], Columns(), "rows.csv")
