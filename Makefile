@@ -40,6 +40,7 @@ format: $(VENV)/.installed
 # Give a folder of class folders: make bench PHOTOS=/data/photos
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/prep.py --photos $(PHOTOS)
+	$(BIN)/python benchmarks/images.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/arrays.py
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
 
