@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
             "arrays",
             nargs="+",
             metavar="ARRAY",
-            help="NAME=FILE.npy, FILE.npy (named by its stem) or FILE.npz",
+            help="NAME=FILE.npy, FILE.npy (named by its stem), FILE.npz, or parts X-0.npy X-1.npy",
         )
         add("--list", action="append", default=[], metavar="NAME", help="store as an int64 or float list")
     add("out", metavar="OUT", help="the dataset's directory; its last part names the dataset")
@@ -57,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add("--group-by", metavar="WHAT", help=_GROUP_HELP[kind])
     add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
     same = (
-        "images, or without any other values, that are the same: keep all (default), the first key, or fail"
+        "examples with the same images, or without images the same values: keep (default), drop all but "
+        "the first key, or fail"
     )
     add("--duplicates", default="keep", choices=["keep", "drop", "fail"], help=same)
-    add("--max-rejected", default="1%", metavar="SHARE", help="of the inputs, before the build fails (1%%)")
     add("--seed", type=int, default=0, help="of order and splits (0)")
     add("--name", help="of the dataset")
     add("--json", action="store_true", help="print the result as JSON")
@@ -132,7 +132,8 @@ def settings_of(options: argparse.Namespace) -> tuple[int | None, Options]:
         shard_size=parse_size(options.shard_size, "--shard-size") if options.shard_size else None,
         balance=options.balance,
         name=options.name,
-        max_rejected=parse_share(options.max_rejected),
+        # arrays are taken whole or refused
+        max_rejected=parse_share(getattr(options, "max_rejected", "1%")),
         duplicates=options.duplicates,
     )
     return shards, settings
@@ -195,6 +196,7 @@ def _add_image_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{name} {text}, else it is rejected ({limit:,})",
         )
     add("--max-bytes", default="1GiB", metavar="SIZE", help="of a file, else it is rejected (1GiB)")
+    add("--max-rejected", default="1%", metavar="SHARE", help="of the inputs, before the build fails (1%%)")
     add("--follow-links", action="store_true", help="also links out of SRC, and links to folders")
 
 

@@ -122,6 +122,10 @@ def _num_shards(
         known = ", ".join(membership.examples)
         asked = f"--shards {unknown[0]}={options.shards_by_split[unknown[0]]}"
         raise InputError(f"{asked}: there is no such split; the splits are {known} (see --split)")
+    if options.shard_size is not None and set(options.shards_by_split) == set(membership.examples):
+        raise InputError(
+            "--shard-size has no effect, since each split has its --shards; leave out one of them"
+        )
     counts = {}
     for split, examples in membership.examples.items():
         by_size = math.ceil(int(listing.sizes[examples].sum()) / (options.shard_size or DEFAULT_SHARD_SIZE))

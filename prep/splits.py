@@ -36,6 +36,12 @@ class Membership:
     cuts: Mapping[str, Json] = field(default_factory=dict)
 
 
+def usual_place(split: str) -> tuple[int, str]:
+    """Return what sorts splits as people list them: train…, val…, dev, test…, and others by name."""
+    starts = ("tr", "va", "de", "te")
+    return next((place for place, start in enumerate(starts) if split.startswith(start)), len(starts)), split
+
+
 def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
     """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly.
 

@@ -13,14 +13,12 @@ from tfshards.prep.formats import METADATA_NAMES
 from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing, to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile, folders_in
+from tfshards.prep.splits import usual_place
 from tfshards.schemas import Feature, InputError, Schema
 
 SPLIT_FOLDERS = frozenset(
     (b"train", b"training", b"validation", b"valid", b"val", b"dev", b"test", b"testing")
 )
-
-# Training first, as people list them: train…, val… and dev, test….
-_SPLIT_ORDER = (b"tr", b"va", b"de", b"te")
 
 _LABEL = Feature("label", "label", "int64")
 _KEY = Feature("key", "bytes", "bytes")
@@ -105,7 +103,7 @@ def _split_folders(keys: Sequence[bytes]) -> dict[str, IntArray]:
     members: dict[bytes, list[int]] = {}
     for number, key in enumerate(keys):
         members.setdefault(key.split(b"/", 1)[0], []).append(number)
-    in_order = sorted(members, key=lambda top: (_SPLIT_ORDER.index(top[:2]), top))
+    in_order = sorted(members, key=lambda top: usual_place(top.decode()))
     return {top.decode(): _numbers(members[top]) for top in in_order}
 
 

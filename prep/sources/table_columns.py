@@ -95,6 +95,9 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         plain = plain.value_type
     if pa.types.is_null(plain):
         raise InputError(f"column {name!r}: every value is missing; leave it out with --drop {name}")
+    refused = InputError(
+        f"column {name!r}: its type {shown(kind)} cannot be stored; leave it out with --drop {name}"
+    )
     try:
         if plain != item:
             column = column.cast(pa.large_list(plain) if is_list else plain)
@@ -103,12 +106,10 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             column = column.cast(pa.large_list(plain) if is_list else plain)
         target = plain if plain in _DTYPES else TEXT
         if target == TEXT and not _is_bytes(plain):
-            raise pa.ArrowNotImplementedError
+            raise refused
         return column.cast(pa.large_list(target) if is_list else target)
     except pa.ArrowException:
-        raise InputError(
-            f"column {name!r}: its type {shown(kind)} cannot be stored; leave it out with --drop {name}"
-        ) from None
+        raise refused from None
 
 
 def relisted(lists: pa.ChunkedArray, items: pa.ChunkedArray) -> pa.ChunkedArray:

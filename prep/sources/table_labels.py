@@ -20,6 +20,7 @@ from tfshards.prep.sources.table_columns import (
     shown,
     stored_column,
 )
+from tfshards.prep.splits import usual_place
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.manifest import name_fault
 
@@ -131,7 +132,7 @@ def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
     encoded = column.combine_chunks().dictionary_encode()
     names = [to_text(value) for value in encoded.dictionary.to_pylist()]
     codes = encoded.indices.to_numpy()
-    order = sorted(range(len(names)), key=lambda code: (_split_rank(names[code]), names[code]))
+    order = sorted(range(len(names)), key=lambda code: usual_place(names[code]))
     return {names[code]: np.flatnonzero(codes == code).astype(np.int64) for code in order}
 
 
@@ -167,7 +168,3 @@ def _stored(name: str, column: pa.ChunkedArray) -> StoredColumn:
 
 def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.list_flatten(column) if pa.types.is_large_list(column.type) else column
-
-
-def _split_rank(name: str) -> int:
-    return next((rank for rank, start in enumerate(("tr", "va", "de", "te")) if name.startswith(start)), 4)

@@ -628,3 +628,9 @@ def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_p
         if ": 3 images that could not be kept as they are stand in it without loss, as PNG; --jpeg" in line
     ]
     assert bool(found) == said, talk
+
+
+def test_a_size_of_shards_that_no_split_would_have_is_refused(small_folder, tmp_path, quiet_build):
+    options = Options(shards_by_split={"train": 1}, shard_size=1000)
+    with pytest.raises(InputError, match=r"^--shard-size has no effect, since each split has its --shards; "):
+        quiet_build(ImageFolder(small_folder), tmp_path / "out", options=options)

@@ -744,3 +744,10 @@ def test_elsewhere_progress_is_told_in_plain_lines(tmp_path, run, monkeypatch):
         line for line in lines if not re.fullmatch(what + ", (\\d+ s left|time left unknown)", line)
     ] == []
     assert len({line.split()[1] for line in lines}) > 1, "the number of examples does not grow"
+
+
+def test_arrays_have_no_limit_of_rejects_since_they_reject_nothing(run, array_files):
+    array_files(x=np.arange(4))
+    status, _, err = run("plan", "arrays", "x.npy", "out", "--max-rejected", "5%")
+    assert status == 2
+    assert "unrecognized arguments: --max-rejected" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import subprocess
 import sys
 import warnings
 import zlib
@@ -433,3 +434,21 @@ def test_the_processs_limit_of_pixels_is_not_that_of_a_build(limit, monkeypatch)
 )
 def test_encoded_bytes_are_described_for_people(data, described):
     assert describe(data) == described
+
+
+def test_heic_without_its_package_is_rejected_with_the_remedy():
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
+    code = f"""
+import sys
+sys.modules["pillow_heif"] = None
+from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.images import decoder_versions, normalise
+from tfshards.prep.whitelist import ImageError
+assert set(decoder_versions()) == {{"pillow"}}
+try:
+    normalise({heic!r}, ImageOptions(), b".jpg")
+except ImageError as error:
+    print(error.reason, error.detail, sep=": ")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "unsupported: HEIC; install tfshards[heic] to read it\n", done.stderr

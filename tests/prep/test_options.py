@@ -127,3 +127,8 @@ def test_shares_are_read_exactly(text, share):
 def test_a_share_that_is_none_is_told(text):
     with pytest.raises(OptionsError, match=r"^--max-rejected .*: must be a share such as 1% or 0\.01$"):
         parse_share(text)
+
+
+def test_what_becomes_of_duplicates_is_one_of_three():
+    with pytest.raises(OptionsError, match=r"^--duplicates merge: must be one of keep, drop, fail$"):
+        Options(duplicates="merge")
