@@ -7,18 +7,43 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+
+START = b"\xff\xd8\xff"
 
 _FRAMES = (0xC0, 0xC1, 0xC2)
 # Lossless, hierarchical and arithmetic ones, too; between them stand tables and a reserved marker.
 _ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
+# By number of components, as Pillow names the kind of pixels.
+_MODES = {1: "L", 3: "RGB"}
 _END, _SCAN = 0xD9, 0xDA
 # Huffman and quantisation tables, restart interval, application data, comment.
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
+_APPLICATION = range(0xE0, 0xF0)
+# By marker and length: what says nothing about the pixels that the decoder does not see for itself.
+_BARE = {(0xE0, 16): b"JFIF\0", (0xEE, 14): b"Adobe"}
 _END_MARKER = b"\xff\xd9"
 # Inside a scan stand the data byte 0xFF, which a zero follows, and the restarts.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
+
+
+class Header(NamedTuple):
+    """What a file says of itself that has nothing but pixels: a ``whitelist.Opened``.
+
+    Attributes:
+        mode: Pillow's name for the kind of pixels: L or RGB.
+        size: width and height in pixels.
+        format: JPEG.
+        info: nothing.
+    """
+
+    mode: str
+    size: tuple[int, int]
+    format: str = "JPEG"
+    info: Mapping[str | tuple[int, int], object] = MappingProxyType({})
 
 
 class Structure(NamedTuple):
@@ -31,11 +56,14 @@ class Structure(NamedTuple):
         num_scans: how many scans there are; or, if it is not plain, how often their mark stands in the file,
             which application data may hold, too.
         frame: the place behind the marker of the first frame, or None if none is found.
+        header: the whole header of a plain file, if it has but the usual marks of JFIF and Adobe, and
+            comments: no EXIF, no colour profile, no second picture.
     """
 
     is_plain: bool
     num_scans: int
     frame: int | None
+    header: Header | None = None
 
 
 def structure(data: bytes) -> Structure:
@@ -44,6 +72,7 @@ def structure(data: bytes) -> Structure:
     frame: int | None = None
     # by component, a bit for each of the 64 coefficients of its blocks
     missing: dict[int, int] = {}
+    is_bare = True
     last_place = len(data) - 4
     while place <= last_place or data[place : place + 2] == _END_MARKER:
         if data[place] != 0xFF:
@@ -55,7 +84,8 @@ def structure(data: bytes) -> Structure:
             continue
         if kind == _END:
             is_plain = num_frames == 1 and num_scans > 0 and not any(missing.values())
-            return Structure(is_plain, num_scans, frame)
+            header = _header(data, frame) if is_plain and is_bare and frame is not None else None
+            return Structure(is_plain, num_scans, frame, header)
         # the length counts its own two bytes
         length = data[start] << 8 | data[start + 1]
         place = start + length
@@ -75,6 +105,8 @@ def structure(data: bytes) -> Structure:
                     missing[component] = missing.get(component, 0) & ~((2 << last) - (1 << first))
         elif kind not in _OTHERS:
             break
+        elif kind in _APPLICATION:
+            is_bare = is_bare and data[start + 2 : start + 7] == _BARE.get((kind, length))
         if num_scans:
             # a scan's data have no length: they end at the next marker
             found = _MARKER_IN_SCAN.search(data, place)
@@ -82,6 +114,13 @@ def structure(data: bytes) -> Structure:
                 break
             place = found.start()
     return Structure(False, data.count(b"\xff\xda"), frame)
+
+
+def _header(data: bytes, frame: int) -> Header | None:
+    length, _, height, width, num_components = struct.unpack_from(">HBHHB", data, frame)
+    mode = _MODES.get(num_components)
+    is_sound = mode is not None and length == 8 + 3 * num_components and height > 0 and width > 0
+    return Header(mode, (width, height)) if is_sound and mode else None
 
 
 def pixel_fault(data: bytes, built: Structure) -> str | None:

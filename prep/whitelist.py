@@ -17,8 +17,13 @@ from tfshards.prep.image_options import LONGEST, MAX_SIDE, Channels, ImageOption
 class Opened(Protocol):
     """What is asked here of a ``PIL.Image.Image`` whose pixels are not decoded yet."""
 
-    format: str | None
-    info: dict[str | tuple[int, int], object]
+    @property
+    def format(self) -> str | None:
+        """Pillow's name of the format."""
+
+    @property
+    def info(self) -> Mapping[str | tuple[int, int], object]:
+        """What else stands in the file."""
 
     @property
     def mode(self) -> str:

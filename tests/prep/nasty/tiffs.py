@@ -64,6 +64,14 @@ def grey(
     return by_hand(*entries, data=data, **rest)
 
 
+def _fax_of_strips(rows: int) -> bytes:
+    """A page of one strip that says that it has this many rows a strip."""
+    page = encoded(BILEVEL, "TIFF", compression="group4", tiffinfo=_tags(t278=HEIGHT))
+    entry = struct.pack("<HHIHH", 278, 3, 1, HEIGHT, 0)
+    assert entry in page
+    return page.replace(entry, struct.pack("<HHIHH", 278, 3, 1, rows, 0))
+
+
 def tiled() -> bytes:
     """Grey, in tiles of 16 x 16, of which the right and the lower ones stand out."""
     across, down = -(-WIDTH // 16), -(-HEIGHT // 16)
@@ -88,6 +96,34 @@ KINDS: dict[str, Kind] = {
         f"TIFF, {name}": converted(".tif", encoded(BILEVEL, "TIFF", compression=name), "1 bit to 8")
         for name in ("raw", "group3", "group4", "tiff_ccitt")
     },
+    **{
+        f"TIFF, {name}, tag {tag} is {value}, strips": converted(
+            ".tif",
+            encoded(
+                BILEVEL.resize((330, 250)),
+                "TIFF",
+                compression=name,
+                strip_size=500,
+                tiffinfo=_tags(**{f"t{tag}": value}),
+            ),
+            "1 bit to 8",
+        )
+        # two dimensions and filled ends of lines, the lowest bit first, white is zero
+        for name, tag, value in (
+            ("group3", 292, 1),
+            ("group3", 292, 4),
+            ("group3", 292, 5),
+            ("group3", 266, 2),
+            ("group4", 266, 2),
+            ("tiff_ccitt", 266, 2),
+            ("group4", 262, 0),
+        )
+    },
+    "TIFF, word-aligned fax": rejected(
+        ".tif", encoded(BILEVEL, "TIFF", compression="tiff_raw_16"), "unsupported"
+    ),
+    "TIFF, fax, too few strips": rejected(".tif", _fax_of_strips(6), "damaged"),
+    "TIFF, fax, eight bits": rejected(".tif", grey(8, 4), "unsupported"),
     "TIFF, grey": converted(".tif", encoded(GREY, "TIFF")),
     "TIFF, grey, white is zero": converted(".tif", encoded(GREY, "TIFF", tiffinfo=_tags(t262=0))),
     "TIFF, grey, 4 bits": converted(".tif", grey(4)),

@@ -1,0 +1,83 @@
+"""JPEGs that are kept are looked at without Pillow's parser: nothing may come out otherwise than with it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tfshards.prep import images
+from tfshards.prep.image_options import ImageOptions
+from tfshards.prep.images import normalise
+from tfshards.prep.whitelist import ImageError
+
+from .nasty.kind import GREY, RGB, encoded
+from .nasty_images import KINDS
+
+JPEGS = {name: kind for name, kind in KINDS.items() if kind.data.startswith(b"\xff\xd8\xff")}
+OPTIONS = {
+    "usual": ImageOptions(),
+    "header": ImageOptions(check="header"),
+    "grey": ImageOptions(channels=1),
+    "alpha": ImageOptions(channels=4),
+    "PNG": ImageOptions(format="png"),
+    "few pixels": ImageOptions(max_pixels=100),
+    "mask": ImageOptions(mask=True, channels=1, format="png"),
+    "small": ImageOptions(resize="long=8"),
+    "large": ImageOptions(resize="long=8000"),
+}
+
+
+def outcome(data: bytes, options: ImageOptions, suffix: str) -> object:
+    try:
+        return normalise(data, options, suffix.encode())
+    except ImageError as error:
+        return error.reason, error.detail
+
+
+def with_pillow(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
+    with monkeypatch.context() as patch:
+        patch.setattr(images, "_kept_jpeg", lambda *_: None)
+        return outcome(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("name", JPEGS)
+def test_a_jpeg_comes_out_as_with_pillows_parser(name, options, monkeypatch):
+    kind = JPEGS[name]
+    assert outcome(kind.data, options, kind.suffix) == with_pillow(
+        monkeypatch, kind.data, options, kind.suffix
+    )
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        encoded(RGB, "JPEG"),
+        encoded(GREY, "JPEG"),
+        encoded(RGB, "JPEG", progressive=True),
+        encoded(RGB, "JPEG", restart_marker_rows=1, comment=b"a comment"),
+    ],
+    ids=["colour", "grey", "progressive", "restarts"],
+)
+def test_a_damaged_jpeg_comes_out_as_with_pillows_parser(whole, monkeypatch):
+    chance = random.Random(0)
+    for number in range(600):
+        data = bytearray(whole)
+        # mostly in the header, where all differs that the two look at
+        place = chance.randrange(min(700, len(data)) if number % 3 else len(data))
+        if number % 4 == 0:
+            del data[place : place + chance.randrange(1, 5)]
+        elif number % 4 == 1:
+            data[place:place] = chance.randbytes(chance.randrange(1, 5))
+        else:
+            data[place] = chance.randrange(256)
+        arguments = (bytes(data), ImageOptions(), ".jpg")
+        assert outcome(*arguments) == with_pillow(monkeypatch, *arguments), data[place - 9 : place + 9].hex()
+
+
+def test_most_jpegs_do_without_pillows_parser(monkeypatch):
+    """Else nothing would be won, and the tests above would compare it with itself."""
+    monkeypatch.setattr(images.Image, "open", None)
+    for data in (encoded(RGB, "JPEG"), encoded(GREY, "JPEG"), encoded(RGB, "JPEG", progressive=True)):
+        assert normalise(data, ImageOptions(), b".jpg").data is data
