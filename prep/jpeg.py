@@ -99,10 +99,12 @@ def structure(data: bytes) -> Structure:
         elif kind == _SCAN:
             num_scans += 1
             first, last, bits = data[place - 3 : place]
-            if bits & 15 == 0 and last < 64:
-                # with their lowest bits, these coefficients are whole
+            if last < 64:
+                # With their lowest bits, these coefficients are whole; what the last scan says of them counts.
+                told = (2 << last) - (1 << first)
                 for component in data[start + 3 : place - 3 : 2]:
-                    missing[component] = missing.get(component, 0) & ~((2 << last) - (1 << first))
+                    rest = missing.get(component, 0)
+                    missing[component] = rest | told if bits & 15 else rest & ~told
         elif kind not in _OTHERS:
             break
         elif kind in _APPLICATION:
