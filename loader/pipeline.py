@@ -119,11 +119,11 @@ def load(
     problems = file_problems(replace(manifest, splits={name: taken}), root)
     if problems:
         raise FormatError(f"{root}: the shards of split {name!r}", problems)
-    assignment = assign(taken.num_examples, taken.num_bytes, batch_size, worker, remainder, shuffle)
+    assignment = assign(taken.num_examples, taken.record_bytes, batch_size, worker, remainder, shuffle)
     check_start(start, epochs, assignment, shuffle)
     if assignment.num_steps == 0:
         warnings.warn(no_steps(name, assignment), stacklevel=2)
-    shards = open_shards(root, taken)
+    shards = open_shards(root, taken, manifest.compression)
     random = shuffle is not None or any(each.crop == "random" for each in images.values())
     pieces = read_pieces(assignment, shards, shuffle, start, epochs, random and not one_run)
     reading = Reading(shards, assignment, features, select is not None, shuffle, images, lists)

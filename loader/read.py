@@ -5,7 +5,7 @@ A range is entered by a real seek, at an offset that the shard's index gives; no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,12 +16,14 @@ import tensorflow as tf
 
 from tfshards.loader.order import Order
 from tfshards.schemas import FormatError, Problem, RecordIndex, Shard, Split, index_path, parse_index
+from tfshards.schemas.manifest import Compression
 
 GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 
 # The offsets that are kept in memory: 1 MiB. In larger splits every stride-th record has one, and the reader
 # hops over the headers of the few records up to the one it wants (5 microseconds each).
 MOST_OFFSETS = 1 << 17
+_COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
 # Reading ahead further than this only fills the processor's cache with what is read once.
 BUFFER_BYTES = 1 << 16
 
@@ -36,6 +38,7 @@ class Shards:
         offsets: int64: the byte at which the records 0, stride, 2 * stride, ... of each shard start.
         first_offsets: shape ``(num_shards,)`` int64: where in ``offsets`` each shard begins.
         stride: the distance of two records whose offsets are known.
+        compression: of the files, as TensorFlow calls it.
     """
 
     paths: tuple[str, ...]
@@ -43,6 +46,7 @@ class Shards:
     offsets: npt.NDArray[np.int64]
     first_offsets: npt.NDArray[np.int64]
     stride: int
+    compression: str
 
     @property
     def bases(self) -> npt.NDArray[np.int64]:
@@ -59,7 +63,7 @@ def as_written(function: GraphFunction) -> GraphFunction:
     return marked
 
 
-def open_shards(root: Path, split: Split) -> Shards:
+def open_shards(root: Path, split: Split, compression: Compression) -> Shards:
     """Return the shards of ``split`` in the dataset directory ``root``, with the offsets of their records.
 
     Raises:
@@ -77,6 +81,7 @@ def open_shards(root: Path, split: Split) -> Shards:
         np.concatenate(offsets),
         np.cumsum(lengths) - lengths,
         stride,
+        _COMPRESSIONS[compression],
     )
 
 
@@ -126,7 +131,7 @@ def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
     known = tf.minimum(known, len(shards.offsets) - 1)
     variant = tf.raw_ops.TFRecordDatasetV2(
         filenames=[path],
-        compression_type="",
+        compression_type=shards.compression,
         buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
         byte_offsets=[tf.gather(shards.offsets, known)],
     )
@@ -135,14 +140,14 @@ def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
         records = records.skip(first % shards.stride)
     size = tf.gather(shards.sizes, shard)
     # TensorFlow's reader takes a file that ends early for a whole one
-    return records.concatenate(_ended_early(path, size)).take(count)
+    return records.concatenate(_ended_early(path, size, shards.compression)).take(count)
 
 
-def _ended_early(path: tf.Tensor, expected: tf.Tensor) -> tf.data.Dataset:
+def _ended_early(path: tf.Tensor, expected: tf.Tensor, compression: str) -> tf.data.Dataset:
     """Return a dataset that raises an error naming the shard as soon as it is read."""
 
     def fail(_: tf.Tensor) -> tf.Tensor:
-        found = tf.data.TFRecordDataset(path).reduce(
+        found = tf.data.TFRecordDataset(path, compression).reduce(
             tf.constant(0, tf.int64), as_written(lambda count, _: count + 1)
         )
         message = tf.strings.join(
@@ -173,6 +178,6 @@ def _offsets(root: Path, shard: Shard, problems: list[Problem]) -> npt.NDArray[n
 
 def _check_index(index: RecordIndex, shard: Shard, path: str, problems: list[Problem]) -> None:
     found = f"{len(index.lengths)} records in {index.num_bytes} bytes"
-    expected = f"{shard.num_examples} records in {shard.num_bytes} bytes"
+    expected = f"{shard.num_examples} records in {shard.record_bytes} bytes"
     if found != expected:
         problems.append(Problem(path, f"describes {found}, the manifest says {expected} for its shard"))

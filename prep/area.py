@@ -48,7 +48,6 @@ class Done:
 
     Attributes:
         shard: the file that was written.
-        index_digest: of its index.
         rows_digest: of the rows that stand in it, see ``rows_digest``.
         rejected: the rows that do not, in plan order.
         conversions: what was done to the images in it, and to how many.
@@ -56,7 +55,6 @@ class Done:
     """
 
     shard: Shard
-    index_digest: str
     rows_digest: str
     rejected: tuple[Reject, ...] = ()
     conversions: Mapping[str, int] = field(default_factory=dict)

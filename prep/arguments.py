@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         "the first key, or fail"
     )
     add("--duplicates", default="keep", choices=["keep", "drop", "fail"], help=same)
+    add("--compression", default="none", choices=["none", "gzip"], help="of the shards (none)")
     add("--seed", type=int, default=0, help="of order and splits (0)")
     add("--name", help="of the dataset")
     add("--json", action="store_true", help="print the result as JSON")
@@ -135,6 +136,7 @@ def settings_of(options: argparse.Namespace) -> tuple[int | None, Options]:
         # arrays are taken whole or refused
         max_rejected=parse_share(getattr(options, "max_rejected", "1%")),
         duplicates=options.duplicates,
+        compression=options.compression,
     )
     return shards, settings
 

@@ -100,7 +100,7 @@ def structure(data: bytes) -> Structure:
             num_scans += 1
             first, last, bits = data[place - 3 : place]
             if last < 64:
-                # With their lowest bits, these coefficients are whole; what the last scan says of them counts.
+                # With their lowest bits, these coefficients are whole; the last scan of them counts.
                 told = (2 << last) - (1 << first)
                 for component in data[start + 3 : place - 3 : 2]:
                     rest = missing.get(component, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Literal, get_args
 
 from tfshards.prep.splits import check_ratios, parse_ratios
 from tfshards.schemas import OptionsError
-from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.manifest import Compression, name_fault
 from tfshards.schemas.reading import Json
 
 Balance = Literal["count", "bytes"]
@@ -47,6 +48,8 @@ class Options:
         max_rejected: the build fails if more than this share of the inputs is rejected.
         duplicates: of inputs with the same content ``keep`` all, ``drop`` all but the one with the smallest
             key, or ``fail``.
+        compression: of the shards: ``gzip`` makes them smaller where examples are not compressed already,
+            and slower to read.
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
@@ -61,6 +64,7 @@ class Options:
     name: str | None = None
     max_rejected: Fraction | float | str = Fraction(1, 100)
     duplicates: Duplicates = "keep"
+    compression: Compression = "none"
 
     def __post_init__(self) -> None:
         check_ratios(self.ratios)
@@ -76,6 +80,9 @@ class Options:
         if self.duplicates not in get_args(Duplicates):
             allowed = ", ".join(get_args(Duplicates))
             raise OptionsError(f"--duplicates {self.duplicates}: must be one of {allowed}")
+        if self.compression not in get_args(Compression):
+            allowed = " or ".join(get_args(Compression))
+            raise OptionsError(f"--compression {self.compression}: must be {allowed}")
         if self.shard_size is not None and self.shard_size < 1:
             raise OptionsError(f"--shard-size {self.shard_size}: must be at least one byte")
         for split, count in self.shards_by_split.items():
@@ -106,6 +113,8 @@ class Options:
             "balance": self.balance,
             # "fail" as well: the manifest then says that there are none
             **({} if self.duplicates == "keep" else {"duplicates": self.duplicates}),
+            # another release of zlib may make other bytes
+            **({} if self.compression == "none" else {"compression": {"gzip": zlib.ZLIB_RUNTIME_VERSION}}),
         }
 
 

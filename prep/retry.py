@@ -19,7 +19,6 @@ import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, Reject, ShardId, rows_digest
 from tfshards.prep.commit import read_rejects
-from tfshards.prep.files import file_digest
 from tfshards.prep.forecast import Forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import difference
@@ -31,7 +30,6 @@ from tfshards.schemas import (
     MANIFEST_NAME,
     InputError,
     Manifest,
-    Shard,
     file_problems,
     index_path,
     read_manifest,
@@ -148,8 +146,7 @@ def link_unchanged(
         _link(area, old.path, path)
         _link(area, index_path(old.path), index_path(path))
         return Done(
-            Shard(path, old.num_examples, old.num_bytes, old.digest),
-            file_digest(area.out / index_path(path)),
+            replace(old, path=path),
             rows_digest(plan.listing.rows(layout[shard.shard_index])),
         )
 

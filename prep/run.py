@@ -16,6 +16,7 @@ from tfshards.prep.rejects import Layouts
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader
 from tfshards.schemas import BuildError, index_path
+from tfshards.schemas.manifest import Compression
 
 Talk: TypeAlias = Callable[[str], None]
 
@@ -32,6 +33,7 @@ class Run:
         beam_args: Apache Beam's pipeline options.
         talk: is given each line about the build's course.
         compares: whether the contents of examples are compared, to find duplicates.
+        compression: of the shards.
     """
 
     reader: Reader
@@ -41,6 +43,7 @@ class Run:
     beam_args: tuple[str, ...]
     talk: Talk
     compares: bool
+    compression: Compression
 
     def write(
         self, layout: Layout, layouts: Layouts, linked: Mapping[ShardId, Done] | None = None
@@ -72,6 +75,7 @@ class Run:
                 {split: len(shards) for split, shards in layouts.items()},
                 progress.reporter,
                 self.compares and layout == "first",
+                self.compression,
             )
             write_shards(job, missing, self.beam_args, progress)
         written = {shard: self.area.read_done(layout, shard) for shard in missing}
@@ -103,7 +107,7 @@ class Run:
 
     def _holds(self, done: Done) -> bool:
         """Whether a shard and its index are still what was written."""
-        digests = {done.shard.path: done.shard.digest, index_path(done.shard.path): done.index_digest}
+        digests = {done.shard.path: done.shard.digest, index_path(done.shard.path): done.shard.index_digest}
         files = {self.area.out / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 

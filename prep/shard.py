@@ -6,33 +6,27 @@ attempt makes the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-
-import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
 from tfshards.prep.duplicates import content_digest
-from tfshards.prep.example import SMALL_BYTES, Values, example_encoder
-from tfshards.prep.files import bytes_digest
+from tfshards.prep.example import Values, example_encoder
 from tfshards.prep.progress import Reporter
+from tfshards.prep.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.listing import Accepted, Reader, Row
-from tfshards.prep.tfrecord import frame
-from tfshards.schemas import BuildError, InputError, RecordIndex, Schema, Shard, TfshardsError, index_path
+from tfshards.schemas import BuildError, InputError, Schema, TfshardsError, index_path
+from tfshards.schemas.manifest import Compression
 
 # Examples are read in pieces of about this many bytes, a few pieces ahead of the writer; so a worker's
 # memory does not depend on the shard's size.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
-# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
-_WRITE_BYTES = 1 << 16
 # One more than there are cores only makes them wait for each other.
 _THREADS = max(2, min(4, os.cpu_count() or 1))
 
@@ -50,6 +44,7 @@ class Job:
         num_shards: by split.
         reporter: tells the main process how far the worker is.
         compares: whether the digest of each example's content is wanted, to find duplicates.
+        compression: of the shards.
     """
 
     area: BuildArea
@@ -60,6 +55,7 @@ class Job:
     num_shards: dict[str, int]
     reporter: Reporter
     compares: bool = False
+    compression: Compression = "none"
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the shard's path relative to the dataset."""
@@ -95,42 +91,27 @@ def _write(job: Job, shard: ShardId) -> None:
     unfinished = job.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
     accepted: list[Row] = []
     rejected: list[Reject] = []
-    lengths: list[int] = []
     conversions: Counter[str] = Counter()
     contents: list[str] = []
-    digest = hashlib.sha256()
-    with unfinished.open("wb", buffering=0) as file:
+    with ShardFile(unfinished) as file:
         for piece in _read_ahead(rows, _piece_reader(job)):
             if job.area.stop_path.exists():
                 raise BuildError("stopped, since another worker failed")
-            for buffer in piece.buffers:
-                digest.update(buffer)
-            _write_all(file.fileno(), piece.buffers)
+            file.append(piece.frames)
             accepted += piece.accepted
             rejected += piece.rejected
             conversions.update(piece.conversions)
             contents += piece.contents
-            lengths += piece.lengths
-            job.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.lengths))
-        os.fsync(file.fileno())
+            job.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
+        file.sync()
     if rejected and job.layout == "final":
         raise InputError(
             f"{rejected[0].key}: was accepted before, and is now {rejected[0].reason}; it changed"
         )
-    index = RecordIndex(np.array(lengths, dtype=np.int64))
-    index_text = index.to_text().encode("ascii")
-    _publish(job.area, index_path(path), index_text)
+    _publish(job.area, index_path(path), file.index)
     unfinished.replace(job.area.out / path)
-    written = Shard(path, len(accepted), index.num_bytes, f"sha256:{digest.hexdigest()}")
     there = rows_digest(accepted) if rejected else planned
-    done = Done(
-        written,
-        bytes_digest(index_text),
-        there,
-        tuple(rejected),
-        dict(sorted(conversions.items())),
-        tuple(contents),
-    )
+    done = Done(file.shard(path), there, tuple(rejected), dict(sorted(conversions.items())), tuple(contents))
     job.area.write_done(job.layout, shard, done)
 
 
@@ -138,8 +119,7 @@ def _write(job: Job, shard: ShardId) -> None:
 class _Piece:
     """A run of examples, encoded and framed."""
 
-    buffers: list[bytes]
-    lengths: list[int]
+    frames: Frames
     accepted: list[Row]
     rejected: list[Reject]
     conversions: list[str]
@@ -162,12 +142,9 @@ def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
                 conversions += outcome.conversions
             else:
                 rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
-        frames = [frame(*encode(item)) for item in values]
-        lengths = [sum(map(len, parts)) for parts in frames]
+        frames = frames_of(map(encode, values), job.compression)
         contents = [content(item) for item in values] if content else []
-        return _Piece(
-            _join_small(chain.from_iterable(frames)), lengths, accepted, rejected, conversions, contents
-        )
+        return _Piece(frames, accepted, rejected, conversions, contents)
 
     return read
 
@@ -199,39 +176,6 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
             piece, filled = [], 0
     if piece:
         yield piece
-
-
-def _join_small(buffers: Iterable[bytes]) -> list[bytes]:
-    """Return the same bytes with small neighbours joined; large buffers are not copied."""
-    joined: list[bytes] = []
-    small: list[bytes] = []
-    for buffer in buffers:
-        if len(buffer) < SMALL_BYTES:
-            small.append(buffer)
-        else:
-            joined += (b"".join(small), buffer)
-            small.clear()
-    return [*joined, b"".join(small)]
-
-
-def _write_all(descriptor: int, buffers: Sequence[bytes]) -> None:
-    group: list[bytes] = []
-    filled = 0
-    for buffer in buffers:
-        group.append(buffer)
-        filled += len(buffer)
-        if filled >= _WRITE_BYTES:
-            _write_group(descriptor, group, filled)
-            group, filled = [], 0
-    _write_group(descriptor, group, filled)
-
-
-def _write_group(descriptor: int, group: list[bytes], num_bytes: int) -> None:
-    written = os.writev(descriptor, group)
-    # The rest of a write that a signal, or a disk that is nearly full, cut short.
-    rest = memoryview(b"".join(group))[written:] if written < num_bytes else b""
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _publish(area: BuildArea, path: str, data: bytes) -> None:

@@ -55,7 +55,7 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
     for split_name, split in manifest.splits.items():
         for shard in split.shards:
             path = Path(root) / shard.path
-            for number, (offset, data) in enumerate(read_records(path)):
+            for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
                 # a search for the bytes is far cheaper than parsing, and rules out nearly all
                 if wanted in data:
                     values, fault = parse_record(data, manifest)
@@ -108,7 +108,7 @@ def _shorten(values: Sequence[object]) -> str:
 
 def _example_keys(root: Path, manifest: Manifest) -> str:
     for shard in manifest.shards:
-        for _, data in read_records(root / shard.path):
+        for _, data in read_records(root / shard.path, manifest.compression):
             for key in parse_record(data, manifest)[0].get("key", []):
                 if isinstance(key, bytes):
                     return f"keys look like {os.fsdecode(key)!r}"

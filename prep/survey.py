@@ -127,7 +127,7 @@ def _read(
     compared = compared_features(manifest)
     is_image = any(feature.kind == "image" for feature in manifest.schema.features)
     label = manifest.schema.label
-    for number, (offset, data) in enumerate(read_records(path)):
+    for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
         values, fault = parse_record(data, manifest)
         if fault:
             raise RecordError(path, number, offset, fault)

@@ -6,20 +6,25 @@ masked CRC-32C of those 8 bytes, the data, the masked CRC-32C of the data.
 
 from __future__ import annotations
 
-import os
+import gzip
 import struct
+import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, cast
 
 import google_crc32c
 
 from tfshards.schemas import TfshardsError
 from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.manifest import Compression
 
 _HEADER = struct.Struct("<QI")
-_FOOTER = struct.Struct("<I")
+FOOTER = struct.Struct("<I")
+_BUFFER_BYTES = 1 << 20
+_PART_BYTES = 1 << 26
 
 
 class RecordError(TfshardsError):
@@ -38,7 +43,7 @@ class RecordError(TfshardsError):
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
     """Return the frame of a record in parts, in order: header, the record's own parts, footer."""
-    return _header(sum(map(len, record))), *record, _FOOTER.pack(masked_crc32c(*record))
+    return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
 
 
 def masked_crc32c(*parts: bytes) -> int:
@@ -49,42 +54,68 @@ def masked_crc32c(*parts: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_records(path: Path, compression: Compression = "none") -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the data of each record, with both checksums of every frame compared.
 
+    Offsets count the bytes of the frames, uncompressed.
+
     Raises:
-        RecordError: a frame is cut, or a checksum does not hold. No length is believed beyond the file's end.
+        RecordError: a frame is cut, a checksum does not hold, or the compressed data are damaged. No memory
+            is taken for a length that the file does not have.
     """
-    with path.open("rb", buffering=1 << 20) as file:
-        remaining = os.fstat(file.fileno()).st_size
-        offset = 0
-        number = 0
-        while remaining:
-            data = _read_frame(file, path, number, offset, remaining)
-            yield offset, data
-            offset += len(data) + FRAME_OVERHEAD
-            remaining -= len(data) + FRAME_OVERHEAD
-            number += 1
+    offset = number = 0
+    with _open(path, compression) as file:
+        try:
+            while header := file.read(_HEADER.size):
+                data = _read_frame(file, header, RecordPlace(path, number, offset))
+                yield offset, data
+                offset += len(data) + FRAME_OVERHEAD
+                number += 1
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise RecordError(path, number, offset, f"the compressed data are damaged: {error}") from None
 
 
-def _read_frame(file: BinaryIO, path: Path, number: int, offset: int, remaining: int) -> bytes:
-    header = file.read(_HEADER.size)
+class RecordPlace(NamedTuple):
+    """Where a frame stands: its file, its number there, and the byte at which it starts."""
+
+    path: Path
+    record: int
+    offset: int
+
+
+def _open(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
+    if compression == "gzip":
+        return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
+    return path.open("rb", buffering=_BUFFER_BYTES)
+
+
+def _read_frame(file: BinaryIO, header: bytes, place: RecordPlace) -> bytes:
     if len(header) < _HEADER.size:
-        raise RecordError(path, number, offset, f"the file ends {len(header)} bytes into the frame's header")
+        raise RecordError(*place, f"the file ends {len(header)} bytes into the frame's header")
     length, crc = _HEADER.unpack(header)
     if crc != masked_crc32c(header[:8]):
-        raise RecordError(path, number, offset, "the checksum of the record's length does not hold")
-    if length > remaining - FRAME_OVERHEAD:
-        raise RecordError(path, number, offset, f"says {length} bytes of data; the file ends before")
-    data, footer = file.read(length), file.read(_FOOTER.size)
-    if len(footer) < _FOOTER.size:
-        raise RecordError(path, number, offset, "the file became shorter while it was read")
-    if _FOOTER.unpack(footer)[0] != masked_crc32c(data):
-        raise RecordError(path, number, offset, "the checksum of the record's data does not hold")
+        raise RecordError(*place, "the checksum of the record's length does not hold")
+    data = _read_exactly(file, length)
+    footer = file.read(FOOTER.size) if len(data) == length else b""
+    if len(footer) < FOOTER.size:
+        raise RecordError(*place, f"says {length} bytes of data; the file ends before")
+    if FOOTER.unpack(footer)[0] != masked_crc32c(data):
+        raise RecordError(*place, "the checksum of the record's data does not hold")
     return data
+
+
+def _read_exactly(file: BinaryIO, length: int) -> bytes:
+    """Return so many bytes, or all that are left; in parts, since a length may be anything."""
+    if length <= _BUFFER_BYTES:
+        return file.read(length)
+    parts, missing = [], length
+    while missing and (part := file.read(min(missing, _PART_BYTES))):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
 
 
 @lru_cache(maxsize=1024)
 def _header(length: int) -> bytes:
     packed = struct.pack("<Q", length)
-    return packed + _FOOTER.pack(masked_crc32c(packed))
+    return packed + FOOTER.pack(masked_crc32c(packed))

@@ -93,7 +93,7 @@ def _look_deep(folder: Path, shard: Shard, manifest: Manifest) -> _Found:
     labels: Counter[int] = Counter()
     label = manifest.schema.label
     try:
-        for number, (offset, data) in enumerate(read_records(folder / shard.path)):
+        for number, (offset, data) in enumerate(read_records(folder / shard.path, manifest.compression)):
             lengths.append(len(data) + FRAME_OVERHEAD)
             values, fault = parse_record(data, manifest)
             if fault:
@@ -134,9 +134,11 @@ def _index_problems(folder: Path, shard: Shard) -> Iterator[Problem]:
     except FormatError as error:
         yield from (Problem(path, str(problem)) for problem in error.problems)
     else:
-        if (len(index.lengths), index.num_bytes) != (shard.num_examples, shard.num_bytes):
+        if (len(index.lengths), index.num_bytes) != (shard.num_examples, shard.record_bytes):
             found = f"{len(index.lengths)} records of {index.num_bytes} bytes"
-            yield Problem(path, f"has {found}, the manifest says {shard.num_examples} of {shard.num_bytes}")
+            yield Problem(
+                path, f"has {found}, the manifest says {shard.num_examples} of {shard.record_bytes}"
+            )
 
 
 def _count_problems(folder: Path, shard: Shard, lengths: list[int]) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ A directory with a manifest is a dataset; one without is none. Nothing here know
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -12,18 +13,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from tfshards.schemas.atomic import sync_directory, write_atomically
 from tfshards.schemas.errors import FormatError, InputError, Problem
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.reading import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.schema import Schema
-from tfshards.schemas.split import Shard, Split
+from tfshards.schemas.split import Shard, Split, digest_fault
 
 __all__ = [
     "FORMAT_VERSION",
     "MANIFEST_NAME",
     "REQUIRES",
+    "Compression",
     "Manifest",
     "Shard",
     "Split",
@@ -33,6 +36,7 @@ __all__ = [
     "parse_manifest",
     "read_manifest",
     "sync_directory",
+    "with_digest",
     "write_atomically",
     "write_manifest",
 ]
@@ -41,6 +45,10 @@ FORMAT_VERSION = 1
 # The first release of tfshards that reads FORMAT_VERSION; an older one names it in its error.
 REQUIRES = "tfshards>=0.1"
 
+Compression = Literal["none", "gzip"]
+
+_DIGEST_MARK = '"digest": "sha256:'
+_NO_DIGEST = "sha256:" + "0" * 64
 _BUILD_ID = re.compile(r"[0-9a-f]{8}")
 
 
@@ -108,6 +116,8 @@ class Manifest:
         totals: what became of the source's entries.
         options: the options that made the dataset, as JSON values.
         split_cuts: the hash values at which ratio splits were cut; empty where there were none.
+        compression: of every shard.
+        rejects_digest: of the rejects file, as those of shards; empty where there is none.
     """
 
     name: str
@@ -117,6 +127,8 @@ class Manifest:
     totals: Totals
     options: Mapping[str, Json] = field(default_factory=dict)
     split_cuts: Mapping[str, Json] = field(default_factory=dict)
+    compression: Compression = "none"
+    rejects_digest: str = ""
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -130,20 +142,23 @@ class Manifest:
 
     def to_text(self) -> str:
         """Return the text of ``dataset.json``: ASCII, indented, the same for equal manifests."""
-        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+        document = {**self.to_json(), "digest": _NO_DIGEST}
+        return with_digest(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
     def to_json(self) -> dict[str, Json]:
-        """Return the manifest as JSON values."""
+        """Return the manifest as JSON values, without its own digest."""
         return {
             "format_version": FORMAT_VERSION,
             "requires": REQUIRES,
             "name": self.name,
             "build_id": self.build_id,
             "schema": self.schema.to_json(),
+            "compression": self.compression,
             "splits": {name: split.to_json() for name, split in self.splits.items()},
             "totals": self.totals.to_json(),
             "options": dict(self.options),
             "split_cuts": dict(self.split_cuts),
+            "rejects_digest": self.rejects_digest,
         }
 
     @classmethod
@@ -155,6 +170,7 @@ class Manifest:
         reader.take("requires", str, "")
         name, build_id = reader.text("name", name_fault), reader.text("build_id", _build_id_fault)
         schema = Schema.read(reader.object("schema"))
+        compression = reader.text("compression", _compression_fault)
         splits = _read_splits(reader, schema)
         totals = Totals.read(reader.object("totals"))
         options, split_cuts = reader.take("options", dict, {}), reader.take("split_cuts", dict, {})
@@ -162,9 +178,26 @@ class Manifest:
         if totals.accepted != num_examples:
             message = f"is {totals.accepted}, but the splits hold {num_examples} examples"
             reader.note("totals.accepted", message)
+        rejects_digest = reader.take("rejects_digest", str, "")
+        fault = digest_fault(rejects_digest) if totals.rejected else None
+        if fault or (rejects_digest and not totals.rejected):
+            reader.note("rejects_digest", fault or "is given, but totals.rejected is 0")
+        reader.text("digest", digest_fault)
+        if compression == "none":
+            _note_compressed(reader, splits)
         if schema is None or len(reader.problems) > known:
             return None
-        return cls(name, build_id, schema, splits, totals, options, split_cuts)
+        return cls(
+            name,
+            build_id,
+            schema,
+            splits,
+            totals,
+            options,
+            split_cuts,
+            "gzip" if compression == "gzip" else "none",
+            rejects_digest,
+        )
 
 
 def read_manifest(root: str | os.PathLike[str]) -> Manifest:
@@ -176,7 +209,8 @@ def read_manifest(root: str | os.PathLike[str]) -> Manifest:
     """
     path = Path(root) / MANIFEST_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        # as bytes: line ends are part of what the digest covers
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise InputError(_no_dataset(Path(root), error)) from None
     except UnicodeDecodeError as error:
@@ -202,9 +236,23 @@ def parse_manifest(text: str, subject: str) -> Manifest:
         raise FormatError(subject, [Problem("format_version", message)])
     reader = ObjectReader(document)
     manifest = Manifest.read(reader)
+    if manifest is not None and with_digest(text) != text:
+        reader.note("digest", "does not hold: the manifest was changed, or damaged, after it was written")
+        manifest = None
     if manifest is None:
         raise FormatError(subject, reader.problems)
     return manifest
+
+
+def with_digest(text: str) -> str:
+    """Return the text of a manifest with its own digest: of the text that has 64 zeros in its place.
+
+    It stands at the last place where the text has ``"digest": "sha256:``, followed by 64 characters.
+    """
+    before, mark, rest = text.rpartition(_DIGEST_MARK)
+    head, tail = before + mark, rest[64:]
+    digest = hashlib.sha256(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
+    return f"{head}{digest.hexdigest()}{tail}"
 
 
 def write_manifest(manifest: Manifest, root: str | os.PathLike[str]) -> None:
@@ -239,10 +287,13 @@ _FIELDS = (
     "name",
     "build_id",
     "schema",
+    "compression",
     "splits",
     "totals",
     "options",
     "split_cuts",
+    "rejects_digest",
+    "digest",
 )
 
 
@@ -258,6 +309,19 @@ def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split
         if path and times > 1:
             reader.note("splits", f"the shard {shown(path)} stands {times} times")
     return splits
+
+
+def _note_compressed(reader: ObjectReader, splits: Mapping[str, Split]) -> None:
+    for split in splits.values():
+        for shard in split.shards:
+            if shard.record_bytes != shard.num_bytes:
+                found = f"{shard.num_bytes} bytes with records of {shard.record_bytes}"
+                reader.note("splits", f"the shard {shown(shard.path)} has {found}, without compression")
+
+
+def _compression_fault(compression: str) -> str | None:
+    allowed = get_args(Compression)
+    return None if compression in allowed else f"is {shown(compression)}, must be {' or '.join(allowed)}"
 
 
 def _build_id_fault(build_id: str) -> str | None:

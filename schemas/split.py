@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.reading import Json, ObjectReader, shown
 from tfshards.schemas.schema import Schema
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_EXAMPLES_DIGEST = re.compile(r"[0-9a-f]{16}")
+_LAST_BYTES = re.compile(rf"(?:[0-9a-f]{{2}}){{0,{NUM_LAST_BYTES}}}")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -25,13 +28,22 @@ class Shard:
         path: relative to the dataset's directory, with ``/`` between the parts.
         num_examples: the number of records.
         num_bytes: the file's size.
+        record_bytes: of the frames of all records; the file's size, unless that is compressed.
         digest: ``sha256:`` and 64 hex digits, over the whole file.
+        index_digest: the same over its index.
+        examples_digest: of its records, in whatever order (see ``digests.examples_digest``).
+        last_bytes: the last 8 bytes of the file in hex, or fewer if it has no more: what a reader can
+            compare of each shard before it starts.
     """
 
     path: str
     num_examples: int
     num_bytes: int
+    record_bytes: int
     digest: str
+    index_digest: str
+    examples_digest: str
+    last_bytes: str
 
     def to_json(self) -> dict[str, Json]:
         """Return the shard as it stands in ``dataset.json``."""
@@ -39,23 +51,42 @@ class Shard:
             "path": self.path,
             "num_examples": self.num_examples,
             "num_bytes": self.num_bytes,
+            "record_bytes": self.record_bytes,
             "digest": self.digest,
+            "index_digest": self.index_digest,
+            "examples_digest": self.examples_digest,
+            "last_bytes": self.last_bytes,
         }
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Shard:
         """Return the shard in ``reader``, after noting what is wrong with it."""
-        reader.only(("path", "num_examples", "num_bytes", "digest"))
-        path, digest = reader.text("path", shard_path_fault), reader.text("digest", _digest_fault)
+        reader.only(_SHARD_FIELDS)
+        path = reader.text("path", shard_path_fault)
         known = len(reader.problems)
-        num_examples, num_bytes = reader.count("num_examples"), reader.count("num_bytes")
+        num_examples, num_bytes, record_bytes = map(
+            reader.count, ("num_examples", "num_bytes", "record_bytes")
+        )
         if len(reader.problems) == known:
             least = num_examples * FRAME_OVERHEAD
-            if num_bytes < least:
-                reader.note("num_bytes", f"is {num_bytes}, but {num_examples} records take at least {least}")
-            if num_bytes and not num_examples:
-                reader.note("num_bytes", f"is {num_bytes}, but a shard without examples is empty")
-        return cls(path, num_examples, num_bytes, digest)
+            if record_bytes < least:
+                reader.note(
+                    "record_bytes", f"is {record_bytes}, but {num_examples} records take at least {least}"
+                )
+            for name, value in (("num_bytes", num_bytes), ("record_bytes", record_bytes)):
+                if value and not num_examples:
+                    reader.note(name, f"is {value}, but a shard without examples is empty")
+            if num_examples and not num_bytes:
+                reader.note("num_bytes", f"is 0, but there are {num_examples} records")
+        digest, index_digest = (reader.text(name, digest_fault) for name in ("digest", "index_digest"))
+        examples_digest = reader.text("examples_digest", _examples_digest_fault)
+        last_bytes = reader.text("last_bytes", _last_bytes_fault)
+        return cls(
+            path, num_examples, num_bytes, record_bytes, digest, index_digest, examples_digest, last_bytes
+        )
+
+
+_SHARD_FIELDS = tuple(field.name for field in fields(Shard))
 
 
 @dataclass(frozen=True)
@@ -80,6 +111,16 @@ class Split:
     def num_bytes(self) -> int:
         """The size of all shards together."""
         return sum(shard.num_bytes for shard in self.shards)
+
+    @property
+    def record_bytes(self) -> int:
+        """The bytes of all records together, uncompressed."""
+        return sum(shard.record_bytes for shard in self.shards)
+
+    @property
+    def examples_digest(self) -> str:
+        """The digest of all examples, however they are dealt to shards and ordered."""
+        return digest_together(shard.examples_digest for shard in self.shards)
 
     def to_json(self) -> dict[str, Json]:
         """Return the split as it stands in ``dataset.json``."""
@@ -127,6 +168,17 @@ def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
                 counts.note(name, f"is no {schema.label.dtype}, and the schema names no classes")
 
 
-def _digest_fault(digest: str) -> str | None:
+def digest_fault(digest: str) -> str | None:
+    """Return what is wrong with the digest of a file, or None."""
     sound = _DIGEST.fullmatch(digest)
     return None if sound else f"is {shown(digest)}, must be 'sha256:' and 64 lower-case hex digits"
+
+
+def _examples_digest_fault(digest: str) -> str | None:
+    sound = _EXAMPLES_DIGEST.fullmatch(digest)
+    return None if sound else f"is {shown(digest)}, must be 16 lower-case hex digits"
+
+
+def _last_bytes_fault(last_bytes: str) -> str | None:
+    sound = _LAST_BYTES.fullmatch(last_bytes)
+    return None if sound else f"is {shown(last_bytes)}, must be up to {NUM_LAST_BYTES} bytes in hex"

@@ -44,6 +44,8 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
                 "TFDS needs names alike but for 00000-of-00064, '.tfrecord' once, and no '{', '}' or '%'"
             )
             problems.append(Problem(f"splits.{name}.shards", message))
+    if manifest.compression != "none":
+        problems.append(Problem("compression", f"is {manifest.compression}; TFDS reads plain files"))
     if not manifest.num_examples:
         problems.append(Problem("splits", "hold no examples; TFDS cannot read such a dataset"))
     return problems

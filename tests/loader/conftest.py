@@ -25,6 +25,7 @@ from tfshards.schemas import (
     index_path,
     write_manifest,
 )
+from tfshards.schemas.digests import examples_digest
 
 Example = Mapping[str, object]
 Writer = Callable[..., Path]
@@ -59,7 +60,22 @@ def write_shard(root: Path, name: str, records: Sequence[bytes]) -> Shard:
     lengths = np.array([len(record) + 16 for record in records], np.int64)
     index.write_text(RecordIndex(lengths).to_text())
     data = (root / name).read_bytes()
-    return Shard(name, len(records), len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
+    ends = np.cumsum(lengths)
+    checksums = np.array([int.from_bytes(data[end - 4 : end], "little") for end in ends], np.uint32)
+    return Shard(
+        name,
+        len(records),
+        len(data),
+        len(data),
+        digest(data),
+        digest(index.read_bytes()),
+        examples_digest(lengths - 16, checksums),
+        data[-8:].hex(),
+    )
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def write(

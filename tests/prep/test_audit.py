@@ -18,7 +18,7 @@ from tfshards.prep.audit import Audit
 from tfshards.prep.audit_text import audit_text
 from tfshards.prep.cli import main
 from tfshards.prep.example import example_encoder
-from tfshards.prep.files import bytes_digest
+from tfshards.prep.scan import scan_shard
 from tfshards.prep.similar import check_distance, near_pairs
 from tfshards.prep.survey import Survey
 from tfshards.prep.tfrecord import RecordError, frame, read_records
@@ -28,7 +28,6 @@ from tfshards.schemas import (
     Manifest,
     OptionsError,
     Schema,
-    Shard,
     Split,
     Totals,
     read_manifest,
@@ -305,7 +304,7 @@ def test_of_several_images_the_first_is_looked_at_and_records_need_no_key(tmp_pa
     )
     path = "pairs-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(data)
-    split = Split((Shard(path, 3, len(data), bytes_digest(data)),))
+    split = Split((scan_shard(tmp_path, path)[0],))
     write_manifest(Manifest("pairs", "5eed0001", schema, {"train": split}, Totals(3, 3)), tmp_path)
     made = audit(tmp_path)
     assert audit_text(made).splitlines() == [
@@ -321,7 +320,7 @@ def test_a_dataset_without_examples_has_no_finding(distance, tmp_path):
     path = "none-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(b"")
     schema = Schema((Feature("image", "image", "uint8", IMAGE),))
-    split = Split((Shard(path, 0, 0, bytes_digest(b"")),))
+    split = Split((scan_shard(tmp_path, path)[0],))
     write_manifest(Manifest("none", "5eed0001", schema, {"train": split}, Totals(0, 0)), tmp_path)
     assert audit(tmp_path, distance=distance).findings == ()
 

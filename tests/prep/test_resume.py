@@ -307,10 +307,10 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
 def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
     area = BuildArea(tmp_path, "12345678")
     area.open()
-    shard = Shard("photos-train-12345678.tfrecord-00000-of-00001", 3, 100, "sha256:" + "0" * 64)
+    digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
+    shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8)
     done = Done(
         shard,
-        "sha256:" + "1" * 64,
         "abc",
         (Reject("caf\udce9", "empty", "no bytes", 0, 7),),
         {"resized": 2},

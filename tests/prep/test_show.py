@@ -9,8 +9,8 @@ import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.example import example_encoder
-from tfshards.prep.files import bytes_digest
 from tfshards.prep.print import show_text
+from tfshards.prep.scan import scan_shard
 from tfshards.prep.show import description, find
 from tfshards.prep.tfrecord import RecordError, frame, read_records
 from tfshards.schemas import (
@@ -18,7 +18,6 @@ from tfshards.schemas import (
     InputError,
     Manifest,
     Schema,
-    Shard,
     Split,
     Totals,
     read_manifest,
@@ -92,7 +91,7 @@ def dataset_of(root, schema: Schema, records: list[bytes]) -> None:
     data = b"".join(part for record in records for part in frame(record))
     path = "tiny-train-5eed0001.tfrecord-00000-of-00001"
     (root / path).write_bytes(data)
-    split = Split((Shard(path, len(records), len(data), bytes_digest(data)),))
+    split = Split((scan_shard(root, path)[0],))
     manifest = Manifest("tiny", "5eed0001", schema, {"train": split}, Totals(len(records), len(records)))
     write_manifest(manifest, root)
 

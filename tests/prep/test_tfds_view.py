@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tfshards.prep.scan import scan_shard
 from tfshards.prep.views.tfds import (
     FEATURES_NAME,
     INFO_NAME,
@@ -38,6 +39,11 @@ DIGEST = "sha256:" + "0" * 64
 FLOATS = [1.5, -0.0, float("inf"), float("nan"), 0.1, -3.0]
 
 
+def shard(path: str) -> Shard:
+    """A shard of one record that stands nowhere."""
+    return Shard(path, 1, 100, 100, DIGEST, DIGEST, "0" * 16, "0" * 16)
+
+
 def dataset(
     root: Path, schema: Schema, splits: dict[str, list[list[dict]]], name: str = "photos"
 ) -> Manifest:
@@ -50,7 +56,7 @@ def dataset(
             with tf.io.TFRecordWriter(str(root / path)) as writer:
                 for example in examples:
                     writer.write(record(schema, example))
-            files.append(Shard(path, len(examples), (root / path).stat().st_size, DIGEST))
+            files.append(scan_shard(root, path)[0])
         made[split] = Split(tuple(files))
     number = sum(split.num_examples for split in made.values())
     manifest = Manifest(name, BUILD_ID, schema, made, Totals(entries=number, accepted=number))
@@ -311,7 +317,7 @@ SOUND = Manifest(
     "photos",
     BUILD_ID,
     LABELLED,
-    {"train": Split((Shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001", 1, 100, DIGEST),))},
+    {"train": Split((shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001"),))},
     Totals(1, 1),
 )
 
@@ -322,7 +328,7 @@ def with_feature(feature: Feature) -> Manifest:
 
 
 def with_shards(*paths: str) -> Manifest:
-    return replace(SOUND, splits={"train": Split(tuple(Shard(path, 1, 100, DIGEST) for path in paths))})
+    return replace(SOUND, splits={"train": Split(tuple(shard(path) for path in paths))})
 
 
 UNSAYABLE = {
@@ -390,7 +396,7 @@ def test_shards_named_by_others_open_where_tfds_can_spell_the_names(paths, read,
         (tmp_path / path).parent.mkdir(exist_ok=True)
         with tf.io.TFRecordWriter(str(tmp_path / path)) as writer:
             writer.write(record(schema, {"x": index}))
-        shards.append(Shard(path, 1, (tmp_path / path).stat().st_size, DIGEST))
+        shards.append(scan_shard(tmp_path, path)[0])
     manifest = replace(SOUND, schema=schema, splits={"train": Split(tuple(shards))})
     assert write_tfds_view(manifest, tmp_path) == []
     assert sorted(int(example["x"]) for example in opened(tmp_path)) == read

@@ -14,7 +14,7 @@ import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.example import decode_example, example_encoder
-from tfshards.prep.files import bytes_digest
+from tfshards.prep.scan import scan_shard
 from tfshards.prep.tfrecord import frame, read_records
 from tfshards.schemas import (
     Feature,
@@ -59,7 +59,7 @@ def put(root: Path, manifest: Manifest, old: Shard, records: list[bytes]) -> Non
     (root / old.path).write_bytes(data)
     index = RecordIndex(np.array([len(record) + 16 for record in records], dtype=np.int64))
     (root / index_path(old.path)).write_text(index.to_text())
-    new = replace(old, num_bytes=len(data), digest=bytes_digest(data))
+    new = scan_shard(root, old.path)[0]
     splits = {
         name: replace(split, shards=tuple(new if shard == old else shard for shard in split.shards))
         for name, split in manifest.splits.items()
@@ -253,8 +253,9 @@ def dataset_of(root: Path, records: list[bytes], schema: Schema = SCHEMA) -> Pat
     """Write records as a dataset of one shard, sound but for what they hold."""
     (root / "index").mkdir()
     path = "tiny-train-5eed0001.tfrecord-00000-of-00001"
-    shard = Shard(path, len(records), 0, "sha256:" + "0" * 64)
-    shard = replace(shard, num_bytes=16 * len(records))
+    digest = "sha256:" + "0" * 64
+    size = 16 * len(records)
+    shard = Shard(path, len(records), size, size, digest, digest, "0" * 16, "")
     manifest = Manifest(
         "tiny", "5eed0001", schema, {"train": Split((shard,))}, Totals(len(records), len(records))
     )

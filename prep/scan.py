@@ -1,0 +1,46 @@
+"""What the manifest says of a shard, and its index, learned from the file itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tfshards.prep.files import bytes_digest, file_digest
+from tfshards.prep.tfrecord import masked_crc32c, read_records
+from tfshards.schemas import RecordIndex, Shard
+from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
+from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.manifest import Compression
+
+
+def scan_shard(root: Path, path: str, compression: Compression = "none") -> tuple[Shard, bytes]:
+    """Return the shard at ``path`` in the directory ``root`` as a manifest has it, and the text of its index.
+
+    Raises:
+        RecordError: a record is damaged.
+        OSError: the file cannot be read.
+    """
+    lengths: list[int] = []
+    checksums: list[int] = []
+    for _, data in read_records(root / path, compression):
+        lengths.append(len(data))
+        checksums.append(masked_crc32c(data))
+    sizes = np.array(lengths, dtype=np.int64)
+    index = RecordIndex(sizes + FRAME_OVERHEAD)
+    text = index.to_text().encode("ascii")
+    num_bytes = (root / path).stat().st_size
+    with (root / path).open("rb") as file:
+        file.seek(max(0, num_bytes - NUM_LAST_BYTES))
+        last_bytes = file.read().hex()
+    shard = Shard(
+        path,
+        len(lengths),
+        num_bytes,
+        index.num_bytes,
+        file_digest(root / path),
+        bytes_digest(text),
+        examples_digest(sizes, np.array(checksums, dtype=np.uint32)),
+        last_bytes,
+    )
+    return shard, text
