@@ -236,7 +236,7 @@ def parse_manifest(text: str, subject: str) -> Manifest:
         raise FormatError(subject, [Problem("format_version", message)])
     reader = ObjectReader(document)
     manifest = Manifest.read(reader)
-    if manifest is not None and with_digest(text) != text:
+    if manifest is not None and (_DIGEST_MARK not in text or with_digest(text) != text):
         reader.note("digest", "does not hold: the manifest was changed, or damaged, after it was written")
         manifest = None
     if manifest is None:
@@ -247,9 +247,12 @@ def parse_manifest(text: str, subject: str) -> Manifest:
 def with_digest(text: str) -> str:
     """Return the text of a manifest with its own digest: of the text that has 64 zeros in its place.
 
-    It stands at the last place where the text has ``"digest": "sha256:``, followed by 64 characters.
+    It stands at the last place where the text has ``"digest": "sha256:``, followed by 64 characters. A text
+    without that place comes back as it is.
     """
     before, mark, rest = text.rpartition(_DIGEST_MARK)
+    if not mark:
+        return text
     head, tail = before + mark, rest[64:]
     digest = hashlib.sha256(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
     return f"{head}{digest.hexdigest()}{tail}"

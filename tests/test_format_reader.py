@@ -4,6 +4,7 @@ The reader uses the standard library and TensorFlow. It knows nothing of tfshard
 others can read.
 """
 
+import gzip
 import hashlib
 import json
 import re
@@ -31,15 +32,16 @@ def read_dataset(root):
         ValueError: the dataset is not what docs/format.md says; the message names the file and the record.
     """
     root = Path(root)
-    manifest = json.loads((root / "dataset.json").read_text(encoding="utf-8"))
+    text = (root / "dataset.json").read_bytes()
+    manifest = json.loads(text)
     if manifest["format_version"] > 1:
         raise ValueError(f"format version {manifest['format_version']}: install {manifest['requires']}")
     check_sums(manifest)
+    if with_digest(text) != text:
+        raise ValueError("dataset.json: the digest differs")
     check_rejects(root, manifest)
     return {
-        name: [
-            example for shard in split["shards"] for example in read_shard(root, shard, manifest["schema"])
-        ]
+        name: [example for shard in split["shards"] for example in read_shard(root, shard, manifest)]
         for name, split in manifest["splits"].items()
     }
 
@@ -58,8 +60,21 @@ def check_sums(manifest):
         raise ValueError("dataset.json: its counts do not add up")
 
 
+def with_digest(text):
+    """Return the text of a manifest with its digest."""
+    start = text.rindex(b'"digest": "sha256:') + len('"digest": "sha256:')
+    zeroed = text[:start] + b"0" * 64 + text[start + 64 :]
+    return text[:start] + hashlib.sha256(zeroed).hexdigest().encode() + text[start + 64 :]
+
+
+def digest_of(data):
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def check_rejects(root, manifest):
     path, reasons = root / f"rejected-{manifest['build_id']}.jsonl", {}
+    if manifest["totals"]["rejected"] and digest_of(path.read_bytes()) != manifest["rejects_digest"]:
+        raise ValueError(f"{path}: the digest differs")
     for line in path.read_text(encoding="ascii").splitlines() if manifest["totals"]["rejected"] else ():
         reject = json.loads(line)
         types = {name: type(value).__name__ for name, value in reject.items()}
@@ -70,25 +85,43 @@ def check_rejects(root, manifest):
         raise ValueError(f"{path}: does not hold what totals.reasons.rejected counts")
 
 
-def read_shard(root, shard, schema):
+def read_shard(root, shard, manifest):
     path, index = root / shard["path"], root / Path(shard["path"]).parent / "index"
     data = path.read_bytes()
     if len(data) != shard["num_bytes"]:
         raise ValueError(f"{path}: has {len(data)} bytes instead of {shard['num_bytes']}")
-    if f"sha256:{hashlib.sha256(data).hexdigest()}" != shard["digest"]:
+    if data[-8:].hex() != shard["last_bytes"]:
+        raise ValueError(f"{path}: ends with other bytes")
+    if digest_of(data) != shard["digest"]:
         raise ValueError(f"{path}: the digest differs")
-    examples, lines, offset = [], [], 0
+    if manifest["compression"] == "gzip":
+        data = gzip.decompress(data)
+    if len(data) != shard["record_bytes"]:
+        raise ValueError(f"{path}: its records take {len(data)} bytes")
+    examples, lines, offset, numbers = [], [], 0, 0
     while offset < len(data):
         place = f"{path}, record {len(examples)}"
         record = read_frame(data, offset, place)
-        examples.append(read_example(record, schema, place))
+        examples.append(read_example(record, manifest["schema"], place))
         lines.append(f"{offset} {len(record) + 16}\n")
+        numbers += number_of(len(record), masked_crc(record))
         offset += len(record) + 16
     if len(examples) != shard["num_examples"]:
         raise ValueError(f"{path}: has {len(examples)} records instead of {shard['num_examples']}")
-    if (index / f"{path.name}.idx").read_bytes() != "".join(lines).encode("ascii"):
+    if f"{numbers % 2**64:016x}" != shard["examples_digest"]:
+        raise ValueError(f"{path}: has other records")
+    found = (index / f"{path.name}.idx").read_bytes()
+    if found != "".join(lines).encode("ascii") or digest_of(found) != shard["index_digest"]:
         raise ValueError(f"{path}: the index is another's")
     return examples
+
+
+def number_of(length, checksum):
+    """Return what a record adds to its shard's examples_digest."""
+    number = (length * 2**32 + checksum + 0x9E3779B97F4A7C15) % 2**64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+    return number ^ number >> 31
 
 
 def read_frame(data, offset, place):
@@ -262,7 +295,7 @@ def serialised(key):
 KEYS = {"train": [[b"a/1.png", b"caf\xe9/2.png"], [b"b/3.png"]], "val": [[b"c/4.png"], []]}
 
 
-def write_dataset(root):
+def write_dataset(root, compression="none"):
     """Write the dataset of all kinds and dtypes, whose examples have the keys above."""
     (root / "index").mkdir(parents=True)
     splits = {}
@@ -270,14 +303,24 @@ def write_dataset(root):
         written = []
         for number, keys in enumerate(shards):
             name = f"all-{split}-00c0ffee.tfrecord-{number:05d}-of-{len(shards):05d}"
-            lengths = []
+            records = [serialised(key) for key in keys]
             with tf.io.TFRecordWriter(str(root / name)) as writer:
-                for key in keys:
-                    writer.write(serialised(key))
-                    lengths.append(len(serialised(key)) + 16)
+                for record in records:
+                    writer.write(record)
+            lengths = [len(record) + 16 for record in records]
             lines = [f"{sum(lengths[:i])} {length}\n" for i, length in enumerate(lengths)]
             (root / "index" / f"{name}.idx").write_text("".join(lines), encoding="ascii")
-            written.append({"path": name, "num_examples": len(keys)} | stated(root / name))
+            if compression == "gzip" and keys:
+                data = (root / name).read_bytes()
+                # two members
+                (root / name).write_bytes(gzip.compress(data[:99]) + gzip.compress(data[99:]))
+            numbers = sum(number_of(len(record), masked_crc(record)) for record in records)
+            others = {
+                "record_bytes": sum(lengths),
+                "index_digest": digest_of("".join(lines).encode("ascii")),
+                "examples_digest": f"{numbers % 2**64:016x}",
+            }
+            written.append({"path": name, "num_examples": len(keys)} | stated(root / name) | others)
         count = sum(map(len, shards))
         splits[split] = {"num_examples": count, "label_counts": {"100": count}, "shards": written}
     features = [
@@ -291,6 +334,7 @@ def write_dataset(root):
         "name": "all",
         "build_id": "00c0ffee",
         "schema": {"features": features, "class_names": []},
+        "compression": compression,
         "splits": splits,
         "totals": {
             "entries": 5,
@@ -310,13 +354,23 @@ def write_dataset(root):
         "size": 9,
         "modified": 0,
     }
-    (root / "rejected-00c0ffee.jsonl").write_text(json.dumps(rejected) + "\n", encoding="ascii")
-    (root / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+    text = json.dumps(rejected) + "\n"
+    (root / "rejected-00c0ffee.jsonl").write_text(text, encoding="ascii")
+    write_manifest(root, manifest | {"rejects_digest": digest_of(text.encode("ascii"))})
+
+
+def write_manifest(root, manifest):
+    """Write the manifest with the digest that it has now."""
+    unsigned = {name: value for name, value in manifest.items() if name != "digest"}
+    text = json.dumps(unsigned | {"digest": "sha256:" + "0" * 64})
+    (root / "dataset.json").write_bytes(with_digest(text.encode("ascii")))
 
 
 def stated(path):
+    """What the manifest says of a plain shard, but for its records."""
     data = path.read_bytes()
-    return {"num_bytes": len(data), "digest": f"sha256:{hashlib.sha256(data).hexdigest()}"}
+    sizes = {"num_bytes": len(data), "record_bytes": len(data)}
+    return sizes | {"digest": digest_of(data), "last_bytes": data[-8:].hex()}
 
 
 @pytest.fixture(scope="module")
@@ -348,6 +402,14 @@ def test_every_kind_and_dtype_is_read_exactly(written):
                 )
 
 
+def test_compressed_shards_are_read_as_others_are(written, tmp_path):
+    write_dataset(tmp_path / "all", "gzip")
+    found, plain = read_dataset(tmp_path / "all"), read_dataset(written)
+    keys = {name: [example["key"].tolist() for example in found[name]] for name in found}
+    assert keys == {name: [example["key"].tolist() for example in plain[name]] for name in plain}
+    assert read_manifest(tmp_path / "all").compression == "gzip"
+
+
 def test_no_kind_or_dtype_is_left_out():
     written = set(TENSORS) | {("bytes", "bytes"), ("image", "uint8")}
     assert written == {(name, dtype) for name, kind in KINDS.items() for dtype in kind.dtypes}
@@ -358,7 +420,7 @@ def test_our_validator_takes_what_was_written_by_the_page(written):
     assert file_problems(manifest, written) == []
     for shard in manifest.shards:
         index = parse_index((written / index_path(shard.path)).read_text(encoding="ascii"), shard.path)
-        assert (len(index.lengths), index.num_bytes) == (shard.num_examples, shard.num_bytes)
+        assert (len(index.lengths), index.num_bytes) == (shard.num_examples, shard.record_bytes)
 
 
 def code_block(language):
@@ -424,12 +486,12 @@ def test_a_damaged_shard_is_named_even_if_size_and_digest_are_made_to_fit(tmp_pa
     shard = write_the_page_s_example(tmp_path)
     shard.write_bytes(damage(shard.read_bytes()))
     with pytest.raises(
-        ValueError, match=f"{shard.name}: has .* bytes instead of 63|{shard.name}: the digest"
+        ValueError, match=f"{shard.name}: (has .* bytes instead of 63|ends with other bytes|the digest)"
     ):
         read_dataset(tmp_path)
     manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
     manifest["splits"]["train"]["shards"][0] |= stated(shard)
-    (tmp_path / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+    write_manifest(tmp_path, manifest)
     with pytest.raises(ValueError, match=f"{shard.name}.*{message}"):
         read_dataset(tmp_path)
 
@@ -467,7 +529,7 @@ def test_a_manifest_that_says_otherwise_is_refused(tmp_path, changes, message):
     manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
     for name, value in changes.items():
         manifest[name] = manifest[name] | value if isinstance(value, dict) else value
-    (tmp_path / "dataset.json").write_text(json.dumps(manifest), encoding="ascii")
+    write_manifest(tmp_path, manifest)
     with pytest.raises(ValueError, match=re.escape(message)):
         read_dataset(tmp_path)
 
@@ -496,5 +558,34 @@ def test_rejects_that_the_manifest_does_not_count_are_refused(tmp_path, text, me
     write_dataset(tmp_path / "all")
     path = tmp_path / "all" / "rejected-00c0ffee.jsonl"
     path.write_text(text, encoding="ascii")
+    with pytest.raises(ValueError, match=f"{path.name}: the digest differs"):
+        read_dataset(tmp_path / "all")
+    manifest = json.loads((tmp_path / "all" / "dataset.json").read_text(encoding="ascii"))
+    write_manifest(tmp_path / "all", manifest | {"rejects_digest": digest_of(text.encode("ascii"))})
     with pytest.raises(ValueError, match=f"{path.name}: .*{message}"):
         read_dataset(tmp_path / "all")
+
+
+def test_a_manifest_that_was_changed_is_refused(tmp_path):
+    write_the_page_s_example(tmp_path)
+    path = tmp_path / "dataset.json"
+    path.write_text(path.read_text().replace('"options": {}', '"options": {"seed": 1}'), encoding="ascii")
+    with pytest.raises(ValueError, match=r"dataset.json: the digest differs"):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("last_bytes", "ends with other bytes"),
+        ("examples_digest", "has other records"),
+        ("record_bytes", "its records take 63 bytes"),
+    ],
+)
+def test_what_the_manifest_says_of_a_shard_is_compared(field, message, tmp_path):
+    write_the_page_s_example(tmp_path)
+    manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
+    manifest["splits"]["train"]["shards"][0][field] = 64 if field == "record_bytes" else "0" * 16
+    write_manifest(tmp_path, manifest)
+    with pytest.raises(ValueError, match=message):
+        read_dataset(tmp_path)

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import hashlib
 import json
 import re
 import threading
@@ -26,18 +27,21 @@ from tfshards.schemas import (
     read_manifest,
     write_manifest,
 )
+from tfshards.schemas.manifest import with_digest
 
 GOLDEN = Path(__file__).parent / "golden" / MANIFEST_NAME
 
 IMAGE = Feature("image", "image", "uint8", (None, None, 3))
 LABEL = Feature("label", "label", "int64")
 KEY = Feature("key", "bytes", "bytes")
+DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER_TYPES = [None, True, 7, 2.5, "text", ["item"], {"field": 1}]
 
 
 def shard(path, num_examples=10, num_bytes=None):
     num_bytes = 100 * num_examples if num_bytes is None else num_bytes
-    return Shard(path, num_examples, num_bytes, "sha256:" + "0123456789abcdef" * 4)
+    index_digest = "sha256:" + "fedcba9876543210" * 4
+    return Shard(path, num_examples, num_bytes, num_bytes, DIGEST, index_digest, "00ff" * 4, "ff" * 8)
 
 
 def photos() -> Manifest:
@@ -62,11 +66,17 @@ def photos() -> Manifest:
         ),
         options={"source": "images", "seed": 0, "resize": None, "shards": {"train": 2, "val": 1}},
         split_cuts={"splits": ["train", "val"], "all": ["e6ff"]},
+        rejects_digest=DIGEST,
     )
 
 
 def document():
     return json.loads(photos().to_text())
+
+
+def signed(manifest):
+    """Return the document of a manifest that may contradict itself."""
+    return json.loads(manifest.to_text())
 
 
 def changed(place, value):
@@ -95,7 +105,7 @@ def spelled(place):
 
 def problems_of(top):
     try:
-        parse_manifest(json.dumps(top), "d.json")
+        parse_manifest(with_digest(json.dumps(top)), "d.json")
     except FormatError as error:
         return [(problem.place, problem.message) for problem in error.problems]
     return []
@@ -156,6 +166,12 @@ def splits(draw, name, schema):
     return Split(shards, counts)
 
 
+def smaller(split):
+    """Return the split with shards that were compressed."""
+    shards = [dataclasses.replace(one, num_bytes=one.num_bytes and 9) for one in split.shards]
+    return dataclasses.replace(split, shards=tuple(shards))
+
+
 @st.composite
 def manifests(draw):
     features = draw(st.lists(RAW, min_size=1, max_size=3, unique_by=lambda feature: feature.name))
@@ -173,6 +189,9 @@ def manifests(draw):
     conversions = draw(st.dictionaries(KEYS, st.integers(0, 99), max_size=2))
     accepted = sum(split.num_examples for split in parts.values())
     rejected, skipped = (sum(reasons[outcome].values()) for outcome in ("rejected", "skipped"))
+    compression = draw(st.sampled_from(["none", "gzip"]))
+    if compression == "gzip":
+        parts = {name: smaller(split) for name, split in parts.items()}
     return Manifest(
         draw(NAMES),
         draw(st.text("0123456789abcdef", min_size=8, max_size=8)),
@@ -181,6 +200,8 @@ def manifests(draw):
         Totals(accepted + rejected + skipped, accepted, rejected, skipped, reasons, conversions),
         draw(st.dictionaries(KEYS, JSON, max_size=3)),
         draw(st.dictionaries(KEYS, JSON, max_size=3)),
+        compression,
+        DIGEST if rejected else "",
     )
 
 
@@ -278,8 +299,9 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
     if found:
         assert all(place.isprintable() for place, _ in found)
     else:
-        manifest = parse_manifest(json.dumps(top), "d.json")
-        assert json.loads(manifest.to_text()) == top | {"requires": "tfshards>=0.1"}
+        again = json.loads(parse_manifest(with_digest(json.dumps(top)), "d.json").to_text())
+        # digests of two spellings differ
+        assert again | {"digest": ""} == top | {"digest": "", "requires": "tfshards>=0.1"}
 
 
 @pytest.mark.parametrize(
@@ -333,11 +355,48 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
             id="another digest",
         ),
         pytest.param(
-            ("splits", "val", "shards", 0, "num_bytes"),
+            ("splits", "val", "shards", 0, "record_bytes"),
             47,
-            "splits.val.shards[0].num_bytes: is 47, but 3 records take at least 48",
+            "splits.val.shards[0].record_bytes: is 47, but 3 records take at least 48",
             id="less than the frames alone",
         ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "num_bytes"),
+            0,
+            "splits.val.shards[0].num_bytes: is 0, but there are 3 records",
+            id="records in no bytes",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "num_bytes"),
+            299,
+            "splits: the shard 'photos-val-3f9a2c1b.tfrecord-00000-of-00001' has 299 bytes with",
+            id="smaller than its records",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "index_digest"),
+            "",
+            "splits.val.shards[0].index_digest: is '', must be 'sha256:' and 64 lower",
+            id="no digest of the index",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "examples_digest"),
+            "0" * 17,
+            "splits.val.shards[0].examples_digest: is '00000000000000000', must be 16 lower",
+            id="a longer digest of examples",
+        ),
+        pytest.param(
+            ("splits", "val", "shards", 0, "last_bytes"),
+            "f",
+            "splits.val.shards[0].last_bytes: is 'f', must be up to 8 bytes in hex",
+            id="half a byte",
+        ),
+        pytest.param(
+            ("compression",), "zstd", "compression: is 'zstd', must be none or gzip", id="a compression"
+        ),
+        pytest.param(
+            ("rejects_digest",), "", "rejects_digest: is '', must be 'sha256:'", id="rejects without a digest"
+        ),
+        pytest.param(("digest",), "md5:0", "digest: is 'md5:0', must be", id="no digest of its own"),
         pytest.param(
             ("totals", "entries"),
             31,
@@ -386,13 +445,54 @@ def test_a_shard_without_examples_is_empty(number):
     top = document()
     top["splits"]["val"]["shards"].append(shard("empty", 0, 0).to_json())
     assert problems_of(top) == []
-    top["splits"]["val"]["shards"][1]["num_bytes"] = number
+    top["splits"]["val"]["shards"][1] |= {"num_bytes": number, "record_bytes": number}
     message = f"is {number}, but a shard without examples is empty"
-    assert problems_of(top) == [("splits.val.shards[1].num_bytes", message)]
+    names = ("num_bytes", "record_bytes")
+    assert problems_of(top) == [(f"splits.val.shards[1].{name}", message) for name in names]
 
 
 def test_the_smallest_records_take_16_bytes():
-    assert problems_of(changed(("splits", "val", "shards", 0, "num_bytes"), 48)) == []
+    top = document()
+    top["splits"]["val"]["shards"][0] |= {"num_bytes": 48, "record_bytes": 48}
+    assert problems_of(top) == []
+
+
+def test_a_digest_of_rejects_belongs_to_rejects():
+    top = signed(dataclasses.replace(photos(), totals=Totals(23, 23)))
+    assert problems_of(top) == [("rejects_digest", "is given, but totals.rejected is 0")]
+
+
+@pytest.mark.parametrize("first", range(8))
+def test_another_byte_anywhere_is_noticed(first):
+    text = photos().to_text().encode()
+    for place in range(first, len(text), 8):
+        for bit in range(8):
+            flipped = text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]
+            with pytest.raises(FormatError, match=r"^d.json: "):
+                parse_manifest(flipped.decode("latin-1"), "d.json")
+
+
+def test_a_sound_manifest_that_was_edited_is_refused():
+    text = photos().to_text().replace('"seed": 0', '"seed": 1')
+    with pytest.raises(FormatError, match="digest: does not hold: the manifest was changed, or damaged"):
+        parse_manifest(text, "d.json")
+    assert parse_manifest(with_digest(text), "d.json").options["seed"] == 1
+
+
+def test_a_digest_that_is_not_where_it_belongs_does_not_hold():
+    for text in (
+        photos().to_text().replace('"digest": ', '"digest" : '),
+        json.dumps(document(), sort_keys=True),
+    ):
+        with pytest.raises(FormatError, match="digest: does not hold"):
+            parse_manifest(text, "d.json")
+
+
+def test_the_digest_is_that_of_the_text_with_zeros_in_its_place():
+    text = photos().to_text()
+    digest = json.loads(text)["digest"].removeprefix("sha256:")
+    assert text.count(digest) == 1
+    assert hashlib.sha256(text.replace(digest, "0" * 64).encode()).hexdigest() == digest
 
 
 def test_the_name_of_a_split_is_checked_as_that_of_the_dataset():
@@ -423,7 +523,7 @@ def test_classes_without_names_are_counted_by_number(labels, dtype, wrong):
     manifest = Manifest("a", "0" * 8, schema, {"all": Split((shard("x"),), counts)}, Totals(10, 10))
     message = f"is no {dtype}, and the schema names no classes"
     expected = [(f"splits.all.label_counts.{label}", message) for label in wrong]
-    assert problems_of(manifest.to_json()) == expected
+    assert problems_of(signed(manifest)) == expected
 
 
 @pytest.mark.parametrize("feature", [KEY, Feature("tags", "label", "int64", (3,))])
@@ -431,9 +531,9 @@ def test_only_the_classes_of_a_scalar_label_are_counted(feature):
     split = Split((shard("x"),), {"1": 10})
     manifest = Manifest("a", "0" * 8, Schema((feature,)), {"all": split}, Totals(10, 10))
     message = "is not empty, but the schema has no scalar feature of kind 'label'"
-    assert problems_of(manifest.to_json()) == [("splits.all.label_counts", message)]
+    assert problems_of(signed(manifest)) == [("splits.all.label_counts", message)]
     uncounted = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
-    assert problems_of(uncounted.to_json()) == []
+    assert problems_of(signed(uncounted)) == []
 
 
 def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
@@ -466,7 +566,7 @@ def test_all_problems_are_reported_at_once():
     top["totals"]["entries"] = 31
     del top["options"]
     with pytest.raises(FormatError, match=r"^data/dataset.json: 8 problems\n") as caught:
-        parse_manifest(json.dumps(top), "data/dataset.json")
+        parse_manifest(with_digest(json.dumps(top)), "data/dataset.json")
     assert [problem.place for problem in caught.value.problems] == [
         "name",
         "schema.features[0].dtype",
@@ -512,7 +612,8 @@ def test_a_manifest_of_20_000_shards_is_read_quickly(path):
     shards = tuple(shard(path.format(index), 1) for index in range(20_000))
     names = tuple(f"class {index}" for index in range(20_000))
     split = Split(shards, dict.fromkeys(names, 1))
-    top = Manifest("a", "0" * 8, Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000)).to_json()
+    top = Manifest("a", "0" * 8, Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000))
+    top = signed(top)
     if path == "same":
         top["schema"]["class_names"] += names
     text = json.dumps(top)
@@ -536,7 +637,7 @@ def test_a_manifest_that_was_written_is_read(tmp_path):
 def test_the_error_of_a_faulty_file_names_it(tmp_path):
     (tmp_path / MANIFEST_NAME).write_text("{}", encoding="ascii")
     with pytest.raises(
-        FormatError, match=rf"^{tmp_path}/dataset.json: 9 problems\n  format_version: is miss"
+        FormatError, match=rf"^{tmp_path}/dataset.json: 12 problems\n  format_version: is miss"
     ):
         read_manifest(tmp_path)
 
@@ -575,7 +676,7 @@ def test_a_manifest_that_cannot_be_opened_says_why(tmp_path):
 
 def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path):
     write_manifest(photos(), tmp_path)
-    faulty = dataclasses.replace(photos(), totals=Totals(1, 1))
+    faulty = dataclasses.replace(photos(), totals=Totals(1, 1), rejects_digest="")
     with pytest.raises(FormatError, match=r"totals\.accepted: is 1, but the splits hold 23"):
         write_manifest(faulty, tmp_path)
     assert read_manifest(tmp_path) == photos()

@@ -1,0 +1,117 @@
+"""A shard's file: what is written, plain or compressed, and that its description is that of the file."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+
+import pytest
+import tensorflow as tf
+
+from tfshards.prep.scan import scan_shard
+from tfshards.prep.shard_file import ShardFile, frames_of
+from tfshards.prep.tfrecord import RecordError, masked_crc32c, read_records
+from tfshards.schemas import parse_index
+
+# in parts, as the encoder of large examples gives them
+RUNS = [
+    [(b"first",), (b"", b"")],
+    [(b"head", bytes(range(256)) * 400, b"tail")],
+    [],
+    [(b"x" * 5000,), (b"y",)] * 40,
+    [(bytes(3 << 20),)],
+]
+RECORDS = [b"".join(parts) for run in RUNS for parts in run]
+
+
+def write(root, compression, runs=RUNS):
+    with ShardFile(root / "a.tfrecord") as file:
+        for run in runs:
+            file.append(frames_of(run, compression))
+        file.sync()
+    return file
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_shard_is_described_as_its_file_is(compression, tmp_path):
+    file = write(tmp_path, compression)
+    assert (file.shard("a.tfrecord"), file.index) == scan_shard(tmp_path, "a.tfrecord", compression)
+    data = (tmp_path / "a.tfrecord").read_bytes()
+    shard = file.shard("b/c")
+    assert (shard.path, shard.num_examples, shard.num_bytes) == ("b/c", len(RECORDS), len(data))
+    assert shard.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    assert shard.index_digest == f"sha256:{hashlib.sha256(file.index).hexdigest()}"
+    assert shard.last_bytes == data[-8:].hex()
+    whole = gzip.decompress(data) if compression == "gzip" else data
+    assert shard.record_bytes == len(whole) == parse_index(file.index.decode(), "index").num_bytes
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_tensorflow_reads_what_is_written(compression, tmp_path):
+    write(tmp_path, compression)
+    path = tmp_path / "a.tfrecord"
+    kind = {"none": "", "gzip": "GZIP"}[compression]
+    assert [record.numpy() for record in tf.data.TFRecordDataset(str(path), kind)] == RECORDS
+    assert [data for _, data in read_records(path, compression)] == RECORDS
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_shard_without_examples_is_an_empty_file(compression, tmp_path):
+    file = write(tmp_path, compression, [[], []])
+    assert (tmp_path / "a.tfrecord").read_bytes() == b""
+    assert file.shard("a.tfrecord") == scan_shard(tmp_path, "a.tfrecord", compression)[0]
+    assert (file.shard("a").last_bytes, file.index) == ("", b"")
+    assert list(read_records(tmp_path / "a.tfrecord", compression)) == []
+
+
+def test_a_short_shard_has_fewer_last_bytes_than_eight_in_no_case_but_empty(tmp_path):
+    file = write(tmp_path, "none", [[(b"",)]])
+    assert file.shard("a").last_bytes == (tmp_path / "a.tfrecord").read_bytes()[-8:].hex()
+
+
+def test_compressed_files_are_the_same_bytes_each_time_and_hold_no_time(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "gzip")
+    data = (tmp_path / "one" / "a.tfrecord").read_bytes()
+    assert data == (tmp_path / "other" / "a.tfrecord").read_bytes()
+    # the time in a member's header: RFC 1952, section 2.3
+    assert data[4:8] == bytes(4)
+    assert len(data) < sum(map(len, RECORDS)) / 10
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path):
+    write(tmp_path, "none")
+    with pytest.raises(FileExistsError):
+        write(tmp_path, "none")
+
+
+COMPRESSED = gzip.compress(b"".join(b"".join(frames_of([(b"abc",)] * 9, "none").buffers) for _ in range(9)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(COMPRESSED[:-1], id="without its last byte"),
+        pytest.param(COMPRESSED[:-8], id="without checksum and length"),
+        pytest.param(COMPRESSED[: len(COMPRESSED) // 2], id="half"),
+        pytest.param(COMPRESSED[:5], id="half a header"),
+        pytest.param(COMPRESSED[:-6] + b"\0" + COMPRESSED[-5:], id="another checksum"),
+        pytest.param(COMPRESSED[:12] + b"\xff" + COMPRESSED[13:], id="another code"),
+        pytest.param(COMPRESSED + b"x", id="a byte behind it"),
+        pytest.param(b"abc", id="no gzip file"),
+    ],
+)
+def test_damaged_compressed_data_are_told_with_the_record(data, tmp_path):
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(RecordError, match=r"/a: record \d+ at byte \d+: the compressed data are damaged: "):
+        list(read_records(tmp_path / "a", "gzip"))
+
+
+def test_a_length_that_compressed_data_do_not_have_takes_no_memory(tmp_path):
+    length = (1 << 40).to_bytes(8, "little")
+    (tmp_path / "a").write_bytes(
+        gzip.compress(length + masked_crc32c(length).to_bytes(4, "little") + bytes(1 << 21))
+    )
+    with pytest.raises(RecordError, match="says 1099511627776 bytes of data; the file ends before"):
+        list(read_records(tmp_path / "a", "gzip"))

@@ -1,0 +1,51 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.schemas.digests import digest_together, examples_digest
+
+RECORDS = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**32 - 1)), max_size=20)
+
+
+def digest_of(records):
+    lengths, checksums = zip(*records, strict=True) if records else ((), ())
+    return examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
+
+
+def splitmix(state):
+    """A step of SplitMix64, in integers of any size."""
+    state = (state + 0x9E3779B97F4A7C15) % 2**64
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
+    return state ^ state >> 31
+
+
+def test_the_digest_is_pinned():
+    assert digest_of([]) == "0" * 16
+    # the first number that SplitMix64 gives with the seed 0
+    assert digest_of([(0, 0)]) == "e220a8397b1dcdaf"
+    assert digest_of([(47, 0xFF87031A), (1, 2)]) == "399436b23d42f38b"
+
+
+@given(RECORDS)
+def test_it_is_the_sum_of_a_number_a_record(records):
+    total = sum(splitmix((length % 2**32 << 32) + checksum) for length, checksum in records) % 2**64
+    assert digest_of(records) == f"{total:016x}"
+
+
+@given(RECORDS, st.randoms(use_true_random=False), st.integers(0, 20))
+def test_neither_order_nor_the_dealing_to_shards_changes_it(records, chance, cut):
+    shuffled = chance.sample(records, len(records))
+    assert digest_of(shuffled) == digest_of(records)
+    assert digest_together([digest_of(shuffled[:cut]), digest_of(shuffled[cut:])]) == digest_of(records)
+
+
+@given(RECORDS.filter(bool), st.data())
+def test_a_record_lost_repeated_or_exchanged_changes_it(records, data):
+    place = data.draw(st.integers(0, len(records) - 1))
+    others = records[:place] + records[place + 1 :]
+    assert digest_of(others) != digest_of(records)
+    assert digest_of([*records, records[place]]) != digest_of(records)
+    length, checksum = records[place]
+    assert digest_of([*others, (length, checksum ^ 1)]) != digest_of(records)
+    assert digest_of([*others, (length ^ 1, checksum)]) != digest_of(records)
