@@ -23,7 +23,12 @@ def info_text(manifest: Manifest) -> str:
     for name, split in manifest.splits.items():
         sizes = [shard.num_examples for shard in split.shards]
         rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), _span(sizes)))
-    lines = [f"{manifest.name}, build {manifest.build_id}", *_table(rows), *_schema_lines(manifest.schema)]
+    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
+    lines = [
+        f"{manifest.name}, build {manifest.build_id}{compression}",
+        *_table(rows),
+        *_schema_lines(manifest.schema),
+    ]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     totals = manifest.totals
     lines += class_lines(counts, manifest.schema)

@@ -1,0 +1,104 @@
+"""``--compression gzip``: the same examples in the same order, in smaller files, for every verb."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options, audit, verify
+from tfshards.prep.cli import main
+from tfshards.prep.print import info_text
+from tfshards.prep.show import find
+from tfshards.prep.views.tfds import tfds_problems
+from tfshards.schemas import OptionsError, read_manifest
+
+PLAIN = Options(max_rejected=1, splits={"train": "3/4", "val": "1/4"})
+GZIP = replace(PLAIN, compression="gzip")
+
+
+@pytest.fixture
+def folder(image_folder):
+    """Forty images of two classes and three that are none, so that two layouts are written."""
+    files = {f"{('ant', 'bee')[n % 2]}/{n:02}.png": n for n in range(40)}
+    return image_folder({**files, **{f"ant/bad-{n}.jpg": b"no image" for n in range(3)}})
+
+
+def inflated(out):
+    """The records of each shard in order, by split."""
+    manifest = read_manifest(out)
+    opened = gzip.open if manifest.compression == "gzip" else open
+    found = {}
+    for name, split in manifest.splits.items():
+        for shard in split.shards:
+            with opened(out / shard.path, "rb") as file:
+                found.setdefault(name, []).append(file.read())
+    return found
+
+
+def test_compressed_shards_hold_what_plain_ones_do(folder, tmp_path, quiet_build):
+    plain, small = tmp_path / "plain" / "out", tmp_path / "small" / "out"
+    quiet_build(ImageFolder(folder), plain, shards=3, options=PLAIN)
+    made = quiet_build(ImageFolder(folder), small, shards=3, options=GZIP)
+    assert inflated(small) == inflated(plain)
+    assert made.compression == "gzip"
+    for name, split in read_manifest(plain).splits.items():
+        assert made.splits[name].examples_digest == split.examples_digest
+        assert made.splits[name].record_bytes == split.num_bytes
+        for shard, other in zip(made.splits[name].shards, split.shards, strict=True):
+            assert (shard.index_digest, shard.num_examples) == (other.index_digest, other.num_examples)
+    assert verify(small, deep=True) == []
+
+
+def test_arrays_become_smaller(tmp_path, quiet_build):
+    source = Arrays({"x": np.zeros((5_000, 784), np.uint8), "y": np.arange(5_000)})
+    made = quiet_build(source, tmp_path / "out", shards=2, options=Options(compression="gzip"))
+    assert made.splits["train"].num_bytes < made.splits["train"].record_bytes / 20
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_the_bytes_are_the_same_however_many_workers_write_them(folder, tmp_path, quiet_build, contents):
+    outs = [tmp_path / name / "out" for name in ("one", "several")]
+    quiet_build(ImageFolder(folder), outs[0], shards=3, options=GZIP)
+    workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    quiet_build(ImageFolder(folder), outs[1], shards=3, options=GZIP, beam_args=workers)
+    assert contents(outs[0]) == contents(outs[1])
+
+
+def test_the_other_verbs_read_compressed_shards(folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP)
+    assert find(tmp_path / "out", "ant/00.png").values["key"] == [b"ant/00.png"]
+    assert sum(audit(tmp_path / "out").num_examples.values()) == 40
+    assert info_text(read_manifest(tmp_path / "out")).splitlines()[0].endswith(", gzip")
+
+
+def test_tfds_is_not_promised_what_it_does_not_read(folder, tmp_path, quiet_build):
+    made = quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP)
+    assert [str(problem) for problem in tfds_problems(made)] == [
+        "compression: is gzip; TFDS reads plain files"
+    ]
+    assert not (tmp_path / "out" / "dataset_info.json").exists()
+
+
+def test_mended_files_come_into_compressed_shards(folder, image_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP)
+    image_folder({"ant/bad-1.jpg": 99})
+    made = quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP, retry_rejected=True)
+    assert (made.totals.rejected, made.num_examples) == (2, 41)
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "zstd", "", None])
+def test_another_compression_is_refused(compression):
+    with pytest.raises(OptionsError, match=r"--compression .*: must be none or gzip$"):
+        Options(compression=compression)
+
+
+def test_on_the_command_line(folder, tmp_path, capsys):
+    arguments = ["build", "images", str(folder), str(tmp_path / "out"), "--compression", "gzip"]
+    assert main([*arguments, "--shards", "2", "--max-rejected", "50%"]) == 0
+    assert read_manifest(tmp_path / "out").compression == "gzip"
+    assert main([*arguments[:-1], "lz4"]) == 2
+    assert "argument --compression: invalid choice: 'lz4'" in capsys.readouterr().err
