@@ -105,7 +105,7 @@ def _build(options: argparse.Namespace) -> int:
         options=settings,
         beam_args=options.beam_args,
     )
-    print(json.dumps(manifest.to_json()) if options.json else info_text(manifest))
+    print(manifest.to_text().strip() if options.json else info_text(manifest))
     return 0
 
 
@@ -131,7 +131,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     manifest = read_manifest(options.out)
-    print(json.dumps(manifest.to_json()) if options.json else info_text(manifest))
+    print(manifest.to_text().strip() if options.json else info_text(manifest))
     return 0
 
 
