@@ -13,6 +13,7 @@ try:
     from tfshards.prep.audit import audit
     from tfshards.prep.image_options import ImageOptions
     from tfshards.prep.options import Options
+    from tfshards.prep.prune import Pruned, prune
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
     from tfshards.prep.verify import verify
@@ -32,9 +33,11 @@ __all__ = [
     "ImageFolder",
     "ImageOptions",
     "Options",
+    "Pruned",
     "Table",
     "audit",
     "build",
+    "prune",
     "verify",
 ]
 

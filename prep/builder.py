@@ -14,19 +14,20 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.area import AREA_NAME, BuildArea, Done, Reject, ShardId
-from tfshards.prep.commit import commit, finish, forget_generations, label_counts, totals
+from tfshards.prep.commit import commit, finish, forget_generations, label_counts, rejects_text, totals
 from tfshards.prep.duplicates import check_comparable
-from tfshards.prep.files import require_space
+from tfshards.prep.files import bytes_digest, require_space
 from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import check_output, committed, dataset_name, locked, output_folder
 from tfshards.prep.pipeline import check_beam_args
 from tfshards.prep.progress import size
 from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
+from tfshards.prep.restart import give_up_others, note_build
 from tfshards.prep.retry import Retried, dataset_to_retry, link_unchanged, retry
 from tfshards.prep.run import Run, Talk
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import InputError, Manifest, OptionsError, Split, one_line
+from tfshards.schemas import MANIFEST_NAME, InputError, Manifest, OptionsError, Split, one_line
 
 # A dataset that is larger than its source by this factor calls for an explanation.
 _MUCH_LARGER = 1.5
@@ -92,17 +93,20 @@ def build(
         else:
             current = committed(folder, plan.build_id, plan.options, overwrite=overwrite)
         if current and current.build_id == plan.build_id:
+            _clear(area, plan, name, current, talk)
             _finish(current, area, talk)
             talk(f"{folder} is up to date")
             return current
         compares = options.duplicates != "keep"
         if compares:
             check_comparable(plan.listing.schema)
-        forget_generations(folder, keep={plan.build_id, current.build_id if current else ""})
-        run = Run(reader, plan, area, name, tuple(beam_args), talk, compares)
+        run = Run(reader, plan, area, name, tuple(beam_args), talk, compares, options.compression)
         if retry_rejected and current:
-            result = _take_in_mended(run, retry(reader, plan, current, area, options, forecast_of), options)
+            retried = retry(reader, plan, current, area, options, forecast_of)
+            _clear(area, plan, name, current, talk)
+            result = _take_in_mended(run, retried, options)
         else:
+            _clear(area, plan, name, current, talk)
             result = _write_all(run, options)
         manifest = _manifest(run, result)
         commit(manifest, result.rejects, area)
@@ -132,6 +136,7 @@ def _write_all(run: Run, options: Options) -> _Result:
     """Write every shard, and again those from which rejects have to be balanced away."""
     plan = run.plan
     _require_space(run.area, plan)
+    note_build(run.area, plan, run.name)
     first = run.write("first", plan.layouts)
     rejects = [reject for done in first.values() for reject in done.rejected]
     check_rejects(rejects, plan, options, run.area)
@@ -146,11 +151,23 @@ def _take_in_mended(run: Run, retried: Retried, options: Options) -> _Result:
     """Write the shards that change when mended files are taken in; the others are the dataset's own."""
     check_rejects(retried.rejects, run.plan, options, run.area)
     layouts = final_layouts(run.plan, retried.rejects, options)
+    note_build(run.area, run.plan, run.name)
     linked = link_unchanged(retried, layouts, run.plan, run.area, run.name)
     _require_space(run.area, run.plan)
     rejected = retried.before.totals.rejected
     run.talk(f"{rejected - len(retried.rejects)} of {rejected} rejected inputs can be taken in now")
     return _Result(layouts, run.write("final", layouts, linked), retried.rejects, retried.conversions)
+
+
+def _clear(area: BuildArea, plan: Forecast, name: str, current: Manifest | None, talk: Talk) -> None:
+    """Take away what belongs neither to this build nor to the dataset that is there."""
+    if current is None and (area.out / MANIFEST_NAME).exists():
+        # It cannot be read, since it is damaged or of a later release: what it names is not known.
+        return
+    for line in give_up_others(area, plan, name, current):
+        talk(line)
+    if current is None or current.build_id != plan.build_id:
+        forget_generations(area.out, {plan.build_id}, current)
 
 
 def _check_types(source: Source, shards: int | None, seed: int, options: Options) -> None:
@@ -194,25 +211,34 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
     At the end, take away the reader's copies, and the output's folders if they stay empty.
     """
     new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
-    staged = None
     try:
+        (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_empty(new_folders)
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    with locked(out):
         try:
-            (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
-            staged = Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
-        except OSError as error:
-            raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-        with locked(out):
             for left in (out / AREA_NAME).glob("staged-*"):
-                if left != staged:
-                    # by a build that was killed: no other one is running
-                    shutil.rmtree(left, ignore_errors=True)
-            yield source.stage(staged)
-    finally:
-        if staged:
-            shutil.rmtree(staged, ignore_errors=True)
-        for left in (out / AREA_NAME, *new_folders):
-            with suppress(OSError):
-                left.rmdir()
+                # by a build that was killed: no other one is running
+                shutil.rmtree(left, ignore_errors=True)
+            yield source.stage(_new_folder(out))
+        finally:
+            for left in (out / AREA_NAME).glob("staged-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            _remove_empty([out / AREA_NAME, *new_folders])
+
+
+def _new_folder(out: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _manifest(run: Run, result: _Result) -> Manifest:
@@ -226,7 +252,15 @@ def _manifest(run: Run, result: _Result) -> Manifest:
     }
     counted = totals(plan.listing, result.rejects, result.conversions)
     return Manifest(
-        run.name, plan.build_id, plan.listing.schema, splits, counted, plan.options, plan.membership.cuts
+        run.name,
+        plan.build_id,
+        plan.listing.schema,
+        splits,
+        counted,
+        plan.options,
+        plan.membership.cuts,
+        run.compression,
+        bytes_digest(rejects_text(result.rejects)) if result.rejects else "",
     )
 
 

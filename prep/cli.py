@@ -1,7 +1,7 @@
 """The command line, and the only place that knows every verb.
 
 Results go to standard output, talk to standard error. Exit status: 0 done; 2 wrong by reading the command
-line alone; 1 anything learned from disk, and faults that verify found; 130 interrupted.
+line alone; 1 anything learned from disk, and faults that verify found; 130 interrupted; 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import io
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn, get_args
 
 from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
 from tfshards.prep.findings import Kind
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
-from tfshards.prep.progress import counted
+from tfshards.prep.progress import counted, size
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, one_line, read_manifest
 
 
@@ -57,9 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (TfshardsError, OSError) as error:
         return _fail(error, 1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("\ninterrupted; the same command goes on where it ended", file=sys.stderr)
-        return 130
+        return 143 if isinstance(error, _Terminated) else 130
+
+
+class _Terminated(KeyboardInterrupt):
+    """Asked to end by SIGTERM, as by a cluster's scheduler: it ends as it does at Ctrl-C."""
+
+
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
+    raise _Terminated
 
 
 def entry() -> NoReturn:
@@ -67,6 +77,7 @@ def entry() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # names of files need not be UTF-8, nor the terminal able to show them
         sys.stdout.reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGTERM, _terminate)
     status = main()
     for stream in (sys.stdout, sys.stderr):
         # either may be closed
@@ -166,6 +177,18 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _prune(options: argparse.Namespace) -> int:
+    from tfshards.prep.prune import prune
+
+    found = prune(options.out, dry_run=options.dry_run)
+    done = "would remove" if options.dry_run else "removed"
+    for item in found:
+        print(one_line(f"{done} {item.path} ({size(item.num_bytes)})"))
+    total = size(sum(item.num_bytes for item in found))
+    print(one_line(f"{options.out}: {done} {total}" if found else f"{options.out}: nothing to remove"))
+    return 0
+
+
 def _audit(options: argparse.Namespace) -> int:
     from tfshards.prep.audit import audit
     from tfshards.prep.audit_text import audit_json, audit_text
@@ -235,6 +258,8 @@ def _parser() -> argparse.ArgumentParser:
     verify = _add_verb(verbs, "verify", _verify, "compare sizes, digests and indexes with the manifest")
     verify.add_argument("--deep", action="store_true", help="read and check every record, too")
     verify.add_argument("--json", action="store_true", help="print the problems as a JSON list")
+    prune = _add_verb(verbs, "prune", _prune, "remove files of earlier and of unfinished builds")
+    prune.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     audit = _add_verb(
         verbs, "audit", _audit, "find examples in two splits, double ones, rare classes, odd sizes"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,8 @@ from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
-from tfshards.schemas import InputError, Manifest, Problem, Totals, write_manifest
-from tfshards.schemas.manifest import write_atomically
+from tfshards.schemas import InputError, Manifest, Problem, Totals, index_path, write_manifest
+from tfshards.schemas.atomic import sync_directory, write_atomically
 
 # Shards, indexes and rejects carry their build's id: this is how a generation is told from another.
 _OF_BUILD = re.compile(
@@ -55,6 +55,8 @@ def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, i
 
 def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
     """Make the build the dataset: after this returns it is, before the manifest's renaming it is not."""
+    # the names of shards and indexes must outlast a power failure if the manifest's does
+    sync_directory(area.out / "index")
     if rejects:
         write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
     write_manifest(manifest, area.out)
@@ -67,9 +69,8 @@ def finish(manifest: Manifest, area: BuildArea) -> list[Problem]:
     """
     write_labels(manifest, area.out)
     problems = write_tfds_view(manifest, area.out)
-    for path in area.out.glob(".*.tmp"):
-        if _TEMPORARY.fullmatch(path.name):
-            path.unlink()
+    for path in temporary_files(area.out):
+        path.unlink()
     area.remove()
     return problems
 
@@ -95,10 +96,38 @@ def rejects_text(rejects: Sequence[Reject]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
-def forget_generations(out: Path, keep: set[str]) -> None:
-    """Remove shards, indexes and rejects of every build whose id is not in ``keep``."""
-    for folder in (out, out / "index"):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            match = _OF_BUILD.fullmatch(path.name)
-            if match and (match[1] or match[2]) not in keep:
-                path.unlink()
+def forget_generations(out: Path, keep: set[str], current: Manifest | None) -> None:
+    """Remove every build's shards, indexes and rejects but those of ids in ``keep``, and of ``current``."""
+    for path in generations(out, current):
+        if build_of(path) not in keep:
+            path.unlink()
+
+
+def generations(out: Path, current: Manifest | None) -> Iterator[Path]:
+    """Yield shards, indexes and rejects that builds wrote into ``out`` and the manifest does not name.
+
+    Each shard stands before its index: only with an index is a shard known to be a build's.
+    """
+    named = {f"rejected-{current.build_id}.jsonl"} if current else set()
+    for shard in current.shards if current else ():
+        named |= {shard.path, index_path(shard.path)}
+    indexes = {path.name for path in _listed(out / "index")}
+    for path in (*_listed(out), *_listed(out / "index")):
+        is_ours = path.parent != out or path.suffix == ".jsonl" or f"{path.name}.idx" in indexes
+        if build_of(path) and is_ours and path.relative_to(out).as_posix() not in named:
+            yield path
+
+
+def build_of(path: Path) -> str:
+    """Return the build id in the name of a shard, an index or a rejects file; empty for other files."""
+    match = _OF_BUILD.fullmatch(path.name)
+    return match[1] or match[2] if match else ""
+
+
+def temporary_files(out: Path) -> list[Path]:
+    """Return what killed processes have left of files that they were writing (``schemas.atomic``)."""
+    return [path for path in _listed(out) if _TEMPORARY.fullmatch(path.name)]
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []

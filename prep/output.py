@@ -77,17 +77,33 @@ def locked(out: Path) -> Iterator[None]:
     """Keep every other build away from the folder ``out``; the lock ends with the process, however that ends.
 
     Raises:
-        InputError: another process builds into it.
+        InputError: another process builds into it, or its file system has no locks.
     """
-    descriptor = os.open(out, os.O_RDONLY)
+    busy = InputError(f"{out}: another build is writing into it; wait until it has ended")
+    try:
+        descriptor = os.open(out, os.O_RDONLY)
+    except FileNotFoundError:
+        raise busy from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{out}: another build is writing into it; wait until it has ended") from None
+            raise busy from None
+        except OSError as error:
+            raise InputError(f"{out}: cannot be locked: {error.strerror}; choose a local folder") from None
+        if not _is_still(out, descriptor):
+            # the other one ended just now, and took the folder away since nothing was in it
+            raise busy
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrite: bool) -> Manifest | None:

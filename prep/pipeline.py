@@ -9,14 +9,19 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import shlex
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
+from pathlib import Path
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners import create_runner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.area import ShardId
 from tfshards.prep.progress import Progress
@@ -25,6 +30,14 @@ from tfshards.schemas import BuildError, OptionsError
 
 # The class behind DirectRunner, named outright: DirectRunner itself first tries to download another engine.
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+_LOG_NAME = "workers.log"
+# In which Beam waits for the end of a worker process.
+_WORKER_THREAD = "run_worker"
+_LOST_WORKER = (
+    "a worker process died, perhaps for lack of memory ({log} has its last words); "
+    "the same command goes on where it ended"
+)
 
 
 def check_beam_args(beam_args: Sequence[str]) -> None:
@@ -64,10 +77,11 @@ def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], 
         BuildError: a worker failed; what it had finished stays.
     """
     failures: list[BaseException] = []
+    ended = threading.Event()
 
     def run() -> None:
         try:
-            with _quiet(), _pipeline(beam_args) as pipeline:
+            with _quiet(), _pipeline(beam_args, job.area.root / _LOG_NAME) as pipeline:
                 # PCollection[bytes] -> PCollection[ShardId] -> PCollection[None]
                 _ = (
                     pipeline
@@ -78,15 +92,32 @@ def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], 
                 )
         except BaseException as error:  # everything must reach the main thread
             failures.append(error)
+        ended.set()
+
+    hook = threading.excepthook
+
+    def lose_worker(death: threading.ExceptHookArgs) -> None:
+        if death.thread is None or death.thread.name != _WORKER_THREAD:
+            hook(death)
+            return
+        job.area.stop(_LOST_WORKER.format(log=job.area.root / _LOG_NAME))
+        failures.append(death.exc_value or BuildError("a worker process died"))
+        ended.set()
 
     thread = threading.Thread(target=run, name="beam", daemon=True)
+    # Beam would wait for ever for a worker process that has died: all that it does is to fail in a thread.
+    waiting = threading.Thread(target=ended.wait, name="beam or a dead worker", daemon=True)
+    threading.excepthook = lose_worker
     thread.start()
+    waiting.start()
     try:
-        progress.follow(thread)
+        progress.follow(waiting)
     except KeyboardInterrupt:
         job.area.stop("interrupted")
         thread.join(timeout=10)
         raise
+    finally:
+        threading.excepthook = hook
     if failures:
         raise BuildError(_reason(job, failures[0])) from failures[0]
 
@@ -95,10 +126,18 @@ def _list_shards(shards: list[ShardId], _: bytes) -> list[ShardId]:
     return shards
 
 
-def _pipeline(beam_args: Sequence[str]) -> beam.Pipeline:
+def _pipeline(beam_args: Sequence[str], log: Path) -> beam.Pipeline:
+    options = PipelineOptions(list(beam_args))
     names_runner = any(argument.partition("=")[0] == "--runner" for argument in beam_args)
+    direct = options.view_as(DirectOptions)
+    if names_runner or direct.direct_running_mode != "multi_processing":
+        return beam.Pipeline(runner=None if names_runner else LOCAL_RUNNER, options=options)
+    # The same as Beam would start, but for the terminal, on which its workers log and fail in many lines.
+    direct.direct_running_mode = "in_memory"
+    worker = f"exec {shlex.quote(sys.executable)} -m apache_beam.runners.worker.sdk_worker_main"
+    command = f"{worker} 2>> {shlex.quote(str(log.absolute()))}"
     return beam.Pipeline(
-        runner=None if names_runner else LOCAL_RUNNER, options=PipelineOptions(list(beam_args))
+        FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command)), options
     )
 
 

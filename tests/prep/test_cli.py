@@ -584,7 +584,7 @@ def test_help_lists_the_verbs_that_there_are(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    assert listed == ["build", "plan", "info", "show", "verify", "audit"]
+    assert listed == ["build", "plan", "info", "show", "verify", "prune", "audit"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):

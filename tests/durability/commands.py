@@ -1,0 +1,95 @@
+"""Commands of tfshards in processes that can be killed, and what is then in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tfshards.prep.area import AREA_NAME
+
+SERVER = Path(__file__).with_name("server.py")
+# None of them takes more than a few seconds: a longer one hangs.
+TIMEOUT_SECONDS = 120
+
+
+class Ended(NamedTuple):
+    """How a command ended: its return code, negative for a signal, what it printed, and after how long."""
+
+    status: int
+    output: str
+    seconds: float
+
+
+@dataclass
+class Commands:
+    """Runs commands in children of one process that has imported all that they need (``server.py``)."""
+
+    folder: Path
+    server: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, folder: Path) -> Commands:
+        server = subprocess.Popen(
+            [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return cls(folder, server)
+
+    def close(self) -> None:
+        self.server.stdin.close()
+        self.server.wait(TIMEOUT_SECONDS)
+
+    def run(
+        self,
+        arguments: Sequence[object],
+        *,
+        kill_after: float | None = None,
+        die_at: int | None = None,
+        steps: Path | None = None,
+    ) -> Ended:
+        """Run a command to its end, or kill its process group after so many seconds or at a step."""
+        log = self.folder / "log"
+        request: dict[str, object] = {"arguments": list(map(str, arguments)), "log": str(log)}
+        request |= {"die_at": die_at} if die_at is not None else {}
+        request |= {"steps": str(steps)} if steps else {}
+        started = time.monotonic()
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        child = int(self.server.stdout.readline())
+        if kill_after is not None:
+            time.sleep(kill_after)
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+        status = int(self.server.stdout.readline())
+        return Ended(status, log.read_text(), time.monotonic() - started)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Return the bytes of every file in a folder, hidden ones as well, and its empty folders, by path."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else b"a folder"
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def finished(out: Path) -> dict[str, tuple[str, tuple[int, int]]]:
+    """Return digest, and inode and time, of each shard that an unfinished build has finished."""
+    found = {}
+    for layout in ("first", "final"):
+        for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done"):
+            shard = json.loads(path.read_bytes())["shard"]
+            found[shard["path"]] = (shard["digest"], identity(out / shard["path"]))
+    return found
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written again."""
+    return path.stat().st_ino, path.stat().st_mtime_ns

@@ -1,0 +1,83 @@
+"""Small inputs of each kind, and the commands that build them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+# Modification times are part of a build's id: with one for all, equal files are equal inputs.
+STAMP = 1_600_000_000 * 10**9
+BAD = (3, 11, 17)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command that is killed.
+
+    Attributes:
+        before: the arguments of the builds that make what the output holds at its start; none for nothing.
+        arguments: of the build that is killed; the output is added to both.
+        change: what happens to the inputs in between.
+    """
+
+    before: tuple[tuple[str, ...], ...]
+    arguments: tuple[str, ...]
+    change: Callable[[Path], None] = lambda folder: None
+
+
+def write_inputs(folder: Path) -> None:
+    """Write an image folder with a few files that are rejected, two arrays, and a table beside images."""
+    for number in range(24):
+        write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
+    for number in BAD:
+        write(folder / "photos" / "cat" / f"bad-{number:02}.bmp", b"no image")
+    for name, array in {"x": np.arange(6_000).reshape(60, 100), "y": np.arange(60) % 7}.items():
+        np.save(folder / f"{name}.npy", array)
+        os.utime(folder / f"{name}.npy", ns=(STAMP, STAMP))
+    rows = [f"photos/{('cat', 'dog')[number % 2]}/{number:02}.bmp,{number % 5}" for number in range(24)]
+    rows += [f"photos/cat/bad-{number:02}.bmp,0" for number in BAD]
+    write(folder / "table.csv", "\n".join(["file_name,label", *rows, ""]).encode())
+
+
+def mend(folder: Path) -> None:
+    """Make two of the bad files good ones."""
+    for number in BAD[:2]:
+        write(folder / "photos" / "cat" / f"bad-{number:02}.bmp", image(number))
+
+
+def image(number: int, side: int = 40) -> bytes:
+    """Return a BMP, which a build has to re-encode."""
+    pixels = np.random.default_rng(number).integers(0, 256, (side, side + number, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "BMP")
+    return file.getvalue()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file with the one modification time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, ns=(STAMP, STAMP))
+
+
+def scenarios(folder: Path) -> dict[str, Scenario]:
+    """Return the commands that are killed, with the inputs in ``folder``."""
+    images = ("build", "images", str(folder / "photos"), "--shards=4", "--max-rejected=50%")
+    arrays = ("build", "arrays", f"x={folder / 'x.npy'}", f"label={folder / 'y.npy'}", "--shards=5")
+    table = ("build", "table", str(folder / "table.csv"), "--shards=3", "--max-rejected=50%")
+    return {
+        "images": Scenario((), images),
+        "arrays": Scenario((), (*arrays, "--split=train=0.8", "--split=val=0.2")),
+        "table": Scenario((), table),
+        # two generations, of which the older one has to go
+        "overwrite": Scenario(
+            (images, (*images, "--seed=1", "--overwrite")), (*images, "--seed=2", "--overwrite")
+        ),
+        "retry": Scenario((images,), (*images, "--retry-rejected"), mend),
+    }

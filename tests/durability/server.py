@@ -1,0 +1,79 @@
+"""Runs commands of tfshards in children of its own that can be killed, without an import of Beam for each.
+
+It reads a JSON object a line from standard input: ``arguments`` of the command, ``log`` for its output, and
+perhaps ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to which
+each step adds a line. A step is a call that changes a name in a folder: before it and after it. It answers
+with the child's process id and, when that has ended, with its return code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from itertools import count
+
+import tfshards.prep.builder  # noqa: F401  (what takes its time to import)
+from tfshards.prep import cli
+
+CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")
+
+
+def run(request: Mapping[str, object]) -> None:
+    """Run the command in this process, which ends with it."""
+    os.setsid()
+    output = os.open(str(request["log"]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if "die_at" in request or "steps" in request:
+        step = stepper(request)
+        for name in CHANGES:
+            setattr(os, name, watched(getattr(os, name), step))
+    sys.argv = ["tfshards", *request["arguments"]]
+    cli.entry()
+
+
+def stepper(request: Mapping[str, object]) -> Callable[[str], None]:
+    """Return what is called at each step; it does not return from the one to die at."""
+    numbers = count()
+    steps = os.open(str(request["steps"]), os.O_WRONLY | os.O_CREAT) if "steps" in request else None
+
+    def step(what: str) -> None:
+        if steps is not None:
+            os.write(steps, f"{what}\n".encode())
+        if next(numbers) == request.get("die_at"):
+            os.killpg(0, signal.SIGKILL)
+
+    return step
+
+
+def watched(change: Callable[..., None], step: Callable[[str], None]) -> Callable[..., None]:
+    """Return ``change``, with a step before it and one after it."""
+
+    name = change.__name__
+
+    def call(*arguments: object, **options: object) -> None:
+        path = arguments[1] if name in ("replace", "link") else arguments[0]
+        step(f"before {name} {os.path.basename(os.fspath(path))}")
+        change(*arguments, **options)
+        step(f"after {name} {os.path.basename(os.fspath(path))}")
+
+    return call
+
+
+def serve() -> None:
+    """Run the commands that are asked for, one at a time."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(json.loads(line))
+        print(child, flush=True)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,151 @@
+"""Builds that are killed, anywhere and again and again, end as if nobody had disturbed them.
+
+``TORTURE_KILLS`` is how many kills there are over all scenarios: 50 by default, 500 in ``make torture``. Half
+of them come before or after a call that changes a name in a folder, since it is there that shards, notes and
+manifest appear and others go; the other half at random moments. ``TORTURE_SEED`` repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tfshards.prep import verify
+from tfshards.schemas import MANIFEST_NAME, read_manifest
+
+from .commands import Commands, contents, finished, identity
+from .inputs import Scenario, scenarios, write_inputs
+
+NAMES = ("images", "arrays", "table", "overwrite", "retry")
+KILLS = int(os.environ.get("TORTURE_KILLS", "50"))
+SEED = os.environ.get("TORTURE_SEED", "4")
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    started = Commands.start(tmp_path)
+    yield started
+    started.close()
+
+
+@dataclass
+class Undisturbed:
+    """What a scenario's output holds at the start and in the end, and how its command gets there.
+
+    Attributes:
+        command: the arguments.
+        start: the folder with what is there at the start, which may be missing.
+        end: the files in the end.
+        steps: each call that changes a name.
+        seconds: that the command takes.
+    """
+
+    command: tuple[str, ...]
+    start: Path
+    end: Mapping[str, bytes]
+    steps: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def undisturbed(commands: Commands, scenario: Scenario, folder: Path) -> Undisturbed:
+    start, out, steps = folder / "start" / "data", folder / "whole" / "data", folder / "steps"
+    for arguments in scenario.before:
+        assert commands.run([*arguments, start]).status == 0
+    scenario.change(folder)
+    begin(start, out)
+    command = (*scenario.arguments, str(out))
+    seconds = commands.run(command).seconds
+    whole = contents(out)
+    begin(start, out)
+    again = commands.run(command, steps=steps)
+    seconds = min(seconds, again.seconds)
+    assert contents(out) == whole
+    return Undisturbed(scenario.arguments, start, whole, steps.read_text().splitlines(), seconds)
+
+
+def begin(start: Path, out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    if start.exists():
+        shutil.copytree(start, out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_build_that_is_killed_ends_as_if_nobody_had_disturbed_it(name, commands, tmp_path):
+    write_inputs(tmp_path)
+    expected = undisturbed(commands, scenarios(tmp_path)[name], tmp_path)
+    chance = random.Random(f"{SEED} {name}")
+    aimed = list(range(len(expected.steps)))
+    chance.shuffle(aimed)
+    tried: Counter[str] = Counter()
+    wanted = -(-KILLS // len(NAMES))
+    while tried["at a step"] + tried["at a moment"] < wanted:
+        out = tmp_path / f"trial-{tried.total()}" / "data"
+        begin(expected.start, out)
+        is_killed_again = True
+        while is_killed_again:
+            is_aimed = tried["at a step"] <= tried["at a moment"]
+            step = aimed[tried["at a step"] % len(aimed)] if is_aimed else None
+            kept = killed(commands, expected, out, step, chance)
+            if kept is None:
+                tried["too late"] += 1
+                break
+            tried["at a step" if is_aimed else "at a moment"] += 1
+            is_killed_again = chance.random() < 0.3
+            tried["again"] += is_killed_again
+        goes_on(commands, expected, out, kept or {}, tried)
+        shutil.rmtree(out.parent)
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(tried.items()))
+    print(f"\n{name}, seed {SEED}, {len(aimed)} steps: killed {counts}")
+    assert tried["identical"] == tried["resumed"] + tried["begun anew"] + tried["of a committed one"]
+
+
+def killed(commands, expected, out, step, chance):
+    """Kill the command at a step or at a random moment; return what it had finished, None if it had ended."""
+    if step is None:
+        ended = commands.run(
+            [*expected.command, out], kill_after=chance.uniform(0.02, 0.9 * expected.seconds)
+        )
+    else:
+        ended = commands.run([*expected.command, out], die_at=step)
+    assert ended.status in (0, -9), ended.output
+    is_sound(expected, out)
+    return finished(out) if ended.status else None
+
+
+def is_sound(expected: Undisturbed, out: Path) -> None:
+    """Assert that what the folder holds is the old dataset, or the new one, or none if there was none."""
+    assert manifest_of(out) in (manifest_of(expected.start), expected.end[MANIFEST_NAME])
+    if manifest_of(out):
+        assert verify(out, deep=True) == []
+
+
+def goes_on(commands, expected, out, kept, tried):
+    """Run the command to its end; assert that it does no more than it has to, and leaves what it should."""
+    is_committed = manifest_of(out) == expected.end[MANIFEST_NAME]
+    ended = commands.run([*expected.command, out])
+    assert ended.status == 0, ended.output
+    shards = {shard.path: shard.digest for shard in read_manifest(out).shards}
+    for path, (digest, was) in kept.items():
+        # but for those from which rejects were balanced away
+        assert identity(out / path) == was or digest != shards[path], path
+    resumed = re.search(r"^resuming build [0-9a-f]{8}: (\d+) of \d+ shards? finished$", ended.output, re.M)
+    if resumed and not is_committed:
+        # one may have been replaced by its final layout just now, and the note of that is not yet there
+        assert len(kept) - 1 <= int(resumed[1]) <= len(kept)
+    tried["of a committed one" if is_committed else "resumed" if resumed else "begun anew"] += 1
+    assert contents(out) == expected.end
+    assert list(out.rglob(".*")) == []
+    tried["identical"] += 1
+
+
+def manifest_of(folder: Path) -> bytes | None:
+    path = folder / MANIFEST_NAME
+    return path.read_bytes() if path.exists() else None

@@ -1,0 +1,198 @@
+"""``prune`` takes away what belongs to no dataset any more, says so, and touches nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options, Pruned, build, cli, prune, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.output import locked
+from tfshards.schemas import BuildError, FormatError, InputError, read_manifest, write_manifest
+
+from .commands import contents
+from .inputs import mend, write_inputs
+
+NUMBERS = Arrays({"x": np.arange(40)})
+MINE = (
+    "notes.txt",
+    ".hidden",
+    ".mine.tmp",
+    # as a build would name its shards, but without an index
+    "logs-20240101.tfrecord-00000-of-00001",
+    "index/notes.idx",
+    "data-train.tfrecord-00000-of-00001",
+)
+
+
+def build_numbers(out, seed=0, overwrite=False):
+    return build(NUMBERS, out, shards=2, seed=seed, overwrite=overwrite, talk=lambda _: None)
+
+
+@pytest.fixture
+def two_generations(tmp_path):
+    """A dataset, and the one that it has replaced, among files that no build made."""
+    out = tmp_path / "data"
+    old, new = build_numbers(out), build_numbers(out, seed=1, overwrite=True)
+    for name in MINE:
+        (out / name).write_text("mine")
+    return out, old, new
+
+
+def test_an_earlier_generation_goes_and_nothing_else(two_generations):
+    out, old, new = two_generations
+    before = contents(out)
+    found = prune(out)
+    paths = [shard.path for shard in old.shards]
+    paths += [f"index/{path}.idx" for path in paths]
+    assert found == [Pruned(path, len(before[path])) for path in paths]
+    assert contents(out) == {path: data for path, data in before.items() if path not in paths}
+    assert read_manifest(out) == new
+    assert verify(out, deep=True) == []
+    assert prune(out) == []
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(two_generations):
+    out, *_ = two_generations
+    before = contents(out)
+    found = prune(out, dry_run=True)
+    assert contents(out) == before
+    assert prune(out) == found
+
+
+def test_what_the_manifest_names_stays_whatever_build_it_is_of(two_generations):
+    out, old, new = two_generations
+    # as where examples were appended: shards of an earlier build are the dataset's, too
+    split = new.splits["train"]
+    shards = (split.shards[0], old.splits["train"].shards[1])
+    write_manifest(replace(new, splits={"train": replace(split, shards=shards)}), out)
+    named = {shard.path for shard in shards}
+    assert len({path.split(".")[0] for path in named}) == 2
+    gone = {item.path for item in prune(out)}
+    assert not gone & named
+    assert all((out / path).exists() and (out / "index" / f"{path}.idx").exists() for path in named)
+    assert len(gone) == 4
+
+
+def test_rejects_and_temporary_files_and_the_build_area_go(tmp_path):
+    write_inputs(tmp_path)
+    out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
+    options = Options(max_rejected=1)
+    old = build(source, out, shards=2, options=options, talk=lambda _: None)
+    new = build(source, out, shards=2, seed=1, options=options, overwrite=True, talk=lambda _: None)
+    after = contents(out)
+    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+        build(source, out, shards=2, seed=2, overwrite=True, talk=lambda _: None)
+    for path in (".dataset.json.0123456789abcdef.tmp", ".build/staged-abc/copy"):
+        (out / path).parent.mkdir(exist_ok=True)
+        (out / path).write_bytes(bytes(10))
+    unfinished = {path for path in contents(out) if path.startswith("data-train-")} - set(after)
+    assert len(unfinished) == 2
+    gone = {item.path: item.num_bytes for item in prune(out)}
+    assert unfinished < gone.keys()
+    assert f"rejected-{old.build_id}.jsonl" not in contents(out)
+    assert gone[".dataset.json.0123456789abcdef.tmp"] == 10
+    assert gone[f"{AREA_NAME}/"] > 10
+    assert verify(out, deep=True) == []
+    assert contents(out) == {path: data for path, data in after.items() if old.build_id not in path}
+    assert f"rejected-{new.build_id}.jsonl" in contents(out)
+
+
+def test_a_build_that_ended_without_a_commit_goes_as_a_whole(tmp_path):
+    write_inputs(tmp_path)
+    out = tmp_path / "data"
+    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+        build(ImageFolder(tmp_path / "photos"), out, shards=2, talk=lambda _: None)
+    (out / "mine.txt").write_text("mine")
+    found = prune(out)
+    assert [item.path for item in found][-1] == f"{AREA_NAME}/"
+    assert contents(out) == {"mine.txt": b"mine"}
+
+
+def test_shards_of_which_nobody_knows_whether_they_were_committed_stay(two_generations):
+    out, *_ = two_generations
+    (out / "dataset.json").unlink()
+    before = contents(out)
+    (out / AREA_NAME).mkdir()
+    assert prune(out) == [Pruned(f"{AREA_NAME}/", 0)]
+    assert contents(out) == before
+
+
+def test_a_file_that_has_another_name_frees_nothing(tmp_path):
+    write_inputs(tmp_path)
+    out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
+    build(source, out, shards=8, options=Options(max_rejected=1), talk=lambda _: None)
+    before = contents(out)
+    mend(tmp_path)
+    build(source, out, shards=8, options=Options(max_rejected=1), retry_rejected=True, talk=lambda _: None)
+    sizes = {item.path: item.num_bytes for item in prune(out) if not item.path.startswith("index")}
+    assert set(sizes.values()) - {0}
+    assert 0 in sizes.values()
+    assert all(size in (0, len(before[path])) for path, size in sizes.items())
+
+
+REFUSED = {
+    "a folder of other files": (
+        InputError,
+        r"data holds neither a dataset nor an unfinished build; nothing is",
+    ),
+    "no folder": (
+        InputError,
+        r"data holds neither a dataset nor an unfinished build; nothing is taken away$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_folder_without_a_dataset_is_refused(case, tmp_path):
+    out = tmp_path / "data"
+    if case == "a folder of other files":
+        (out / "index").mkdir(parents=True)
+        (out / "data-train-01234567.tfrecord-00000-of-00001").touch()
+        (out / "index" / "data-train-01234567.tfrecord-00000-of-00001.idx").touch()
+    before = contents(out)
+    error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        prune(out)
+    assert contents(out) == before
+
+
+def test_a_manifest_that_cannot_be_read_is_told_and_nothing_goes(two_generations):
+    out, *_ = two_generations
+    (out / "dataset.json").write_text("{}")
+    before = contents(out)
+    with pytest.raises(FormatError, match=r"dataset\.json"):
+        prune(out)
+    assert contents(out) == before
+
+
+def test_nothing_goes_while_a_build_is_under_way(two_generations):
+    out, *_ = two_generations
+    before = contents(out)
+    with locked(out), pytest.raises(InputError, match="another build is writing into it; wait until"):
+        prune(out)
+    assert contents(out) == before
+
+
+def test_the_command_lists_what_goes_and_how_many_bytes(two_generations, capsys):
+    out, old, _ = two_generations
+    assert cli.main(["prune", str(out), "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert cli.main(["prune", str(out)]) == 0
+    wet = capsys.readouterr().out
+    assert dry == wet.replace("removed", "would remove")
+    assert wet.splitlines()[0] == f"removed {old.shards[0].path} ({old.shards[0].num_bytes} B)"
+    assert re.fullmatch(rf"{out}: removed \d\.\d KiB", wet.splitlines()[-1])
+    assert cli.main(["prune", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: nothing to remove\n"
+
+
+def test_prune_needs_no_beam(tmp_path):
+    code = "import sys; from tfshards.prep import prune; print('apache_beam' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"
