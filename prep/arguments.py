@@ -124,7 +124,7 @@ def image_options_of(options: argparse.Namespace) -> ImageOptions:
 
 def settings_of(options: argparse.Namespace) -> tuple[int | None, Options]:
     """Return the number of shards of every split, if it is given, and the other options."""
-    shards, by_split = _shards(options.shards)
+    shards, by_split = parse_shards(options.shards)
     settings = Options(
         splits=parse_ratios(options.split),
         stratify=options.stratify,
@@ -208,7 +208,7 @@ def _class_names(options: argparse.Namespace) -> tuple[str, ...] | None:
     return None if options.labels_from is None else labels_of(options.labels_from)
 
 
-def _shards(texts: Sequence[str]) -> tuple[int | None, dict[str, int]]:
+def parse_shards(texts: Sequence[str]) -> tuple[int | None, dict[str, int]]:
     """Return the number in ``64``, and those in ``val=8`` by split."""
     every: list[int] = []
     by_split: dict[str, int] = {}

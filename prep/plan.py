@@ -35,7 +35,7 @@ def lay_out(
     order = examples[permutation(len(examples), seed, split)]
     if sizes is None:
         return np.array_split(order, num_shards)
-    return _longest_first(order, num_shards, sizes)
+    return pack(order, num_shards, sizes)
 
 
 def rebalance(
@@ -54,7 +54,7 @@ def rebalance(
     kept = [shard[~rejected[shard]] for shard in layout]
     if sizes is not None:
         unchanged = all(len(now) == len(before) for now, before in zip(kept, layout, strict=True))
-        return kept if unchanged else _longest_first(np.concatenate(kept), len(kept), sizes)
+        return kept if unchanged else pack(np.concatenate(kept), len(kept), sizes)
     share, extra = divmod(sum(map(len, kept)), len(kept))
     # The fullest shards get the larger share, so that nothing moves that need not.
     fullest_first = sorted(range(len(kept)), key=lambda index: (-len(kept[index]), index))
@@ -86,7 +86,7 @@ def permutation(count: int, seed: int, purpose: str) -> IntArray:
     return np.argsort(state, kind="stable").astype(np.int64)
 
 
-def _longest_first(order: IntArray, num_shards: int, sizes: IntArray) -> list[IntArray]:
+def pack(order: IntArray, num_shards: int, sizes: IntArray) -> list[IntArray]:
     """Deal each example, the largest first, to the shard with the fewest bytes; keep ``order`` inside."""
     # An empty file still takes a place, else one shard would collect all of them and others none.
     weights = np.maximum(sizes[order], 1)

@@ -11,15 +11,21 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from tqdm import tqdm
+
+from tfshards.schemas import one_line
 
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
 _LINE_SECONDS = 10.0
+
+
+Talk: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -139,3 +145,8 @@ def size(num_bytes: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things for people, such as ``1 shard`` or ``1,000 shards``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def to_stderr(line: str) -> None:
+    """Print a line to standard error: the default for what a command has to say on its way."""
+    print(one_line(line), file=sys.stderr, flush=True)

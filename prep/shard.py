@@ -108,7 +108,7 @@ def _write(job: Job, shard: ShardId) -> None:
         raise InputError(
             f"{rejected[0].key}: was accepted before, and is now {rejected[0].reason}; it changed"
         )
-    _publish(job.area, index_path(path), file.index)
+    publish(job.area, index_path(path), file.index)
     unfinished.replace(job.area.out / path)
     there = rows_digest(accepted) if rejected else planned
     done = Done(file.shard(path), there, tuple(rejected), dict(sorted(conversions.items())), tuple(contents))
@@ -178,7 +178,8 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield piece
 
 
-def _publish(area: BuildArea, path: str, data: bytes) -> None:
+def publish(area: BuildArea, path: str, data: bytes) -> None:
+    """Write a file of the dataset, such as an index, in one step."""
     unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
     unfinished.write_bytes(data)
     target = area.out / path

@@ -50,10 +50,15 @@ def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> F
     framed = [frame(*record) for record in records]
     lengths = [sum(map(len, parts)) for parts in framed]
     footers = b"".join(parts[-1] for parts in framed)
-    buffers = _join_small(part for parts in framed for part in parts)
-    if compression == "gzip" and framed:
-        buffers = [_gzip(buffers)]
-    return Frames(buffers, lengths, footers)
+    buffers = join_small(part for parts in framed for part in parts)
+    return compressed(Frames(buffers, lengths, footers), compression)
+
+
+def compressed(frames: Frames, compression: Compression) -> Frames:
+    """Return a run of records as it stands in a shard of this compression; ``frames`` has none yet."""
+    if compression == "gzip" and frames.lengths:
+        return frames._replace(buffers=[_gzip(frames.buffers)])
+    return frames
 
 
 @dataclass
@@ -151,7 +156,7 @@ def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
         yield group
 
 
-def _join_small(buffers: Iterable[bytes]) -> list[bytes]:
+def join_small(buffers: Iterable[bytes]) -> list[bytes]:
     """Return the same bytes with small neighbours joined; large buffers are not copied."""
     joined: list[bytes] = []
     small: list[bytes] = []

@@ -64,7 +64,7 @@ def read_records(path: Path, compression: Compression = "none") -> Iterator[tupl
             is taken for a length that the file does not have.
     """
     offset = number = 0
-    with _open(path, compression) as file:
+    with open_shard(path, compression) as file:
         try:
             while header := file.read(_HEADER.size):
                 data = _read_frame(file, header, RecordPlace(path, number, offset))
@@ -83,7 +83,8 @@ class RecordPlace(NamedTuple):
     offset: int
 
 
-def _open(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
+def open_shard(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
+    """Return a shard's file, open for reading its frames; positions in it count uncompressed bytes."""
     if compression == "gzip":
         return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
     return path.open("rb", buffering=_BUFFER_BYTES)
