@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,25 +18,20 @@ from tfshards.prep.duplicates import check_comparable
 from tfshards.prep.files import bytes_digest, require_space
 from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
-from tfshards.prep.output import check_output, committed, dataset_name, locked, output_folder
+from tfshards.prep.output import check_output, claimed, committed, dataset_name, output_folder
 from tfshards.prep.pipeline import check_beam_args
-from tfshards.prep.progress import size
+from tfshards.prep.progress import Talk, size, to_stderr
 from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
 from tfshards.prep.restart import give_up_others, note_build
 from tfshards.prep.retry import Retried, dataset_to_retry, link_unchanged, retry
-from tfshards.prep.run import Run, Talk
+from tfshards.prep.run import Run
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import MANIFEST_NAME, InputError, Manifest, OptionsError, Split, one_line
+from tfshards.schemas import MANIFEST_NAME, InputError, Manifest, OptionsError, Split
 
 # A dataset that is larger than its source by this factor calls for an explanation.
 _MUCH_LARGER = 1.5
 # What a record holds beside the source's bytes: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
-
-
-def to_stderr(line: str) -> None:
-    """Print a line to standard error: the default for what a build has to say on its way."""
-    print(one_line(line), file=sys.stderr, flush=True)
 
 
 def build(
@@ -210,13 +204,7 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
 
     At the end, take away the reader's copies, and the output's folders if they stay empty.
     """
-    new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
-    try:
-        (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        _remove_empty(new_folders)
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    with locked(out):
+    with claimed(out):
         try:
             for left in (out / AREA_NAME).glob("staged-*"):
                 # by a build that was killed: no other one is running
@@ -225,7 +213,6 @@ def _staged(source: Source, out: Path) -> Iterator[Reader]:
         finally:
             for left in (out / AREA_NAME).glob("staged-*"):
                 shutil.rmtree(left, ignore_errors=True)
-            _remove_empty([out / AREA_NAME, *new_folders])
 
 
 def _new_folder(out: Path) -> Path:
@@ -233,12 +220,6 @@ def _new_folder(out: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="staged-", dir=out / AREA_NAME))
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def _manifest(run: Run, result: _Result) -> Manifest:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.prep.area import AREA_NAME
@@ -36,13 +36,17 @@ def output_folder(out: str | os.PathLike[str]) -> Path:
 
 
 def check_output(out: Path, source: Source) -> None:
-    """Raise if ``out`` lies in the source, or holds files but no dataset.
+    """Raise if ``out`` lies in the source, or holds files but no dataset; see ``check_folder``."""
+    check_folder(out, source.location())
+
+
+def check_folder(out: Path, location: Path | None) -> None:
+    """Raise if ``out`` lies in the input at ``location``, or holds files but no dataset.
 
     Raises:
         OptionsError: the first of these.
         InputError: the second.
     """
-    location = source.location()
     if location is not None:
         inside, root = os.path.realpath(out), os.path.realpath(location)
         if inside == root or inside.startswith(os.path.join(root, "")):
@@ -70,6 +74,32 @@ def dataset_name(out: Path, options: Options) -> str:
     if fault:
         raise OptionsError(f"the output's name {fault}; give another with --name")
     return name
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Make the folder ``out`` with its build area, and lock it; at the end take away what is empty of both.
+
+    Raises:
+        InputError: it cannot be written, or as for ``locked``.
+    """
+    new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        (out / AREA_NAME).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_empty(new_folders)
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    with locked(out):
+        try:
+            yield
+        finally:
+            _remove_empty([out / AREA_NAME, *new_folders])
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tfshards.prep.area import BuildArea, Done, Layout, ShardId
 from tfshards.prep.files import file_digest
 from tfshards.prep.forecast import Forecast
 from tfshards.prep.pipeline import write_shards
-from tfshards.prep.progress import Progress, counted, size
+from tfshards.prep.progress import Progress, Talk, counted, size
 from tfshards.prep.rejects import Layouts
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader
 from tfshards.schemas import BuildError, index_path
 from tfshards.schemas.manifest import Compression
-
-Talk: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
