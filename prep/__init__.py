@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 try:
     from tfshards.prep.audit import audit
+    from tfshards.prep.dealing import Dealing
     from tfshards.prep.image_options import ImageOptions
     from tfshards.prep.options import Options
     from tfshards.prep.prune import Pruned, prune
+    from tfshards.prep.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
     from tfshards.prep.verify import verify
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrays",
     "Columns",
+    "Dealing",
     "ImageFolder",
     "ImageOptions",
     "Options",
@@ -38,6 +41,7 @@ __all__ = [
     "audit",
     "build",
     "prune",
+    "reshard",
     "verify",
 ]
 

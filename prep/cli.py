@@ -21,6 +21,7 @@ from types import FrameType
 from typing import NoReturn, get_args
 
 from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
+from tfshards.prep.copy_verbs import add_copy_verbs
 from tfshards.prep.findings import Kind
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # by the parser of the verb, whose help lists the options that there are
             options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         verb: Callable[[argparse.Namespace], int] = options.run
-        for name in ("src", "table", "out"):
+        for name in ("src", "table", "root", "out"):
             if getattr(options, name, None) == "":
                 raise OptionsError(f"{name.upper()} is empty; give . for the working directory")
         if beam_args and verb is not _build:
@@ -270,6 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     fail_on = "exit 1 if such is found; may be repeated"
     audit.add_argument("--fail-on", action="append", default=[], choices=get_args(Kind), help=fail_on)
     audit.add_argument("--json", action="store_true", help="print all findings")
+    add_copy_verbs(verbs)
     return parser
 
 

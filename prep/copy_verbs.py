@@ -1,0 +1,65 @@
+"""The verbs that make datasets of datasets: their arguments, and what they run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeVar
+
+from tfshards.prep.arguments import parse_shards
+from tfshards.prep.dealing import Dealing
+from tfshards.prep.options import parse_size
+from tfshards.prep.print import info_text
+from tfshards.schemas import Manifest
+
+Parser = TypeVar("Parser", bound=argparse.ArgumentParser)
+
+
+def add_copy_verbs(verbs: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``reshard`` to the verbs."""
+    text = "deal a dataset's examples to other shards, in a new folder"
+    parser = verbs.add_parser("reshard", help=text, description=text)
+    parser.add_argument("root", metavar="OUT", help="the dataset's directory")
+    parser.add_argument("out", metavar="NEW", help="the new one's; its last part names it")
+    parser.set_defaults(run=_reshard, parser=parser)
+    _add_dealing(parser, "as many as there are")
+
+
+def _add_dealing(parser: argparse.ArgumentParser, default: str) -> None:
+    add = parser.add_argument
+    shards = f"shards of every split, or of one ({default})"
+    add("--shards", action="append", default=[], metavar="[SPLIT=]N", help=shards)
+    add("--shard-size", metavar="SIZE", help="bytes of records a shard instead, such as 128MiB")
+    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards (count)")
+    add("--compression", choices=["none", "gzip"], help="of the new shards (as before)")
+    add("--name", help="of the new dataset")
+    add("--overwrite", action="store_true", help="replace another dataset in NEW")
+    add("--json", action="store_true", help="print the new manifest")
+
+
+def _dealing_of(options: argparse.Namespace) -> Dealing:
+    shards, by_split = parse_shards(options.shards)
+    return Dealing(
+        shards=shards,
+        shards_by_split=by_split,
+        shard_size=parse_size(options.shard_size, "--shard-size") if options.shard_size else None,
+        balance=options.balance,
+        compression=options.compression,
+    )
+
+
+def _reshard(options: argparse.Namespace) -> int:
+    from tfshards.prep.reshard import reshard
+
+    made = reshard(
+        options.root,
+        options.out,
+        _dealing_of(options),
+        name=options.name,
+        overwrite=options.overwrite,
+    )
+    return _print(made, options)
+
+
+def _print(made: Manifest, options: argparse.Namespace) -> int:
+    print(made.to_text().strip() if options.json else info_text(made))
+    return 0

@@ -1,0 +1,546 @@
+"""reshard: the same examples in other shards, proved, whatever the kind of dataset and its compression."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards.prep import Arrays, Dealing, Options, build, copying, reshard, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.dealing import deal, mix
+from tfshards.prep.output import locked
+from tfshards.prep.scan import scan_shard
+from tfshards.schemas import (
+    BuildError,
+    InputError,
+    Manifest,
+    OptionsError,
+    Split,
+    index_path,
+    read_manifest,
+    write_manifest,
+)
+
+from .copies import BUILDS, build_arrays, in_no_order, records, repeat_a_record
+
+
+def quiet(_: str) -> None:
+    """Hear nothing."""
+
+
+@pytest.fixture(scope="module")
+def origins(tmp_path_factory) -> dict[tuple[str, str], Path]:
+    """A dataset of each kind and compression."""
+    found = {}
+    for kind, make in BUILDS.items():
+        for compression in ("none", "gzip"):
+            folder = tmp_path_factory.mktemp(f"{kind}-{compression}")
+            make(folder, compression)
+            found[kind, compression] = folder / "old"
+    return found
+
+
+@pytest.fixture
+def old(origins, tmp_path) -> Path:
+    """A copy of the plain arrays that a test may damage: 101 examples in 3 shards."""
+    return Path(shutil.copytree(origins["arrays", "none"], tmp_path / "old"))
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written again."""
+    return path.stat().st_ino, path.stat().st_mtime_ns
+
+
+def counts(manifest: Manifest, split: str) -> list[int]:
+    return [shard.num_examples for shard in manifest.splits[split].shards]
+
+
+@pytest.mark.parametrize("new", ["none", "gzip"])
+@pytest.mark.parametrize("before", ["none", "gzip"])
+@pytest.mark.parametrize("balance", ["count", "bytes"])
+@pytest.mark.parametrize("kind", BUILDS)
+def test_each_split_keeps_its_examples_in_as_many_shards_as_asked_for(
+    kind, balance, before, new, origins, tmp_path, monkeypatch
+):
+    # so that the shards of one split are written in several passes
+    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 2)
+    root, out = origins[kind, before], tmp_path / "out"
+    made = reshard(root, out, Dealing(shards=5, balance=balance, compression=new), talk=quiet)
+    assert read_manifest(out) == made
+    assert verify(out, deep=True) == []
+    assert made.compression == new
+    assert in_no_order(records(out)) == in_no_order(records(root))
+    for split in made.splits:
+        assert len(counts(made, split)) == 5
+        if balance == "count":
+            # cut where they stand, they keep the order of the build
+            assert records(out)[split] == records(root)[split]
+            assert max(counts(made, split)) - min(counts(made, split)) <= 1
+    for shard in made.shards:
+        assert scan_shard(out, shard.path, new) == (shard, (out / index_path(shard.path)).read_bytes())
+
+
+def test_by_bytes_shards_are_as_even_as_longest_first_packing_makes_them(origins, tmp_path):
+    root = origins["table", "none"]
+    made = reshard(root, tmp_path / "out", Dealing(shards_by_split={"train": 4}, balance="bytes"), talk=quiet)
+    sizes = [shard.record_bytes for shard in made.splits["train"].shards]
+    longest = max(len(data) + 16 for data in records(root)["train"])
+    assert max(sizes) - min(sizes) <= longest
+    assert max(sizes) - min(sizes) < 20
+    assert max(counts(made, "train")) - min(counts(made, "train")) <= 3
+    # inside a shard they keep their order
+    order = {data: place for place, data in enumerate(records(root)["train"])}
+    places = [order[data] for data in records(tmp_path / "out")["train"]]
+    bounds = np.cumsum([0, *counts(made, "train")]).tolist()
+    for start, end in itertools.pairwise(bounds):
+        assert places[start:end] == sorted(places[start:end])
+
+
+def test_what_else_the_manifest_says_is_carried_over(origins, tmp_path):
+    root = origins["images", "none"]
+    before = read_manifest(root)
+    made = reshard(root, tmp_path / "out", Dealing(shards=2), name="pets", talk=quiet)
+    kept = ("schema", "totals", "split_cuts", "rejects_digest", "compression")
+    assert {name: getattr(made, name) for name in kept} == {name: getattr(before, name) for name in kept}
+    assert list(made.splits) == list(before.splits)
+    assert [s.label_counts for s in made.splits.values()] == [s.label_counts for s in before.splits.values()]
+    assert before.totals.rejected == 2
+    rejects = [path.glob("rejected-*.jsonl") for path in (root, tmp_path / "out")]
+    assert len({next(found).read_bytes() for found in rejects}) == 1
+    assert made.name == "pets"
+    assert made.shards[0].path == f"pets-train-{made.build_id}.tfrecord-00000-of-00002"
+    assert made.build_id != before.build_id
+    assert made.options == {
+        "source": "reshard",
+        "shards": {"train": 2, "val": 2, "test": 2},
+        "balance": "count",
+        "origin": {"name": "old", "build_id": before.build_id, "options": before.options},
+    }
+    assert (tmp_path / "out" / "labels.txt").read_text() == "cat\ndog\n"
+    assert (tmp_path / "out" / "dataset_info.json").exists()
+
+
+NUMBERS = {
+    "as many as there were": (Dealing(), [34, 34, 33]),
+    "a number": (Dealing(shards=4), [26, 25, 25, 25]),
+    "one for each example": (Dealing(shards=101), [1] * 101),
+    "of one split": (Dealing(shards=9, shards_by_split={"train": 2}), [51, 50]),
+    # a record takes some 100 bytes
+    "by size": (Dealing(shard_size=3000), [26, 25, 25, 25]),
+    "by a large size": (Dealing(shard_size=1 << 40), [101]),
+    "by a size below a record's": (Dealing(shard_size=1), [1] * 101),
+}
+
+
+@pytest.mark.parametrize(("dealing", "expected"), NUMBERS.values(), ids=NUMBERS.keys())
+def test_the_number_of_shards(dealing, expected, old, tmp_path):
+    made = reshard(old, tmp_path / "out", dealing, talk=quiet)
+    assert counts(made, "train") == expected
+
+
+def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, contents, monkeypatch):
+    root = origins["images", "gzip"]
+    dealing = Dealing(shards=5, balance="bytes")
+    reshard(root, tmp_path / "a" / "out", dealing, talk=quiet)
+    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 1)
+    monkeypatch.setattr(copying, "_THREADS", 1)
+    monkeypatch.setattr(copying, "_RECORDS_AT_ONCE", 3)
+    reshard(root, tmp_path / "b" / "out", dealing, talk=quiet)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_runs_of_compressed_records_are_cut_at_the_same_places_whatever_is_written_with_them(
+    tmp_path, contents, monkeypatch
+):
+    x = np.random.default_rng(0).integers(0, 3, (40, 1 << 16), dtype=np.uint8)
+    build(Arrays({"x": x}), tmp_path / "old", shards=3, options=Options(compression="gzip"), talk=quiet)
+    reshard(tmp_path / "old", tmp_path / "a" / "out", Dealing(shards=2), talk=quiet)
+    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 1)
+    reshard(tmp_path / "old", tmp_path / "b" / "out", Dealing(shards=2), talk=quiet)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert in_no_order(records(tmp_path / "a" / "out")) == in_no_order(records(tmp_path / "old"))
+
+
+def test_a_split_without_examples_stays_one(old, tmp_path):
+    before = read_manifest(old)
+    (old / "empty.tfrecord").touch()
+    (old / "index" / "empty.tfrecord.idx").touch()
+    shard, _ = scan_shard(old, "empty.tfrecord")
+    train = before.splits["train"]
+    # an empty shard within a split, too
+    train = replace(train, shards=(train.shards[0], shard, *train.shards[1:]))
+    (old / "other.tfrecord").touch()
+    (old / "index" / "other.tfrecord.idx").touch()
+    splits = {"train": train, "val": Split((replace(shard, path="other.tfrecord"),))}
+    write_manifest(replace(before, splits=splits), old)
+    for balance in ("count", "bytes"):
+        made = reshard(
+            old, tmp_path / balance, Dealing(shards_by_split={"train": 2}, balance=balance), talk=quiet
+        )
+        assert counts(made, "val") == [0]
+        assert sum(counts(made, "train")) == 101
+        assert verify(tmp_path / balance, deep=True) == []
+
+
+def test_run_again_it_is_up_to_date(old, tmp_path):
+    said: list[str] = []
+    out = tmp_path / "out"
+    made = reshard(old, out, Dealing(shards=2), talk=said.append)
+    assert said == [f"starting build {made.build_id}: 101 examples, 9.9 KiB, 2 shards"]
+    before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
+    assert reshard(old, out, Dealing(shards=2), talk=said.append) == made
+    assert said[1:] == [f"{out} is up to date"]
+    assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_another_dataset_is_replaced_only_when_asked(old, tmp_path):
+    out = tmp_path / "out"
+    first = reshard(old, out, Dealing(shards=2), talk=quiet)
+    with pytest.raises(InputError, match=r"of other options \(shards\) .* give --overwrite to replace it"):
+        reshard(old, out, Dealing(shards=4), talk=quiet)
+    assert read_manifest(out) == first
+    second = reshard(old, out, Dealing(shards=4), overwrite=True, talk=quiet)
+    assert read_manifest(out) == second
+    # who has the first one open goes on reading it
+    assert all((out / shard.path).exists() for shard in first.shards)
+    third = reshard(old, out, Dealing(shards=5), overwrite=True, talk=quiet)
+    assert not any((out / shard.path).exists() for shard in first.shards)
+    assert verify(out) == []
+    assert counts(third, "train") == [21, 20, 20, 20, 20]
+
+
+def test_a_dataset_that_cannot_be_read_is_replaced_when_asked(old, tmp_path):
+    out = tmp_path / "out"
+    reshard(old, out, talk=quiet)
+    (out / "dataset.json").write_text("{")
+    made = reshard(old, out, overwrite=True, talk=quiet)
+    assert read_manifest(out) == made
+    assert verify(out) == []
+
+
+def test_what_gzip_makes_cannot_be_opened_by_tfds_which_is_said(old, tmp_path):
+    said: list[str] = []
+    reshard(old, tmp_path / "out", Dealing(compression="gzip"), talk=said.append)
+    assert said[1:] == [
+        "warning: TensorFlow Datasets will not open this dataset: compression: is gzip; "
+        "TFDS reads plain files"
+    ]
+
+
+WRONG_OPTIONS = {
+    "no shards": ({"shards": 0}, r"^--shards 0: must be an integer of at least 1$"),
+    "no number": ({"shards": "3"}, r"^--shards 3: must be an integer"),
+    "a truth": ({"shards": True}, r"^--shards True: must be an integer"),
+    "no shards of a split": ({"shards_by_split": {"val": 0}}, r"^--shards val=0: must be"),
+    "number and size": ({"shards": 2, "shard_size": 5}, "^--shards and --shard-size exclude each other"),
+    "no size": ({"shard_size": 0}, "^--shard-size 0: must be at least one byte$"),
+    "another balance": ({"balance": "size"}, "^--balance size: must be one of count, bytes$"),
+    "another compression": ({"compression": "zip"}, "^--compression zip: must be none or gzip$"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS.keys())
+def test_options_that_are_wrong_by_themselves(options, message):
+    with pytest.raises(OptionsError, match=message):
+        Dealing(**options)
+
+
+NOT_ALLOWED = {
+    "more shards than examples": (
+        Dealing(shards=102),
+        "^num_shards=102 exceeds the 101 examples of split 'train'; use at most 101$",
+    ),
+    "a split that is not there": (
+        Dealing(shards_by_split={"val": 2}),
+        "^--shards val=2: there is no such split; the splits are train$",
+    ),
+    "a size without effect": (
+        Dealing(shard_size=9, shards_by_split={"train": 2}),
+        "^--shard-size has no effect, since each split has its --shards",
+    ),
+}
+
+
+@pytest.mark.parametrize(("dealing", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
+def test_what_the_dataset_does_not_allow(dealing, message, old, tmp_path):
+    with pytest.raises(InputError, match=message):
+        reshard(old, tmp_path / "out", dealing, talk=quiet)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_output_is_no_other_folder_and_not_inside_the_dataset(old, tmp_path):
+    for out in (old, old / "new"):
+        with pytest.raises(OptionsError, match=r"lies inside the input .*old; choose a folder outside of it"):
+            reshard(old, out, talk=quiet)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file is a file; the output must be a folder"):
+        reshard(old, tmp_path / "file", talk=quiet)
+    with pytest.raises(InputError, match="holds files but no dataset"):
+        reshard(old, tmp_path, talk=quiet)
+    with pytest.raises(OptionsError, match="'a b' must be letters"):
+        reshard(old, tmp_path / "a b", talk=quiet)
+    with pytest.raises(InputError, match=r"has no dataset\.json"):
+        reshard(tmp_path, tmp_path / "out", talk=quiet)
+
+
+def test_two_into_one_output_is_refused(old, tmp_path):
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="another build is writing into it"):
+        reshard(old, tmp_path / "out", talk=quiet)
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def first_shard(root: Path) -> Path:
+    return root / read_manifest(root).shards[0].path
+
+
+def first_index(root: Path) -> Path:
+    return root / index_path(read_manifest(root).shards[0].path)
+
+
+DAMAGE = {
+    "a bit of a length": (
+        lambda root: flip(first_shard(root), 0),
+        BuildError,
+        r"00000-of-00003: record 0 at byte 0: a checksum of its frame does not hold\ntfshards verify names",
+    ),
+    "a bit of a record": (
+        lambda root: flip(first_shard(root), 200),
+        BuildError,
+        r"record 2 at byte \d+: a checksum of its frame does not hold",
+    ),
+    "the last byte": (
+        lambda root: flip(first_shard(root), -1),
+        BuildError,
+        r"record 33 at byte \d+: a checksum of its frame does not hold",
+    ),
+    "a repeated record": (
+        lambda root: repeat_a_record(first_shard(root)),
+        BuildError,
+        r"^split 'train': 101 examples of digest \w{16} were written, but 101 of \w{16} stand in what they",
+    ),
+    "a shorter shard": (
+        lambda root: os.truncate(first_shard(root), 100),
+        InputError,
+        r"old is damaged: old-train-\w{8}.tfrecord-00000-of-00003: has 100 bytes, .*; tfshards verify names",
+    ),
+    "no index": (
+        lambda root: first_index(root).unlink(),
+        InputError,
+        r"old is damaged: index/old-.*\.idx: cannot be read: No such file",
+    ),
+    "another index": (
+        lambda root: flip(first_index(root), 0),
+        InputError,
+        r"old is damaged: index/old-.*\.idx: is not what was written: the digest differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("balance", ["count", "bytes"])
+@pytest.mark.parametrize(("damage", "error", "message"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_dataset_is_not_copied(damage, error, message, balance, old, tmp_path):
+    damage(old)
+    with pytest.raises(error, match=message):
+        reshard(old, tmp_path / "out", Dealing(shards=7, balance=balance), talk=quiet)
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_damaged_compression_is_named(tmp_path):
+    build_arrays(tmp_path, "gzip")
+    shard = first_shard(tmp_path / "old")
+    content = shard.read_bytes()
+    # behind gzip's header of 10 bytes
+    shard.write_bytes(content[:10] + b"\xff" * 50 + content[60:])
+    with pytest.raises(BuildError, match=r"record \d+ at byte \d+: the compressed data are damaged"):
+        reshard(tmp_path / "old", tmp_path / "out", talk=quiet)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "rejected-.*jsonl: cannot be read: No such file"),
+        ("", "is damaged: rejected-.*jsonl: is not what was written: the digest differs"),
+    ],
+)
+def test_a_list_of_rejects_that_is_not_what_was_written_is_not_copied(text, message, origins, tmp_path):
+    root = Path(shutil.copytree(origins["images", "none"], tmp_path / "old"))
+    rejects = next(root.glob("rejected-*"))
+    rejects.unlink() if text is None else rejects.write_text(text)
+    with pytest.raises(InputError, match=message):
+        reshard(root, tmp_path / "out", talk=quiet)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def stopped(old, tmp_path) -> Path:
+    """An output in which three of four shards are finished, since a record of the last is damaged."""
+    last = old / read_manifest(old).shards[-1].path
+    sound = last.read_bytes()
+    flip(last, -1)
+    with pytest.raises(BuildError, match="checksum"):
+        reshard(old, tmp_path / "out", Dealing(shards=4), talk=quiet)
+    last.write_bytes(sound)
+    # that another thread sees the failure before it has finished its own shard
+    notes = sorted((tmp_path / "out").glob(f"{AREA_NAME}/*/first/*.done"))
+    assert 1 <= len(notes) <= 3
+    return tmp_path / "out"
+
+
+def test_what_was_finished_stays(stopped, old, tmp_path, contents):
+    notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
+    finished = {note["shard"]["path"]: identity(stopped / note["shard"]["path"]) for note in notes}
+    said: list[str] = []
+    made = reshard(old, stopped, Dealing(shards=4), talk=said.append)
+    assert said == [f"resuming build {made.build_id}: {len(finished)} of 4 shards finished"]
+    assert {path: identity(stopped / path) for path in finished} == finished
+    reshard(old, tmp_path / "whole" / "out", Dealing(shards=4), talk=quiet)
+    assert contents(stopped) == contents(tmp_path / "whole" / "out")
+
+
+def test_a_finished_shard_that_is_not_whole_is_written_again(stopped, old):
+    note = json.loads(next(stopped.glob(f"{AREA_NAME}/*/first/*.done")).read_bytes())
+    flip(stopped / note["shard"]["path"], 30)
+    reshard(old, stopped, Dealing(shards=4), talk=quiet)
+    assert verify(stopped, deep=True) == []
+
+
+def test_another_one_takes_the_place_of_one_that_was_stopped(stopped, old, tmp_path, contents):
+    left = next((stopped / AREA_NAME).iterdir()).name
+    # of a build that was killed
+    (stopped / AREA_NAME / "staged-x").mkdir()
+    said: list[str] = []
+    reshard(old, stopped, Dealing(shards=5), talk=said.append)
+    assert said[0] == f"giving up build {left}: it was to be another dataset"
+    reshard(old, tmp_path / "whole" / "out", Dealing(shards=5), talk=quiet)
+    assert contents(stopped) == contents(tmp_path / "whole" / "out")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """A dataset that takes a while to be compressed: 20 MiB."""
+    out = tmp_path_factory.mktemp("large") / "large"
+    x = np.random.default_rng(0).integers(0, 200, (1280, 1 << 14), dtype=np.uint8)
+    build(Arrays({"x": x}), out, shards=2, talk=quiet)
+    return out
+
+
+def start(root: Path, out: Path, *options: str, **settings: object) -> subprocess.Popen[str]:
+    """Start the command, and return once a shard is finished."""
+    command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(root), str(out), *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 100
+    while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_one_that_was_killed_goes_on(number, status, large, tmp_path, contents):
+    before, out = contents(large), tmp_path / "out"
+    process = start(large, out, "--shards", "16", "--compression", "gzip")
+    process.send_signal(number)
+    process.communicate(timeout=100)
+    assert process.returncode == status
+    assert not (out / "dataset.json").exists()
+    assert contents(large) == before
+    said: list[str] = []
+    dealing = Dealing(shards=16, compression="gzip")
+    reshard(large, out, dealing, talk=said.append)
+    assert said[0].startswith("resuming build ")
+    reshard(large, tmp_path / "whole" / "out", dealing, talk=quiet)
+    assert contents(out) == contents(tmp_path / "whole" / "out")
+
+
+def test_a_file_that_cannot_grow_ends_it(large, tmp_path):
+    command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(large), str(tmp_path / "out")]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # noqa: E731
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=100)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"tfshards: {tmp_path / 'out'}: File too large"
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_an_output_without_room_is_refused_before_a_byte_is_written(old, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    for compression, has_room in (("none", False), ("gzip", True)):
+        # whether the disk is full cannot be arranged here
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+        out = tmp_path / compression
+        if has_room:
+            # how little will be left is not known
+            reshard(old, out, Dealing(compression=compression), talk=quiet)
+        else:
+            with pytest.raises(InputError, match=r"the dataset needs about 9.9 KiB, and 1000 B are free"):
+                reshard(old, out, talk=quiet)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(InputError, match="the dataset needs about"):
+        reshard(tmp_path / "gzip", tmp_path / "again", talk=quiet)
+
+
+def test_the_command_prints_the_new_dataset(old, tmp_path, capsys):
+    from tfshards.prep.cli import main
+
+    arguments = ["reshard", str(old), str(tmp_path / "new"), "--shards", "2", "--balance", "bytes"]
+    assert main([*arguments, "--shards", "train=3", "--compression", "gzip", "--name", "pets"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"pets, build {read_manifest(tmp_path / 'new').build_id}, gzip"
+    assert len(read_manifest(tmp_path / "new").shards) == 3
+    assert main(["reshard", str(old), str(tmp_path / "b"), "--shard-size", "2KiB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["build_id"] == read_manifest(tmp_path / "b").build_id
+    assert main(["reshard", str(old), str(tmp_path / "c"), "--shards", "x"]) == 2
+    assert main(["reshard", "", str(tmp_path / "c")]) == 2
+    assert "ROOT is empty" in capsys.readouterr().err
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.data(), st.booleans())
+def test_any_sequence_is_dealt_out_whole(lengths, data, by_bytes):
+    num_shards = data.draw(st.integers(1, len(lengths)))
+    sizes = np.array(lengths, dtype=np.int64)
+    layout = deal(len(lengths), num_shards, sizes if by_bytes else None)
+    assert len(layout) == num_shards
+    assert sorted(np.concatenate(layout).tolist()) == list(range(len(lengths)))
+    assert all(shard.tolist() == sorted(shard.tolist()) and len(shard) for shard in layout)
+    if by_bytes:
+        filled = [int(np.maximum(sizes[shard], 1).sum()) for shard in layout]
+        assert max(filled) - min(filled) <= max(1, *lengths)
+    else:
+        assert np.concatenate(layout).tolist() == list(range(len(lengths)))
+        assert max(map(len, layout)) - min(map(len, layout)) <= 1
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 20))
+def test_mixed_sequences_keep_their_order_and_are_everywhere(counts, num_parts):
+    order = mix(counts).tolist()
+    assert sorted(order) == list(range(sum(counts)))
+    starts = np.cumsum([0, *counts]).tolist()
+    for count, start in zip(counts, starts, strict=False):
+        own = [number for number in order if start <= number < start + count]
+        assert own == sorted(own)
+        # any part of the whole has its share of each sequence, but for one at either end
+        length = len(order) // num_parts
+        for first in range(0, len(order) - length + 1, max(1, length)):
+            part = order[first : first + length]
+            share = count * len(part) / max(1, len(order))
+            assert abs(sum(start <= number < start + count for number in part) - share) <= len(counts)
