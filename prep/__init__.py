@@ -15,6 +15,7 @@ try:
     from tfshards.prep.image_options import ImageOptions
     from tfshards.prep.options import Options
     from tfshards.prep.prune import Pruned, prune
+    from tfshards.prep.repair import Repair, repair
     from tfshards.prep.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
@@ -37,10 +38,12 @@ __all__ = [
     "ImageOptions",
     "Options",
     "Pruned",
+    "Repair",
     "Table",
     "audit",
     "build",
     "prune",
+    "repair",
     "reshard",
     "verify",
 ]

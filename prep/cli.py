@@ -25,7 +25,7 @@ from tfshards.prep.copy_verbs import add_copy_verbs
 from tfshards.prep.findings import Kind
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
-from tfshards.prep.progress import counted, size
+from tfshards.prep.progress import size
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, one_line, read_manifest
 
 
@@ -164,18 +164,32 @@ def _show(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from tfshards.prep.verify import verify
+    from tfshards.prep.verify_text import verify_json, verify_text
 
+    if options.repair is not None:
+        return _repair(options)
     try:
-        problems = verify(options.out, deep=options.deep)
+        problems = verify(options.out, deep=options.deep, decode=options.decode)
     except FormatError as error:
         problems = list(error.problems)
-    if options.json:
-        print(json.dumps([{"place": problem.place, "message": problem.message} for problem in problems]))
-    else:
-        for problem in problems:
-            print(problem)
-        print(one_line(f"{options.out}: {counted(len(problems), 'problem') if problems else 'sound'}"))
+    print(verify_json(problems) if options.json else verify_text(options.out, problems))
     return 1 if problems else 0
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from tfshards.prep.repair import repair
+    from tfshards.prep.verify_text import repair_json, repair_text
+
+    if options.deep or options.decode:
+        raise OptionsError(
+            "--repair goes by the digests of the files; give --deep or --decode to another run, behind it"
+        )
+    made = repair(
+        options.out, options.repair, talk=lambda line: print(one_line(line), file=sys.stderr, flush=True)
+    )
+    text = repair_text(options.out, made, is_given=bool(options.repair))
+    print(repair_json(made) if options.json else text)
+    return 1 if made.left else 0
 
 
 def _prune(options: argparse.Namespace) -> int:
@@ -258,7 +272,13 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--save", metavar="FILE", help="write the encoded image to FILE")
     verify = _add_verb(verbs, "verify", _verify, "compare sizes, digests and indexes with the manifest")
     verify.add_argument("--deep", action="store_true", help="read and check every record, too")
-    verify.add_argument("--json", action="store_true", help="print the problems as a JSON list")
+    verify.add_argument("--decode", action="store_true", help="also decode every image; implies --deep")
+    again = (
+        "make damaged files again, and no others, from SRC: the image folder, the arrays, or the table and "
+        "the folder of its images that were built; without SRC only indexes, from their shards"
+    )
+    verify.add_argument("--repair", nargs="*", metavar="SRC", help=again)
+    verify.add_argument("--json", action="store_true", help="print all problems as JSON")
     prune = _add_verb(verbs, "prune", _prune, "remove files of earlier and of unfinished builds")
     prune.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     audit = _add_verb(

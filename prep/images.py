@@ -34,7 +34,7 @@ from tfshards.prep.whitelist import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from tfshards.schemas import Feature
 
 PILLOW_VERSION = PIL.__version__
 
@@ -333,6 +333,38 @@ def describe(data: bytes) -> str:
             return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
     except (OSError, ValueError, Image.DecompressionBombError):
         return "no image that can be read"
+
+
+# What the modes decode to for those who read them: bilevel and palette images have the channels of what
+# they stand for.
+_CHANNELS = {"1": 1, "L": 1, "I;16": 1, "P": 3, "RGB": 3, "RGBA": 4, "LA": 4, "PA": 4}
+
+
+def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
+    """Return why a stored image is not what ``feature`` says, all of its pixels decoded; None if it is.
+
+    An image may have fewer channels than the feature, since those who read it ask for as many.
+    """
+    height, width, channels = feature.shape
+    try:
+        with _own_settings(max_pixels), Image.open(io.BytesIO(data), formats=_formats()) as image:
+            if image.width * image.height > max_pixels:
+                return f"has {image.width} x {image.height} pixels; at most {max_pixels}"
+            with _one_at_a_time(image.size):
+                image.load()
+            size, mode = (image.height, image.width), image.mode
+    except UnidentifiedImageError:
+        return f"the image {feature.name!r} starts with {data[:8].hex(' ')}, and cannot be decoded"
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        detail = f"{type(error).__name__}: {error}".encode("unicode_escape").decode()
+        return f"the image {feature.name!r} cannot be decoded: {detail}"
+    if any(stated not in (None, found) for stated, found in zip((height, width), size, strict=True)):
+        return (
+            f"the image {feature.name!r} has {size[0]} x {size[1]} pixels, the schema says {height} x {width}"
+        )
+    if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
+        return f"the image {feature.name!r} is of mode {mode}, the schema says {channels} channels"
+    return None
 
 
 @cache

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeVar
 
 import numpy as np
 
-from tfshards.prep.example import Decoded, decode_example
-from tfshards.prep.files import file_digest
-from tfshards.prep.tfrecord import RecordError, read_records
-from tfshards.schemas import (
-    Feature,
-    FormatError,
-    Manifest,
-    Problem,
-    RecordIndex,
-    Shard,
-    index_path,
-    parse_index,
-    read_manifest,
+from tfshards.prep.meter import Meter
+from tfshards.prep.verify_files import (
+    Tick,
+    file_problems,
+    index_of,
+    rejects_problems,
+    shard_problems,
 )
-from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.prep.verify_records import NO_RECORDS, RecordProblem, Records, look_at_records, places_of
+from tfshards.prep.verify_values import parse_record
+from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 
-# bounds the report of one shard; the count goes on
-_MAX_PROBLEMS_A_SHARD = 20
+__all__ = ["RecordProblem", "parse_record", "shard_problems", "verify"]
+
+T = TypeVar("T")
+
+_SHOWN = 5
 
 
-def verify(root: str | os.PathLike[str], *, deep: bool = False) -> list[Problem]:
+def verify(root: str | os.PathLike[str], *, deep: bool = False, decode: bool = False) -> list[Problem]:
     """Return all that is wrong with the dataset in ``root``; empty if it is sound.
 
-    Compares the size and digest of every shard and the shape of every index with the manifest.
+    Compares the size and digest of every file with the manifest: shards, indexes, the rejects file; and the
+    manifest with its own digest. What is wrong with a record comes as a ``RecordProblem``.
 
     Args:
         root: the dataset's directory.
-        deep: also read every record: checksums, count, features against the schema, keys without repetition,
-            the index's offsets, the label counts.
+        deep: also read every record: checksums, features against the schema, labels, keys without
+            repetition, the index's lengths, the label counts. It goes on behind what is damaged.
+        decode: also decode every image, and compare it with the schema; implies ``deep``.
 
     Raises:
         InputError: ``root`` is no dataset.
@@ -49,159 +49,106 @@ def verify(root: str | os.PathLike[str], *, deep: bool = False) -> list[Problem]
     """
     manifest = read_manifest(root)
     folder = Path(root)
-    with ThreadPoolExecutor() as pool:
-        look = _look_deep if deep else _look
-        found = list(pool.map(lambda shard: look(folder, shard, manifest), manifest.shards))
-    problems = [problem for shard in found for problem in shard.problems]
-    return problems + list(_across(manifest, found)) if deep else problems
+    is_deep = deep or decode
+    num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
+    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(_num_threads()) as decoders:
+        look = _looking(folder, manifest, deep=is_deep, decoders=decoders if decode else None)
+        found = _in_threads(look, manifest.shards, meter.add)
+    problems = [problem for shard, _ in found for problem in shard]
+    problems += rejects_problems(folder, manifest)
+    records = [record for _, record in found if record]
+    if len(records) == len(manifest.shards):
+        problems += _repeated_keys(folder, manifest, records)
+        problems += _other_labels(manifest, records)
+    return problems
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What one shard holds.
-
-    Attributes:
-        problems: with the shard.
-        keys: 16 bytes of hash of each key; enough to see repetitions, whatever the keys' lengths.
-        labels: how often each label occurs; None if not all records could be read.
-    """
-
-    problems: list[Problem]
-    keys: bytes = b""
-    labels: Counter[int] | None = None
+class _StopError(Exception):
+    """Ends the threads when nobody waits for what they find."""
 
 
-def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
-    """Return what is wrong with the size, digest or index of one shard of the dataset in ``folder``."""
-    problems = list(_size_problems(folder, shard))
-    if not problems and file_digest(folder / shard.path) != shard.digest:
-        problems.append(Problem(shard.path, "its bytes are not those that were written: the digest differs"))
-    return problems + list(_index_problems(folder, shard))
+def _num_threads() -> int:
+    return os.cpu_count() or 1
 
 
-def _look(folder: Path, shard: Shard, _: Manifest) -> _Found:
-    return _Found(shard_problems(folder, shard))
+def _in_threads(look: Callable[[Shard, Tick], T], shards: Sequence[Shard], tick: Tick) -> list[T]:
+    """Return what ``look`` finds of each shard; at an interrupt the threads end at their next tick."""
+    stop = threading.Event()
+
+    def tick_on(num_bytes: int) -> None:
+        if stop.is_set():
+            raise _StopError
+        tick(num_bytes)
+
+    with ThreadPoolExecutor(_num_threads()) as pool:
+        try:
+            return list(pool.map(lambda shard: look(shard, tick_on), shards))
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
-def _look_deep(folder: Path, shard: Shard, manifest: Manifest) -> _Found:
-    shallow = _look(folder, shard, manifest)
-    if not (folder / shard.path).is_file():
-        return shallow
-    problems: list[Problem] = []
-    keys: list[bytes] = []
-    lengths: list[int] = []
-    labels: Counter[int] = Counter()
-    label = manifest.schema.label
-    try:
-        for number, (offset, data) in enumerate(read_records(folder / shard.path, manifest.compression)):
-            lengths.append(len(data) + FRAME_OVERHEAD)
-            values, fault = parse_record(data, manifest)
-            if fault:
-                problems.append(Problem(shard.path, f"record {number} at byte {offset}: {fault}"))
-                continue
-            strings = [key for key in values.get("key", []) if isinstance(key, bytes)]
-            keys += [hashlib.blake2b(key, digest_size=16).digest() for key in strings]
-            labels.update(cast("list[int]", values[label.name]) if label else ())
-    except RecordError as error:
-        problems.append(Problem(shard.path, f"record {error.record} at byte {error.offset}: {error.fault}"))
-    else:
-        problems += _count_problems(folder, shard, lengths)
-    if len(problems) > _MAX_PROBLEMS_A_SHARD:
-        left = len(problems) - _MAX_PROBLEMS_A_SHARD
-        problems = [*problems[:_MAX_PROBLEMS_A_SHARD], Problem(shard.path, f"and {left} more problems")]
-    is_whole = not label or labels.total() == shard.num_examples
-    return _Found(shallow.problems + problems, b"".join(keys), labels if is_whole else None)
-
-
-def _size_problems(folder: Path, shard: Shard) -> Iterator[Problem]:
-    try:
-        size = (folder / shard.path).stat().st_size
-    except OSError as error:
-        yield Problem(shard.path, f"cannot be read: {error.strerror}")
-        return
-    if size != shard.num_bytes:
-        yield Problem(shard.path, f"has {size} bytes, the manifest says {shard.num_bytes}")
-
-
-def _index_problems(folder: Path, shard: Shard) -> Iterator[Problem]:
-    path = index_path(shard.path)
-    try:
-        index = parse_index((folder / path).read_text(encoding="ascii"), path)
-    except OSError as error:
-        yield Problem(path, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        yield Problem(path, "holds other characters than digits and spaces")
-    except FormatError as error:
-        yield from (Problem(path, str(problem)) for problem in error.problems)
-    else:
-        if (len(index.lengths), index.num_bytes) != (shard.num_examples, shard.record_bytes):
-            found = f"{len(index.lengths)} records of {index.num_bytes} bytes"
-            yield Problem(
-                path, f"has {found}, the manifest says {shard.num_examples} of {shard.record_bytes}"
+def _looking(
+    folder: Path, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
+) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
+    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
+        of_file, found = file_problems(folder, shard, tick), index_of(folder, shard)
+        if not deep:
+            return of_file + found.problems, None
+        if not (folder / shard.path).is_file():
+            return of_file + found.problems, NO_RECORDS
+        records = look_at_records(folder, shard, manifest, found.index, decoders, tick)
+        told = of_file + records.problems
+        if of_file and not records.problems:
+            how = "" if manifest.compression == "none" else ", or compressed in another way"
+            told.append(
+                Problem(shard.path, f"its records are those that were written, in another order{how}")
             )
+        return told + found.problems, records
+
+    return look
 
 
-def _count_problems(folder: Path, shard: Shard, lengths: list[int]) -> Iterator[Problem]:
-    if len(lengths) != shard.num_examples:
-        yield Problem(shard.path, f"holds {len(lengths)} records, the manifest says {shard.num_examples}")
-    path = folder / index_path(shard.path)
-    written = RecordIndex(np.array(lengths, dtype=np.int64)).to_text()
-    if path.is_file() and path.read_bytes() != written.encode("ascii"):
-        yield Problem(index_path(shard.path), "does not say where the shard's records are")
+def _repeated_keys(folder: Path, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
+    """Yield a problem for each record that has the key of one before it."""
+    keys = np.concatenate([records.keys for records in found])
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    original = first[inverse]
+    repeats = np.flatnonzero(original != np.arange(len(keys)))
+    if not len(repeats):
+        return
+    shard_of = np.repeat(np.arange(len(found)), [len(records.keys) for records in found])
+    numbers = np.concatenate([records.numbers for records in found])
+    for place in np.unique(shard_of[repeats]).tolist():
+        shard = manifest.shards[place]
+        inside = repeats[shard_of[repeats] == place]
+        earlier = dict(zip(numbers[inside].tolist(), original[inside].tolist(), strict=True))
+        index = index_of(folder, shard).index
+        for number, offset, key in places_of(folder, shard, manifest, index, set(earlier)):
+            of = earlier[number]
+            same = f"has the key of record {numbers[of]} of {manifest.shards[shard_of[of]].path}"
+            message = f"record {number} at byte {offset}, key {key!r}: {same}"
+            yield RecordProblem(shard.path, message, number, offset, key)
 
 
-def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
-    """Return the values of a record, and what contradicts the schema."""
-    try:
-        values = decode_example(data)
-    except ValueError as error:
-        return {}, str(error)
-    names = set(manifest.schema.names)
-    for name in sorted(names ^ set(values)):
-        what = "is missing" if name in names else "is not in the schema"
-        return {}, f"the feature {name!r} {what}"
-    for feature in manifest.schema.features:
-        fault = _value_fault(feature, values[feature.name])
-        if fault:
-            return {}, f"the feature {feature.name!r} {fault}"
-    classes = len(manifest.schema.class_names)
-    for feature in manifest.schema.features if classes else ():
-        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
-        unknown = [label for label in labels if not 0 <= label < classes]
-        if unknown:
-            return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
-    return values, None
-
-
-def _value_fault(feature: Feature, values: Decoded) -> str | None:
-    wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
-    # a list of any length has the right one
-    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
-    if len(values) != count:
-        return f"has {len(values)} values instead of {count}"
-    if values and not isinstance(values[0], wanted):
-        return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
-    if feature.kind == "raw":
-        length = len(cast("list[bytes]", values)[0])
-        return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
-    return None
-
-
-def _across(manifest: Manifest, found: list[_Found]) -> Iterator[Problem]:
-    """Yield what only all shards together show."""
-    keys = np.frombuffer(b"".join(shard.keys for shard in found), dtype="V16")
-    repeated = len(keys) - len(np.unique(keys))
-    if repeated:
-        yield Problem("(all shards)", f"{repeated} records repeat the key of another")
+def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
+    """Yield a problem for each split whose label counts are not those of its records."""
     by_path = dict(zip((shard.path for shard in manifest.shards), found, strict=True))
+    names = manifest.schema.class_names
     for name, split in manifest.splits.items():
         labels = [by_path[shard.path].labels for shard in split.shards]
-        if None in labels:
-            # what is missing was told shard by shard
+        if None in labels or not split.label_counts:
+            # what cannot be read was told shard by shard
             continue
         counted = sum(filter(None, labels), Counter[int]())
-        stated = split.label_counts
-        names = manifest.schema.class_names
         seen = {names[label] if names else str(label): count for label, count in counted.items()}
-        if stated and {key: count for key, count in stated.items() if count} != seen:
-            yield Problem(f"splits.{name}.label_counts", "are not what the shards hold")
+        wrong = [
+            f"{label!r} {seen.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
+            for label in sorted({*seen, *split.label_counts})
+            if seen.get(label, 0) != split.label_counts.get(label, 0)
+        ]
+        if wrong:
+            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            message = f"are not what the shards hold: {', '.join(wrong[:_SHOWN])}{more}"
+            yield Problem(f"splits.{name}.label_counts", message)

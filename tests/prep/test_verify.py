@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
+import io
+import itertools
 import json
+import os
 import re
 import struct
 from collections.abc import Callable
@@ -11,11 +16,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.example import decode_example, example_encoder
+from tfshards.prep.files import file_digest
+from tfshards.prep.images import decoded_fault
 from tfshards.prep.scan import scan_shard
-from tfshards.prep.tfrecord import frame, read_records
+from tfshards.prep.tfrecord import frame, masked_crc32c, read_records
+from tfshards.prep.verify import RecordProblem
+from tfshards.prep.verify_text import verify_json, verify_text
 from tfshards.schemas import (
     Feature,
     FormatError,
@@ -28,9 +38,11 @@ from tfshards.schemas import (
     Split,
     Totals,
     index_path,
+    parse_index,
     read_manifest,
     write_manifest,
 )
+from tfshards.schemas.manifest import with_digest
 
 
 @pytest.fixture
@@ -100,12 +112,17 @@ def swap_records(root: Path) -> None:
 def edit_json(root: Path, change: Callable[[dict], None]) -> None:
     document = json.loads((root / "dataset.json").read_text())
     change(document)
-    (root / "dataset.json").write_text(json.dumps(document))
+    (root / "dataset.json").write_text(with_digest(json.dumps(document)))
 
 
 def swap_labels(document: dict) -> None:
     counts = document["splits"]["train"]["label_counts"]
     counts["cat"], counts["dog"] = counts["cat"] + 1, counts["dog"] - 1
+
+
+def edit_first(root: Path, **fields: object) -> None:
+    """Change what the manifest says of the first shard."""
+    edit_json(root, lambda document: document["splits"]["train"]["shards"][0].update(fields))
 
 
 def index_of_first(root: Path) -> Path:
@@ -119,42 +136,60 @@ def wrong_index(root: Path) -> None:
     index_of_first(root).write_text("\n".join([*lines, ""]))
 
 
+def wrong_index_in_both(root: Path) -> None:
+    wrong_index(root)
+    edit_first(root, index_digest=file_digest(index_of_first(root)))
+
+
+OTHER_BYTES = r"00000-of-00002: its bytes are not those that were written: the digest differs$"
+OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes are not those that were written: the digest differs$"
+OTHER_SIZE = r"00000-of-00002: has \d+ bytes, the manifest says \d+$"
+
 # what is done -> found by a look at sizes and digests, found by reading all
 FAULTS = {
-    "a flipped bit": (
+    "a flipped bit in data": (
         flip_a_bit,
-        [r"00000-of-00002: its bytes are not those that were written: the digest differs$"],
+        [OTHER_BYTES],
         [
-            r"the digest differs$",
-            r"00000-of-00002: record 0 at byte 0: the checksum of the record's data does",
+            OTHER_BYTES,
+            r"00000-of-00002: record 0 at byte 0, its key reads '(cat|dog)/\d\d\.png': the checksum of the "
+            r"record's data does not hold$",
         ],
     ),
     "a cut between records": (
         cut_between_records,
-        [r"00000-of-00002: has \d+ bytes, the manifest says \d+$"],
-        [
-            r"has \d+ bytes, the manifest says \d+$",
-            r"00000-of-00002: holds 4 records, the manifest says 5$",
-            r"^index/.*\.idx: does not say where the shard's records are$",
-        ],
+        [OTHER_SIZE],
+        [OTHER_SIZE, r"00000-of-00002: holds 4 records, the manifest says 5$"],
     ),
-    "swapped records": (
+    "swapped records of different lengths": (
         swap_records,
-        [r"the digest differs$"],
-        [r"the digest differs$", r"^index/.*: does not say where the shard's records are$"],
+        [OTHER_BYTES],
+        [
+            OTHER_BYTES,
+            r"record \d at byte \d+, key '.*': takes \d+ bytes with its frame, the index says \d+$",
+        ],
     ),
     "a missing shard": (
         lambda root: first_shard(root).unlink(),
         [r"00000-of-00002: cannot be read: No such file or directory$"],
         [r"cannot be read: No such file or directory$"],
     ),
+    "a pipe in the place of a shard": (
+        lambda root: (first_shard(root).unlink(), os.mkfifo(root / read_manifest(root).shards[0].path)),
+        [r"00000-of-00002: cannot be read: is no regular file$"],
+        [r"00000-of-00002: cannot be read: is no regular file$"],
+    ),
     "an empty shard": (
         lambda root: first_shard(root).write_bytes(b""),
         [r"has 0 bytes, the manifest says"],
+        [r"has 0 bytes, the manifest says", r"holds 0 records, the manifest says 5$"],
+    ),
+    "bytes behind the last record": (
+        lambda root: first_shard(root).write_bytes(first_shard(root).read_bytes() + b"\0"),
+        [OTHER_SIZE],
         [
-            r"has 0 bytes, the manifest says",
-            r"holds 0 records, the manifest says 5$",
-            r"does not say where",
+            OTHER_SIZE,
+            r"record 5 at byte \d+, behind key '.*': the file ends 1 bytes into the frame's header$",
         ],
     ),
     "a missing index": (
@@ -162,35 +197,68 @@ FAULTS = {
         [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
         [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
     ),
+    "a pipe in the place of an index": (
+        lambda root: (index_of_first(root).unlink(), os.mkfifo(index_of_first(root))),
+        [r"^index/.*\.idx: cannot be read: is no regular file$"],
+        [r"^index/.*\.idx: cannot be read: is no regular file$"],
+    ),
     "an index of letters": (
         lambda root: index_of_first(root).write_text("0 abc\n"),
         [r"^index/.*\.idx: line 1: is '0 abc', must be two integers and a newline$"],
-        [r"^index/.*\.idx: line 1", r"^index/.*\.idx: does not say where"],
+        [r"^index/.*\.idx: line 1"],
     ),
     "an index that is no text": (
         lambda root: index_of_first(root).write_bytes(b"0 \xff\n"),
         [r"^index/.*\.idx: holds other characters than digits and spaces$"],
-        [r"^index/.*\.idx: holds other characters", r"^index/.*\.idx: does not say where"],
+        [r"^index/.*\.idx: holds other characters"],
     ),
     "an index of fewer records": (
         lambda root: index_of_first(root).write_text("0 20\n"),
         [r"^index/.*\.idx: has 1 records of 20 bytes, the manifest says 5 of \d+$"],
-        [r"has 1 records of 20 bytes", r"does not say where"],
+        [r"has 1 records of 20 bytes"],
     ),
-    "an index of other places": (
-        wrong_index,
+    "an empty index": (
+        lambda root: index_of_first(root).write_text(""),
+        [r"^index/.*\.idx: has 0 records of 0 bytes, the manifest says 5 of \d+$"],
+        [r"has 0 records of 0 bytes"],
+    ),
+    "an index that is far too long": (
+        lambda root: index_of_first(root).write_text("0" * 1000),
+        [r"^index/.*\.idx: has 1000 bytes; that of 5 records has at most 190$"],
+        [r"^index/.*\.idx: has 1000 bytes"],
+    ),
+    "an index of other places": (wrong_index, [OTHER_INDEX], [OTHER_INDEX]),
+    "an index with other line ends": (
+        lambda root: index_of_first(root).write_bytes(
+            index_of_first(root).read_bytes().replace(b"\n", b"\r")
+        ),
+        [OTHER_INDEX],
+        [OTHER_INDEX],
+    ),
+    "a manifest and an index of other places": (
+        wrong_index_in_both,
         [],
-        [r"^index/.*\.idx: does not say where the shard's records are$"],
+        [r"record 0 at byte 0, key '.*': takes \d+ bytes with its frame, the index says \d+$"],
+    ),
+    "a manifest of other last bytes": (
+        lambda root: edit_first(root, last_bytes="00" * 8),
+        [r"00000-of-00002: ends with the bytes [0-9a-f]{16}, the manifest says 0{16}$"],
+        [r"00000-of-00002: ends with the bytes", r"in another order$"],
+    ),
+    "a manifest of other examples": (
+        lambda root: edit_first(root, examples_digest="0" * 16),
+        [],
+        [r"00000-of-00002: the digest of its records is [0-9a-f]{16}, the manifest says 0{16}$"],
     ),
     "wrong label counts": (
         lambda root: edit_json(root, swap_labels),
         [],
-        [r"^splits\.train\.label_counts: are not what the shards hold$"],
+        [r"^splits\.train\.label_counts: are not what the shards hold: 'cat' 6 times, not 7, "],
     ),
     "a record twice, in the place of another": (
         lambda root: rewrite(root, repeat_a_record),
         [],
-        [r"^\(all shards\): 1 records repeat the key of another$"],
+        [r"00000-of-00002: record \d at byte \d+, key '(.*)': has the key of record \d of .*00000-of-00002$"],
     ),
 }
 
@@ -225,7 +293,7 @@ def test_a_manifest_that_counts_records_that_are_not_there_is_found_by_reading(d
 
     edit_json(dataset, one_more)
     assert_found(verify(dataset), [r"^index/.*: has 5 records of \d+ bytes, the manifest says 6 of \d+$"])
-    assert_found(verify(dataset, deep=True), [r"^index/", r"holds 5 records, the manifest says 6$"])
+    assert_found(verify(dataset, deep=True), [r"holds 5 records, the manifest says 6$", r"^index/"])
 
 
 def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):
@@ -308,9 +376,11 @@ def test_a_sound_record_has_no_fault(tmp_path):
 
 @pytest.mark.parametrize(("data", "fault"), RECORDS.values(), ids=RECORDS.keys())
 def test_a_record_that_is_not_what_the_schema_says_is_named(data, fault, tmp_path):
-    root = dataset_of(tmp_path, [record(SCHEMA, SOUND), data])
+    root = dataset_of(tmp_path, [with_value("key", b"6"), data])
     assert verify(root) == []
-    assert_found(verify(root, deep=True), [rf"-00001: record 1 at byte \d+: {fault}"])
+    assert_found(
+        verify(root, deep=True), [rf"-00001: record 1 at byte \d+, (key '7'|behind key '6'): {fault}"]
+    )
 
 
 LISTS = Schema(
@@ -350,13 +420,16 @@ def test_a_list_of_other_values_than_the_schema_says_is_named(tmp_path, place, v
     values[place] = value
     features = [*LISTS.features[:place], feature, *LISTS.features[place + 1 :]]
     root = dataset_of(tmp_path, [record(Schema(tuple(features)), values)], LISTS)
-    assert_found(verify(root, deep=True), [rf"-00001: record 0 at byte 0: .*{fault}$"])
+    assert_found(verify(root, deep=True), [rf"-00001: record 0 at byte 0, key '1': .*{fault}$"])
 
 
-def test_a_shard_of_many_faults_is_told_in_twenty_lines(tmp_path):
+def test_a_shard_of_many_faults_is_told_in_twenty_lines_and_counted_whole(tmp_path):
     problems = verify(dataset_of(tmp_path, [struct.pack("<q", -number) for number in range(100)]), deep=True)
-    assert len(problems) == 21
-    assert str(problems[-1]).endswith("-00001: and 80 more problems")
+    assert len(problems) == len(json.loads(verify_json(problems))) == 100
+    lines = verify_text("out", problems).splitlines()
+    assert len(lines) == 22
+    assert lines[-2].endswith("-00001: and 80 more problems")
+    assert lines[-1] == "out: 100 problems"
 
 
 def test_keys_of_another_kind_are_none_to_compare(tmp_path):
@@ -371,5 +444,279 @@ def test_labels_without_names_are_counted_by_number(tmp_path, quiet_build):
         tmp_path / "out", lambda document: document["splits"]["train"].update(label_counts={"3": 1, "5": 2})
     )
     assert_found(
-        verify(tmp_path / "out", deep=True), [r"^splits\.train\.label_counts: are not what the shards"]
+        verify(tmp_path / "out", deep=True),
+        [r"^splits\.train\.label_counts: are not what the shards hold: '3' 2 times, not 1, "],
     )
+
+
+DAMAGED_LENGTH = "the checksum of the record's length does not hold"
+DAMAGED_DATA = "the checksum of the record's data does not hold"
+
+
+@pytest.fixture(params=["none", "gzip"])
+def rows(request, tmp_path, quiet_build) -> tuple[Path, str]:
+    """Ten rows of different lengths in one shard; and how it is compressed."""
+    words = np.array(["x" * length for length in range(100, 200, 10)], dtype="S")
+    options = Options(compression=request.param)
+    quiet_build(Arrays({"word": words}), tmp_path / "out", shards=1, options=options)
+    return tmp_path / "out", request.param
+
+
+def change_records(root: Path, compression: str, changes: dict[tuple[int, int], int]) -> list[str]:
+    """Flip bits: by record and byte of its frame; a negative byte counts from its end. Return the keys."""
+    path = first_shard(root)
+    frames = bytearray(path.read_bytes() if compression == "none" else gzip.decompress(path.read_bytes()))
+    index = parse_index(index_of_first(root).read_text(), "index")
+    keys = [decode_example(data)["key"][0].decode() for _, data in read_records(path, compression)]
+    for (number, place), bits in changes.items():
+        start, length = int(index.offsets[number]), int(index.lengths[number])
+        frames[start + place % length] ^= bits
+    path.write_bytes(frames if compression == "none" else gzip.compress(frames))
+    return keys
+
+
+def of_records(problems: list[Problem]) -> list[str]:
+    """What is said of records: number, key and fault."""
+    texts = [problem.message for problem in problems if isinstance(problem, RecordProblem)]
+    return [re.sub(" at byte \\d+", "", text, count=1) for text in texts]
+
+
+def test_all_damaged_records_are_named_and_those_between_them_are_read(rows):
+    root, compression = rows
+    damage = {(0, 2): 1, (3, -1): 128, (5, 9): 4, (5, -20): 1, (9, 0): 64}
+    keys = change_records(root, compression, damage)
+    assert of_records(verify(root, deep=True)) == [
+        f"record 0, key {keys[0]!r}: {DAMAGED_LENGTH}; its data are sound",
+        f"record 3, its key reads {keys[3]!r}: {DAMAGED_DATA}",
+        f"record 5, its key reads {keys[5]!r}: {DAMAGED_LENGTH}",
+        f"record 9, key {keys[9]!r}: {DAMAGED_LENGTH}; its data are sound",
+    ]
+
+
+def test_a_record_without_a_key_is_named_by_a_neighbour(rows):
+    root, compression = rows
+    # tag of the example's one field: what follows is no message
+    keys = change_records(root, compression, {(0, 12): 7, (4, 12): 7})
+    assert of_records(verify(root, deep=True)) == [
+        f"record 0, before key {keys[1]!r}: {DAMAGED_DATA}",
+        f"record 4, behind key {keys[3]!r}: {DAMAGED_DATA}",
+    ]
+    problem = next(found for found in verify(root, deep=True) if isinstance(found, RecordProblem))
+    assert (problem.record, problem.offset, problem.key) == (0, 0, None)
+    listed = json.loads(verify_json(verify(root, deep=True)))
+    assert [found["record"] for found in listed if "record" in found] == [0, 4]
+
+
+def test_without_an_index_nothing_is_found_behind_a_damaged_header(rows):
+    root, compression = rows
+    keys = change_records(root, compression, {(2, -1): 1, (3, 1): 1, (6, -1): 1})
+    index_of_first(root).write_text("")
+    assert of_records(verify(root, deep=True)) == [
+        f"record 2, its key reads {keys[2]!r}: {DAMAGED_DATA}",
+        f"record 3, behind key {keys[1]!r}: {DAMAGED_LENGTH}; what follows cannot be found, since the "
+        "index is damaged, too",
+    ]
+
+
+def test_a_length_that_the_file_does_not_have_takes_no_memory_and_the_next_record_is_found(rows):
+    root, compression = rows
+    path = first_shard(root)
+    frames = path.read_bytes() if compression == "none" else gzip.decompress(path.read_bytes())
+    header = struct.pack("<Q", 1 << 40)
+    frames = header + struct.pack("<I", masked_crc32c(header)) + frames[12:]
+    path.write_bytes(frames if compression == "none" else gzip.compress(frames))
+    (found,) = of_records(verify(root, deep=True))
+    assert re.fullmatch(
+        r"record 0, key '\d': says 1099511627776 bytes of data; the file ends before; its data are sound",
+        found,
+    )
+
+
+def test_a_cut_inside_a_record_is_named(tmp_path, quiet_build):
+    quiet_build(Arrays({"number": np.arange(10)}), tmp_path / "out", shards=1)
+    path = first_shard(tmp_path / "out")
+    offsets = [offset for offset, _ in read_records(path)]
+    data = path.read_bytes()
+    for cut, fault in ((5, "the file ends 5 bytes into the frame's header"), (20, "the file ends before")):
+        path.write_bytes(data[: offsets[6] + cut])
+        (found,) = of_records(verify(tmp_path / "out", deep=True))
+        assert re.fullmatch(rf"record 6, behind key '\d': .*{fault}", found)
+
+
+def test_a_removed_record_is_seen_where_the_index_has_it(rows):
+    root, compression = rows
+    path = first_shard(root)
+    records = [data for _, data in read_records(path, compression)]
+    del records[3]
+    frames = b"".join(part for record in records for part in frame(record))
+    path.write_bytes(frames if compression == "none" else gzip.compress(frames))
+    problems = verify(root, deep=True)
+    (found,) = of_records(problems)
+    assert re.fullmatch(r"record 3, key '\d': takes \d+ bytes with its frame, the index says \d+", found)
+    assert problems[-1].message == "holds 9 records, the manifest says 10"
+
+
+def test_what_follows_damaged_compressed_data_is_one_problem(tmp_path, quiet_build):
+    noise = np.random.default_rng(0).integers(0, 256, (50, 1000), dtype=np.uint8)
+    quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1, options=Options(compression="gzip"))
+    path = first_shard(tmp_path / "out")
+    sound = path.read_bytes()
+    data = bytearray(sound)
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    *_, found = of_records(verify(tmp_path / "out", deep=True))
+    assert re.fullmatch(
+        r"record \d+, behind key '\d+': the compressed data are damaged: .*; the rest of the shard cannot "
+        "be read",
+        found,
+    )
+    path.write_bytes(sound[:-4])
+    (found,) = of_records(verify(tmp_path / "out", deep=True))
+    assert re.search("^record 50, .* damaged: Compressed file ended before", found)
+
+
+@pytest.mark.parametrize("rows", ["gzip"], indirect=True)
+def test_compressed_data_are_read_no_further_than_the_manifest_says(rows):
+    root, _ = rows
+    path = first_shard(root)
+    path.write_bytes(path.read_bytes() + gzip.compress(bytes(50_000_000)))
+    (found,) = of_records(verify(root, deep=True))
+    assert re.fullmatch(
+        r"record 10, behind key '\d': the manifest says that the records end at byte \d+; more follow", found
+    )
+    records = [data for _, data in read_records_safely(path)]
+    frames = b"".join(part for record in records[:-1] for part in frame(record))
+    header = struct.pack("<Q", len(records[-1]))
+    path.write_bytes(gzip.compress(frames + header + struct.pack("<I", masked_crc32c(header)) + b"short"))
+    (found,) = of_records(verify(root, deep=True))
+    assert re.fullmatch(r"record 9, behind key '\d': says \d+ bytes of data; the file ends before", found)
+
+
+def read_records_safely(path: Path) -> list[tuple[int, bytes]]:
+    """The ten sound records at the beginning of a compressed shard."""
+    return list(itertools.islice(read_records(path, "gzip"), 10))
+
+
+@pytest.mark.parametrize("rows", ["gzip"], indirect=True)
+def test_records_compressed_anew_are_told_from_other_ones(rows):
+    root, _ = rows
+    path = first_shard(root)
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
+    texts = [str(problem) for problem in verify(root, deep=True)]
+    assert texts[-1].endswith(
+        ": its records are those that were written, in another order, or compressed in another way"
+    )
+
+
+def test_a_disk_that_cannot_be_read_is_a_problem(dataset, monkeypatch):
+    def fail(*_: object) -> object:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("tfshards.prep.walk._opened", fail)
+    texts = [str(problem) for problem in verify(dataset, deep=True)]
+    assert all(text.endswith(": cannot be read: Input/output error") for text in texts)
+    assert len(texts) == 4
+
+
+def test_an_interrupt_ends_the_threads(dataset, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tfshards.prep.meter.Meter.add", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        verify(dataset)
+
+
+@pytest.fixture
+def with_rejects(image_folder, tmp_path, quiet_build) -> Path:
+    photos = image_folder({**{f"{number:02d}.png": number for number in range(20)}, "bad.png": b"no image"})
+    quiet_build(ImageFolder(photos), tmp_path / "out", shards=2, options=Options(max_rejected="50%"))
+    return tmp_path / "out"
+
+
+def test_the_rejects_file_is_compared(with_rejects):
+    assert verify(with_rejects, deep=True) == []
+    (path,) = with_rejects.glob("rejected-*.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"no", b"on"))
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert_found(
+        verify(with_rejects), [r"^rejected-[0-9a-f]{8}\.jsonl: its bytes are not those that were written"]
+    )
+    path.unlink()
+    assert_found(verify(with_rejects), [r"^rejected-[0-9a-f]{8}\.jsonl: cannot be read: No such file"])
+
+
+PIXELS = Schema(
+    (Feature("image", "image", "uint8", (None, None, 3)), Feature("key", "bytes", "bytes")),
+)
+
+
+def image_bytes(mode: str, size: tuple[int, int], kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, kind)
+    return file.getvalue()
+
+
+IMAGES = {
+    "as many channels": (image_bytes("RGB", (4, 3)), (3, 4, 3), None),
+    "fewer channels, which are repeated": (image_bytes("L", (4, 3), "JPEG"), (None, None, 3), None),
+    "any channels": (image_bytes("RGBA", (4, 3)), (None, None, None), None),
+    "more channels": (
+        image_bytes("RGBA", (4, 3)),
+        (None, None, 3),
+        "the image 'image' is of mode RGBA, the schema says 3 channels",
+    ),
+    "another width": (
+        image_bytes("RGB", (4, 3)),
+        (3, 5, 3),
+        "the image 'image' has 3 x 4 pixels, the schema says 3 x 5",
+    ),
+    "a cut JPEG": (
+        image_bytes("RGB", (64, 64), "JPEG")[:-60],
+        (None, None, 3),
+        r"the image 'image' cannot be decoded: OSError: .*truncated.*",
+    ),
+    "no image": (
+        b"junk",
+        (None, None, 3),
+        "the image 'image' starts with 6a 75 6e 6b, and cannot be decoded",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "shape", "fault"), IMAGES.values(), ids=IMAGES.keys())
+def test_pixels_are_decoded_and_compared_with_the_schema(data, shape, fault, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", shape), PIXELS.features[1]))
+    records = [record(schema, [image, key]) for image, key in ((data, b"a.jpg"), (data, b"b.jpg"))]
+    root = dataset_of(tmp_path, records, schema)
+    assert verify(root, deep=True) == []
+    named = [f"record {number}, key '{key}'" for number, key in enumerate(("a.jpg", "b.jpg"))]
+    found = of_records(verify(root, decode=True))
+    assert len(found) == (2 if fault else 0)
+    for text, name in zip(found, named, strict=False):
+        assert re.fullmatch(f"{name}: {fault}", text)
+
+
+def test_too_many_pixels_are_not_decoded(tmp_path):
+    feature = Feature("image", "image", "uint8", (None, None, 3))
+    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 199) == "has 20 x 10 pixels; at most 199"
+    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 200) is None
+
+
+def test_more_images_than_may_wait_are_all_decoded(tmp_path):
+    good, bad = image_bytes("RGB", (4, 3)), b"junk"
+    records = [
+        record(PIXELS, [bad if number % 30 == 7 else good, str(number).encode()]) for number in range(100)
+    ]
+    found = of_records(verify(dataset_of(tmp_path, records, PIXELS), decode=True))
+    assert [text.partition(":")[0] for text in found] == [f"record {n}, key '{n}'" for n in (7, 37, 67, 97)]
+
+
+def test_many_bytes_are_counted_as_they_are_read(tmp_path, quiet_build, monkeypatch):
+    counted: list[int] = []
+    noise = np.random.default_rng(0).integers(0, 256, (50, 100_000), dtype=np.uint8)
+    quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1)
+    monkeypatch.setattr("tfshards.prep.meter.Meter.add", lambda _, number: counted.append(number))
+    verify(tmp_path / "out", deep=True)
+    assert len(counted) > 5
+    assert sum(counted) == 2 * read_manifest(tmp_path / "out").splits["train"].num_bytes

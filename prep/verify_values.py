@@ -1,0 +1,45 @@
+"""Whether the values in a record are what the schema says."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tfshards.prep.example import Decoded, decode_example
+from tfshards.schemas import Feature, Manifest
+
+
+def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
+    """Return the values of a record, and what contradicts the schema."""
+    try:
+        values = decode_example(data)
+    except ValueError as error:
+        return {}, str(error)
+    names = set(manifest.schema.names)
+    for name in sorted(names ^ set(values)):
+        what = "is missing" if name in names else "is not in the schema"
+        return {}, f"the feature {name!r} {what}"
+    for feature in manifest.schema.features:
+        fault = _value_fault(feature, values[feature.name])
+        if fault:
+            return {}, f"the feature {feature.name!r} {fault}"
+    classes = len(manifest.schema.class_names)
+    for feature in manifest.schema.features if classes else ():
+        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
+        unknown = [label for label in labels if not 0 <= label < classes]
+        if unknown:
+            return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
+    return values, None
+
+
+def _value_fault(feature: Feature, values: Decoded) -> str | None:
+    wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
+    # a list of any length has the right one
+    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
+    if len(values) != count:
+        return f"has {len(values)} values instead of {count}"
+    if values and not isinstance(values[0], wanted):
+        return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
+    if feature.kind == "raw":
+        length = len(cast("list[bytes]", values)[0])
+        return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
+    return None

@@ -1,0 +1,397 @@
+"""Damaged files of a dataset are made again from what it was built from, and no others are touched."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import fields, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, repair, verify
+from tfshards.prep.cli import main
+from tfshards.prep.images import decoder_versions
+from tfshards.prep.output import locked
+from tfshards.prep.restore import restored_images, restored_options
+from tfshards.schemas import (
+    FormatError,
+    InputError,
+    OptionsError,
+    index_path,
+    read_manifest,
+    write_manifest,
+)
+
+STAMP = 1_600_000_000 * 10**9
+
+
+@pytest.fixture
+def photos(image_folder) -> Path:
+    """Forty images of two classes, two of them double, and three files that are none."""
+    good = {f"{('cat', 'dog')[number % 2]}/{number:02d}.png": min(number, 37) for number in range(40)}
+    return image_folder({**good, **{f"cat/bad{number}.png": b"no image" for number in range(3)}})
+
+
+@pytest.fixture
+def dataset(photos, tmp_path, quiet_build) -> Path:
+    quiet_build(ImageFolder(photos), tmp_path / "out", shards=4, options=Options(max_rejected="50%"))
+    return tmp_path / "out"
+
+
+def shard_path(root: Path, number: int = 0) -> Path:
+    return root / read_manifest(root).shards[number].path
+
+
+def index_file(root: Path, number: int = 0) -> Path:
+    return root / index_path(read_manifest(root).shards[number].path)
+
+
+def rejects_file(root: Path) -> Path:
+    return root / f"rejected-{read_manifest(root).build_id}.jsonl"
+
+
+def flip(path: Path, place: int = 30) -> Path:
+    """Flip a bit of a file in a second one that takes its place, as a damaged copy would."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    return path
+
+
+def states(root: Path) -> dict[str, tuple[int, int]]:
+    found = {path.relative_to(root).as_posix(): path.stat() for path in root.rglob("*") if path.is_file()}
+    return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
+
+
+DAMAGES: dict[str, Callable[[Path], list[Path]]] = {
+    "a shard": lambda root: [flip(shard_path(root, 1))],
+    "two shards": lambda root: [flip(shard_path(root, 1)), flip(shard_path(root, 3))],
+    "a shard that is gone": lambda root: [shard_path(root)],
+    "a shard and its index": lambda root: [flip(index_file(root, 1), 0), flip(shard_path(root, 1))],
+    "the index of another shard": lambda root: [flip(index_file(root, 2), 0), flip(shard_path(root, 1))],
+    "the rejects": lambda root: [flip(rejects_file(root))],
+    "rejects, an index, and a shard": lambda root: [
+        flip(index_file(root), 0),
+        flip(rejects_file(root)),
+        flip(shard_path(root, 2)),
+    ],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_what_is_damaged_is_made_again_and_nothing_else_is_touched(damage, dataset, photos, contents):
+    before, whole = contents(dataset), states(dataset)
+    damaged = {path.relative_to(dataset).as_posix() for path in damage(dataset)}
+    if len(damaged) == 1 and damage is DAMAGES["a shard that is gone"]:
+        (dataset / next(iter(damaged))).unlink()
+    said: list[str] = []
+    made = repair(dataset, photos, talk=said.append)
+    assert {problem.place for problem in made.found} == set(made.repaired) == damaged
+    assert said == [f"{path}: made again" for path in made.repaired]
+    assert made.left == verify(dataset, deep=True, decode=True) == []
+    assert contents(dataset) == before
+    now = states(dataset)
+    assert {name for name in now if now[name] != whole[name]} == damaged
+
+
+def test_a_sound_dataset_is_left_alone(dataset, photos):
+    whole = states(dataset)
+    made = repair(dataset, photos)
+    assert (made.found, made.repaired, made.left) == ([], (), [])
+    assert states(dataset) == whole
+
+
+def test_an_index_needs_no_source(dataset, contents):
+    before = contents(dataset)
+    index_file(dataset, 2).unlink()
+    assert repair(dataset).repaired == (index_file(dataset, 2).relative_to(dataset).as_posix(),)
+    assert contents(dataset) == before
+
+
+def test_without_a_source_shards_stay_damaged_and_are_told(dataset):
+    damaged = {flip(shard_path(dataset)).name, flip(index_file(dataset, 1), 0).name}
+    made = repair(dataset)
+    assert {Path(problem.place).name for problem in made.found} == damaged
+    assert made.repaired == (index_file(dataset, 1).relative_to(dataset).as_posix(),)
+    assert made.left == verify(dataset)
+    assert [problem.place for problem in made.left] == [shard_path(dataset).name]
+
+
+def test_views_are_written_again(dataset, photos, contents):
+    before = contents(dataset)
+    (dataset / "labels.txt").write_text("bird\n")
+    (dataset / "features.json").unlink()
+    repair(dataset, photos)
+    assert contents(dataset) == before
+
+
+# what is built, and with which options
+BUILDS = {
+    "ratios": Options(splits={"train": "2/3", "val": "1/3"}),
+    "stratified, by bytes": Options(splits={"train": 0.75, "val": 0.25}, stratify=True, balance="bytes"),
+    "grouped": Options(splits={"train": 0.5, "val": 0.5}, group_by="([0-9])"),
+    "duplicates left out": Options(duplicates="drop"),
+    "shards of single splits": Options(splits={"a": 0.5, "b": 0.5}, shards_by_split={"a": 3, "b": 1}),
+    "compressed, of another name": Options(compression="gzip", name="other"),
+}
+
+
+@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS.keys())
+def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path, quiet_build, contents):
+    out = tmp_path / "out"
+    options = replace(options, max_rejected="50%")
+    by_split = options.shards_by_split
+    (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
+    quiet_build(ImageFolder(photos), out, shards=None if by_split else 2, seed=7, options=options)
+    restored = restored_options(read_manifest(out))
+    assert (restored.to_json(), restored.compression) == (options.to_json(), options.compression)
+    before = contents(out)
+    for number in range(len(read_manifest(out).shards)):
+        flip(shard_path(out, number))
+    flip(rejects_file(out))
+    assert repair(out, photos).left == []
+    assert contents(out) == before
+
+
+IMAGE_OPTIONS = (
+    ImageOptions(check="none", max_bytes=10_000),
+    ImageOptions(check="header", orientation="keep", channels=1, format="png", max_pixels=10_000),
+    ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first", max_frames=5),
+    ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80, max_scans=9),
+    ImageOptions(channels=4, resize="short=3"),
+)
+
+
+def test_every_option_of_images_is_tried():
+    tried = {name for options in IMAGE_OPTIONS for name in options.to_json()}
+    # a mask is one of a table's columns, never a whole dataset
+    assert tried == {field.name for field in fields(ImageOptions)} - {"mask"}
+
+
+@pytest.mark.parametrize("options", IMAGE_OPTIONS, ids=lambda options: "-".join(options.to_json()))
+def test_the_options_of_images_come_from_the_manifest(options, small_folder, tmp_path, quiet_build, contents):
+    out = tmp_path / "out"
+    os.symlink(small_folder / "cat" / "00.png", small_folder / "cat" / "link.png")
+    quiet_build(ImageFolder(small_folder, options, follow_links=True), out, shards=2)
+    assert restored_images(json.loads(json.dumps(read_manifest(out).to_json()["options"]))) == options
+    before = contents(out)
+    flip(shard_path(out))
+    assert repair(out, str(small_folder)).left == []
+    assert contents(out) == before
+
+
+def test_split_folders_and_a_label_map_need_no_more(image_folder, tmp_path, quiet_build, contents):
+    files = {f"{split}/{name}/{n}.png": n for split in ("train", "test") for name in "ab" for n in range(3)}
+    root = image_folder(files)
+    quiet_build(ImageFolder(root, class_names=("b", "a")), tmp_path / "out", shards=2)
+    before = contents(tmp_path / "out")
+    flip(shard_path(tmp_path / "out", 2))
+    assert repair(tmp_path / "out", root).left == []
+    assert contents(tmp_path / "out") == before
+
+
+def test_mended_files_that_were_taken_in_are_known(dataset, photos, quiet_build, contents):
+    good = (photos / "cat" / "00.png").read_bytes()
+    (photos / "cat" / "bad1.png").write_bytes(good)
+    options = Options(max_rejected="50%")
+    quiet_build(ImageFolder(photos), dataset, shards=4, options=options, retry_rejected=True)
+    assert read_manifest(dataset).totals.rejected == 2
+    before = contents(dataset)
+    for number in range(4):
+        flip(shard_path(dataset, number))
+    flip(rejects_file(dataset))
+    assert len(repair(dataset, photos).repaired) == 5
+    assert contents(dataset) == before
+
+
+def test_arrays_are_given_as_to_build(array_files, tmp_path, quiet_build, contents):
+    images = np.arange(400, dtype=np.uint8).reshape(100, 4)
+    labels = np.array(["dog", "cat"] * 50)
+    given = array_files(image=images, label=labels, weights=np.ones((100, 2), np.float32))
+    out = tmp_path / "out"
+    quiet_build(Arrays.open(given, ("weights",), ("dog", "cat")), out, shards=3)
+    before = contents(out)
+    flip(shard_path(out, 2))
+    assert repair(out, given).left == []
+    assert contents(out) == before
+    # or as they are in memory, with the options of then
+    source = Arrays({"x": np.arange(10)})
+    quiet_build(source, tmp_path / "memory", shards=2)
+    flip(shard_path(tmp_path / "memory"))
+    assert repair(tmp_path / "memory", source).left == []
+
+
+def make_table(image_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
+    """A table with two images a row in another folder, classes, splits, and a column to leave out."""
+    images = image_folder({f"{number}.png": number for number in range(12)}, "images")
+    rows = ["file_name,depth,colour,part,noise,size"]
+    rows += [
+        f"{n}.png,{n}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n},{n}" for n in range(12)
+    ]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(rows) + "\n")
+    return table, images
+
+
+def test_a_table_is_given_with_the_folder_of_its_images(image_folder, tmp_path, contents, capsys):
+    table, images = make_table(image_folder, tmp_path)
+    out = tmp_path / "out"
+    columns = ["--image", "depth", "--label", "colour", "--split-column", "part", "--drop", "noise"]
+    build = ["build", "table", str(table), str(out), "--root", str(images), *columns, "--shards", "2"]
+    assert main(build) == 0
+    before = contents(out)
+    flip(shard_path(out, 1))
+    assert main(["verify", str(out), "--repair", str(table), str(images)]) == 0
+    assert contents(out) == before
+    capsys.readouterr()
+
+
+def test_a_table_without_images_needs_no_folder(tmp_path, contents, capsys):
+    (tmp_path / "t.csv").write_text("x,label\n" + "".join(f"{n},{n % 3}\n" for n in range(9)))
+    out = tmp_path / "out"
+    assert main(["build", "table", str(tmp_path / "t.csv"), str(out), "--shards", "2"]) == 0
+    before = contents(out)
+    flip(shard_path(out, 1))
+    assert main(["verify", str(out), "--repair", str(tmp_path / "t.csv")]) == 0
+    assert contents(out) == before
+    capsys.readouterr()
+
+
+def refused(root: Path, source: object, match: str, contents: Callable[[Path], dict[str, bytes]]) -> None:
+    """The repair is refused, and nothing is changed by it."""
+    before = contents(root)
+    with pytest.raises(InputError, match=match):
+        repair(root, source)
+    assert contents(root) == before
+
+
+def test_other_inputs_are_refused_and_what_differs_is_said(dataset, photos, contents, monkeypatch):
+    flip(shard_path(dataset))
+    path = photos / "cat" / "02.png"
+    os.utime(path, ns=(STAMP, STAMP + 1))
+    refused(dataset, photos, "built from: names, sizes, modification times, labels or skipped", contents)
+    os.utime(path, ns=(STAMP, STAMP))
+    path.rename(photos / "cat" / ".hidden.png")
+    refused(dataset, photos, r"built from: there are 42 inputs, were 43 \(build [0-9a-f]{8}, this", contents)
+    (photos / "cat" / ".hidden.png").rename(path)
+    (photos / "emu").mkdir()
+    refused(dataset, ImageFolder(photos), "built from: features or class names are others", contents)
+    (photos / "emu").rmdir()
+    later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
+    monkeypatch.setattr("tfshards.prep.sources.image_folder.decoder_versions", lambda: later)
+    match = r"built from: pillow is '99\.0', was '[0-9.]+'; pillow_new is '1\.0', was absent \(build "
+    refused(dataset, photos, match, contents)
+
+
+def plain_png(grey: int) -> bytes:
+    """An image whose size in bytes does not depend on what it shows."""
+    file = io.BytesIO()
+    Image.new("L", (4, 4), grey).save(file, "PNG", compress_level=0)
+    return file.getvalue()
+
+
+def test_inputs_of_other_content_at_the_same_size_and_time_are_refused(
+    image_folder, tmp_path, quiet_build, contents
+):
+    root = image_folder({f"{number}.png": plain_png(number) for number in range(4)})
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(root), out, shards=1)
+    flip(shard_path(out))
+    image_folder({"2.png": plain_png(99)})
+    match = (
+        r"out-train-.*-00001: the inputs give other bytes than were written, of digest sha256:[0-9a-f]{64} "
+        r"instead of sha256:[0-9a-f]{64}; an input has other content than then, with the same size and time"
+    )
+    refused(out, root, match, contents)
+    image_folder({"2.png": bytes(len(plain_png(2)))})
+    refused(out, root, r"2\.png: was accepted before, and is now unreadable; it changed", contents)
+    image_folder({"2.png": plain_png(2)})
+    assert repair(out, root).left == []
+
+
+def test_other_rejects_are_refused(dataset, photos, contents):
+    flip(rejects_file(dataset))
+    bad = photos / "cat" / "bad0.png"
+    bad.write_bytes(b"NO IMAGE")
+    os.utime(bad, ns=(STAMP, STAMP))
+    refused(
+        dataset, photos, r"rejected-.*: other inputs are rejected now than then, or for other reas", contents
+    )
+
+
+def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents):
+    write_manifest(replace(read_manifest(dataset), options={}), dataset)
+    flip(shard_path(dataset))
+    refused(dataset, photos, "'out' was not built from images, arrays or a table, so that its", contents)
+    index_file(dataset, 1).unlink()
+    assert len(repair(dataset).repaired) == 1
+
+
+def test_more_inputs_than_there_were_are_a_mistake(dataset, tmp_path, image_folder, capsys):
+    flip(shard_path(dataset))
+    with pytest.raises(OptionsError, match="--repair b: the dataset was built from one folder of images"):
+        repair(dataset, ["a", "b"])
+    table, images = make_table(image_folder, tmp_path)
+    assert main(["build", "table", str(table), str(tmp_path / "t"), "--root", str(images)]) == 0
+    flip(shard_path(tmp_path / "t"))
+    with pytest.raises(OptionsError, match="--repair c: a table takes itself, and the folder of its images"):
+        repair(tmp_path / "t", [str(table), str(images), "c"])
+    capsys.readouterr()
+
+
+def test_a_repair_and_a_build_exclude_each_other(dataset):
+    with locked(dataset), pytest.raises(InputError, match="another build is writing into it"):
+        repair(dataset)
+
+
+def test_an_output_that_cannot_be_written_is_told(dataset, photos):
+    flip(shard_path(dataset))
+    (dataset / ".build").write_text("in the way")
+    with pytest.raises(InputError, match="out: cannot be written: File exists"):
+        repair(dataset, photos)
+
+
+def test_a_damaged_manifest_cannot_be_repaired(dataset, photos):
+    path = dataset / "dataset.json"
+    path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
+    with pytest.raises(FormatError, match=r"digest: does not hold"):
+        repair(dataset, photos)
+
+
+def test_the_command_tells_what_was_wrong_and_what_became_of_it(dataset, photos, capsys):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = main(["verify", str(dataset), *map(str, arguments)])
+        return (status, *capsys.readouterr())
+
+    assert run("--repair") == (0, f"{dataset}: sound\n", "")
+    name = flip(shard_path(dataset)).name
+    index = index_file(dataset, 1).relative_to(dataset)
+    (dataset / index).unlink()
+    problem = f"{name}: its bytes are not those that were written: the digest differs"
+    assert run("--repair") == (
+        1,
+        f"{problem}\n{index}: cannot be read: No such file or directory\nmade again: {index}\nstill wrong:\n"
+        f"{problem}\n{dataset}: 1 problem, 1 file made again; shards need SRC: --repair SRC\n",
+        f"{index}: made again\n",
+    )
+    assert run("--repair") == (1, f"{problem}\n{dataset}: 1 problem; shards need SRC: --repair SRC\n", "")
+    status, out, _ = run("--repair", photos, "--json")
+    assert (status, json.loads(out)["repaired"], json.loads(out)["left"]) == (0, [name], [])
+    flip(shard_path(dataset))
+    status, out, _ = run("--repair", photos)
+    assert (status, out) == (0, f"{problem}\nmade again: {name}\n{dataset}: sound, 1 file made again\n")
+    for more in ("--deep", "--decode"):
+        status, out, err = run("--repair", photos, more)
+        assert (status, out) == (2, "")
+        assert err == (
+            "tfshards: --repair goes by the digests of the files; give --deep or --decode to another run, "
+            "behind it\n"
+        )
+    assert Fraction(1) == restored_options(read_manifest(dataset)).rejected_share
