@@ -1,0 +1,262 @@
+"""Thousands of single faults in the files of a dataset: verify finds each one, and names where it is.
+
+``pytest -s`` prints how many were tried and found; docs/reliability.md holds what it printed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import Arrays, ImageFolder, Options, build, verify
+from tfshards.prep.sources.listing import Source
+from tfshards.prep.tfrecord import frame, read_records
+from tfshards.prep.verify import RecordProblem
+from tfshards.schemas import Problem, TfshardsError, index_path, read_manifest
+
+SEED = 4
+# Of each of the three datasets: well above 1,000 together, headers not counted.
+NUM_FLIPS = 400
+NUM_CUTS = 400
+# Of so many records in the middle of a shard, every bit of the header is flipped.
+NUM_HEADERS = 3
+
+Counts = Counter[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def counts() -> Iterator[Counts]:
+    """By kind of fault and outcome, how many there were; printed at the end."""
+    found: Counts = Counter()
+    yield found
+    print("\n| fault | tried | found by verify | by verify --deep | of these, named with a record | missed |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for fault in dict.fromkeys(fault for fault, _ in found):
+        tried, shallow, deep, named = (
+            found[fault, outcome] for outcome in ("tried", "default", "deep", "record")
+        )
+        print(
+            f"| {fault} | {tried:,} | {shallow:,} | {deep:,} | {named:,} | {tried - min(shallow, deep):,} |"
+        )
+
+
+def photos(folder: Path) -> Source:
+    """Images of two classes, of different sizes, and files that are rejected."""
+    for number in range(30):
+        path = folder / "ab"[number % 2] / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        side = 4 + number % 5
+        pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        path.write_bytes(b"no image" if number % 10 == 9 else file.getvalue())
+    return ImageFolder(folder)
+
+
+def numbers(_: Path) -> Source:
+    """Rows whose records are all of one length, so that exchanged ones are where the index says."""
+    rows = np.random.default_rng(1).integers(0, 256, (60, 40), dtype=np.uint8)
+    return Arrays({"x": rows, "label": np.arange(60) % 2})
+
+
+DATASETS: dict[str, tuple[Callable[[Path], Source], Options]] = {
+    "images": (photos, Options(splits={"train": 0.7, "val": 0.3}, max_rejected="50%")),
+    "arrays": (numbers, Options()),
+    "gzip": (numbers, Options(compression="gzip")),
+}
+
+
+@pytest.fixture(scope="module", params=DATASETS)
+def dataset(request, tmp_path_factory) -> Path:
+    return make(tmp_path_factory.mktemp("made"), request.param, seed=0)
+
+
+def make(folder: Path, name: str, seed: int) -> Path:
+    source, options = DATASETS[name]
+    (folder / "in").mkdir(exist_ok=True)
+    out = folder / f"out{seed}" / "data"
+    build(source(folder / "in"), out, shards=2, seed=seed, options=options, talk=lambda _: None)
+    assert verify(out, decode=True) == []
+    return out
+
+
+def files_of(root: Path) -> dict[str, list[Path]]:
+    """The files of a dataset, by kind."""
+    manifest = read_manifest(root)
+    return {
+        "shard": [root / shard.path for shard in manifest.shards],
+        "index": [root / index_path(shard.path) for shard in manifest.shards],
+        "manifest": [root / "dataset.json"],
+        "rejects": sorted(root.glob("rejected-*.jsonl")),
+    }
+
+
+def look(root: Path, *, deep: bool) -> list[Problem]:
+    """What verify finds; nothing but a TfshardsError may come out of it."""
+    try:
+        return verify(root, deep=deep)
+    except TfshardsError as error:
+        return [Problem("dataset.json", str(error))]
+
+
+def attempt(root: Path, path: Path, data: bytes | None, fault: str, counts: Counts) -> None:
+    """Put ``data``, or nothing, in the place of a file, look for the fault, and put the file back."""
+    sound = path.read_bytes()
+    assert data != sound
+    try:
+        if data is None:
+            path.unlink()
+        else:
+            path.write_bytes(data)
+        judge(root, {path.relative_to(root).as_posix()}, fault, counts)
+    finally:
+        path.write_bytes(sound)
+
+
+def judge(root: Path, damaged: set[str], fault: str, counts: Counts) -> None:
+    """Count a fault, and assert that both looks find it where it is, and nothing where it is not."""
+    counts[fault, "tried"] += 1
+    for mode, deep in (("default", False), ("deep", True)):
+        problems = look(root, deep=deep)
+        places = {problem.place for problem in problems}
+        assert places, f"{fault} in {damaged} was not found by {mode}"
+        # repeated keys are told of the other record's shard
+        assert damaged <= places, (fault, damaged, list(map(str, problems)))
+        counts[fault, mode] += 1
+        counts[fault, "record"] += deep and any(isinstance(problem, RecordProblem) for problem in problems)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_every_flipped_bit_is_found(dataset, counts):
+    random_ = random.Random(SEED)
+    kinds = {kind: files for kind, files in files_of(dataset).items() if files}
+    # shards are most of a dataset
+    shares = {"shard": 4, "index": 2, "manifest": 2, "rejects": 1}
+    whole = sum(shares[kind] for kind in kinds)
+    num_flips = 0
+    for kind, files in kinds.items():
+        for _ in range(NUM_FLIPS * shares[kind] // whole):
+            path = random_.choice(files)
+            data = path.read_bytes()
+            attempt(dataset, path, flipped(data, random_.randrange(8 * len(data))), f"bit of {kind}", counts)
+            num_flips += 1
+    assert num_flips >= NUM_FLIPS - len(kinds)
+
+
+def test_every_flipped_bit_of_a_header_is_found(dataset, counts):
+    compression = read_manifest(dataset).compression
+    path = files_of(dataset)["shard"][0]
+    data = path.read_bytes()
+    offsets = [offset for offset, _ in read_records(path, compression)]
+    # of a compressed file the first bytes are gzip's own
+    starts = [0] if compression == "gzip" else [0, *offsets[2 : 1 + NUM_HEADERS]]
+    for start in starts:
+        for bit in range(8 * start, 8 * (start + 12)):
+            attempt(dataset, path, flipped(data, bit), "bit of a header", counts)
+
+
+def test_every_cut_is_found(dataset, counts):
+    random_ = random.Random(SEED)
+    compression = read_manifest(dataset).compression
+    num_cuts = 0
+    for kind, files in files_of(dataset).items():
+        for path in files:
+            data = path.read_bytes()
+            lengths = {0, len(data) - 1} | {random_.randrange(len(data)) for _ in range(NUM_CUTS // 5)}
+            if kind == "shard":
+                lengths |= {max(0, len(data) - number) for number in range(1, 20)}
+            if kind == "index":
+                lengths |= {place + 1 for place, byte in enumerate(data[:-1]) if byte == 10}
+            for length in sorted(lengths):
+                attempt(dataset, path, data[:length], f"cut of {kind}", counts)
+            num_cuts += len(lengths)
+            attempt(dataset, path, None, "file that is gone", counts)
+    assert num_cuts >= NUM_CUTS
+    if compression == "none":
+        for path in files_of(dataset)["shard"]:
+            data = path.read_bytes()
+            for offset, _ in read_records(path):
+                attempt(dataset, path, data[:offset], "cut of shard between records", counts)
+                attempt(dataset, path, data[: offset + 11], "cut of shard inside a header", counts)
+
+
+def test_removed_repeated_and_exchanged_records_are_found(dataset, counts):
+    random_ = random.Random(SEED)
+    compression = read_manifest(dataset).compression
+    for path in files_of(dataset)["shard"]:
+        records = [data for _, data in read_records(path, compression)]
+        for number in range(len(records)):
+            other = random_.choice([place for place in range(len(records)) if place != number])
+            exchanged = list(records)
+            exchanged[number], exchanged[other] = records[other], records[number]
+            for fault, changed in (
+                ("record removed", records[:number] + records[number + 1 :]),
+                ("record repeated", [*records[:number], records[other], *records[number:]]),
+                (
+                    "record in the place of another",
+                    [*records[:number], records[other], *records[number + 1 :]],
+                ),
+                ("records exchanged", exchanged),
+            ):
+                attempt(dataset, path, shard_bytes(changed, compression), fault, counts)
+
+
+def shard_bytes(records: list[bytes], compression: str) -> bytes:
+    frames = b"".join(part for record in records for part in frame(record))
+    return frames if compression == "none" else gzip.compress(frames, mtime=0)
+
+
+def test_exchanged_files_are_found(dataset, counts):
+    for kind in ("shard", "index"):
+        one, two = files_of(dataset)[kind][:2]
+        if one.read_bytes() != two.read_bytes():
+            exchange(dataset, one, two, f"{kind} exchanged", counts)
+    # both, so that each index is that of the shard beside it
+    files = files_of(dataset)
+    before = {path: path.read_bytes() for kind in ("shard", "index") for path in files[kind][:2]}
+    for kind in ("shard", "index"):
+        one, two = files[kind][:2]
+        one.write_bytes(before[two])
+        two.write_bytes(before[one])
+    damaged = {path.relative_to(dataset).as_posix() for path in files["shard"][:2]}
+    judge(dataset, damaged, "shards exchanged with their indexes", counts)
+    for path, data in before.items():
+        path.write_bytes(data)
+    assert verify(dataset, deep=True) == []
+
+
+def exchange(root: Path, one: Path, two: Path, fault: str, counts: Counts) -> None:
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    judge(root, {path.relative_to(root).as_posix() for path in (one, two)}, fault, counts)
+    one.write_bytes(first)
+    two.write_bytes(second)
+
+
+def test_files_of_another_build_are_found(request, dataset, tmp_path, counts):
+    name = request.node.callspec.params["dataset"]
+    other = make(tmp_path, name, seed=1)
+    for kind in ("shard", "index", "manifest"):
+        for path, foreign in zip(files_of(dataset)[kind], files_of(other)[kind], strict=True):
+            data = foreign.read_bytes()
+            if data == path.read_bytes():
+                continue
+            if kind == "manifest":
+                data = data.replace(
+                    read_manifest(other).build_id.encode(), read_manifest(dataset).build_id.encode()
+                )
+            attempt(dataset, path, data, f"{kind} of another build", counts)
