@@ -13,6 +13,7 @@ try:
     from tfshards.prep.audit import audit
     from tfshards.prep.dealing import Dealing
     from tfshards.prep.image_options import ImageOptions
+    from tfshards.prep.merge import merge
     from tfshards.prep.options import Options
     from tfshards.prep.prune import Pruned, prune
     from tfshards.prep.repair import Repair, repair
@@ -42,6 +43,7 @@ __all__ = [
     "Table",
     "audit",
     "build",
+    "merge",
     "prune",
     "repair",
     "reshard",

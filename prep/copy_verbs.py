@@ -15,21 +15,31 @@ Parser = TypeVar("Parser", bound=argparse.ArgumentParser)
 
 
 def add_copy_verbs(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add ``reshard`` to the verbs."""
+    """Add ``reshard`` and ``merge`` to the verbs."""
     text = "deal a dataset's examples to other shards, in a new folder"
     parser = verbs.add_parser("reshard", help=text, description=text)
     parser.add_argument("root", metavar="OUT", help="the dataset's directory")
     parser.add_argument("out", metavar="NEW", help="the new one's; its last part names it")
     parser.set_defaults(run=_reshard, parser=parser)
-    _add_dealing(parser, "as many as there are")
+    _add_dealing(parser)
+    text = "make one dataset of several, split by split"
+    parser = verbs.add_parser("merge", help=text, description=text)
+    parser.add_argument("roots", nargs="+", metavar="OUT", help="a dataset's directory; two or more")
+    parser.add_argument("out", metavar="NEW", help="the new one's; its last part names it")
+    parser.set_defaults(run=_merge, parser=parser)
+    _add_dealing(parser)
+    parser.epilog = (
+        "Without --shards, --shard-size, --balance or --compression the shards stay as they are, linked or "
+        "copied; with one of them the examples of all are mixed and dealt to new shards."
+    )
 
 
-def _add_dealing(parser: argparse.ArgumentParser, default: str) -> None:
+def _add_dealing(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    shards = f"shards of every split, or of one ({default})"
+    shards = "shards of every split, or of one (as many as there are)"
     add("--shards", action="append", default=[], metavar="[SPLIT=]N", help=shards)
     add("--shard-size", metavar="SIZE", help="bytes of records a shard instead, such as 128MiB")
-    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards (count)")
+    add("--balance", choices=["count", "bytes"], help="what is even among shards (count)")
     add("--compression", choices=["none", "gzip"], help="of the new shards (as before)")
     add("--name", help="of the new dataset")
     add("--overwrite", action="store_true", help="replace another dataset in NEW")
@@ -42,7 +52,7 @@ def _dealing_of(options: argparse.Namespace) -> Dealing:
         shards=shards,
         shards_by_split=by_split,
         shard_size=parse_size(options.shard_size, "--shard-size") if options.shard_size else None,
-        balance=options.balance,
+        balance=options.balance or "count",
         compression=options.compression,
     )
 
@@ -54,6 +64,20 @@ def _reshard(options: argparse.Namespace) -> int:
         options.root,
         options.out,
         _dealing_of(options),
+        name=options.name,
+        overwrite=options.overwrite,
+    )
+    return _print(made, options)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from tfshards.prep.merge import merge
+
+    is_dealt = options.shards or options.shard_size or options.balance or options.compression
+    made = merge(
+        options.roots,
+        options.out,
+        _dealing_of(options) if is_dealt else None,
         name=options.name,
         overwrite=options.overwrite,
     )

@@ -6,7 +6,6 @@ interpreter free meanwhile, so that threads keep the cores busy, and the disk is
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from tfshards.prep.plan import IntArray
 from tfshards.prep.progress import Progress, Reporter, Talk, counted, size
 from tfshards.prep.shard import publish, shard_path
 from tfshards.prep.shard_file import Frames, ShardFile, compressed, join_small
+from tfshards.prep.tasks import NUM_THREADS, run_tasks
 from tfshards.prep.tfrecord import RecordError
 from tfshards.prep.verify import shard_problems
 from tfshards.schemas import BuildError, Shard, index_path
@@ -36,7 +36,6 @@ _RUN_BYTES = 1 << 20
 # over those; each takes up to a run of memory.
 _SHARDS_A_PASS = 32
 _RECORDS_AT_ONCE = 1 << 10
-_THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def copy_shards(copying: Copying, talk: Talk) -> dict[str, tuple[Shard, ...]]:
     """
     copying.area.open()
     shards = [ShardId(split, index) for split, count in copying.num_shards.items() for index in range(count)]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
         kept = dict(zip(shards, pool.map(copying.finished, shards), strict=True))
     missing = [shard for shard, done in kept.items() if done is None]
     deals = {split: _deal(copying, split) for split in copying.num_shards}
@@ -86,13 +85,12 @@ def copy_shards(copying: Copying, talk: Talk) -> dict[str, tuple[Shard, ...]]:
     _require_space(copying, [done for done in kept.values() if done])
     left = sum(len(deals[shard.split].layout[shard.shard_index]) for shard in missing)
     progress = Progress(copying.name, left)
-    stop = threading.Event()
     passes = [
-        _Pass(copying, deals[split], group, progress.reporter, stop)
+        _Pass(copying, deals[split], group, progress.reporter)
         for split in copying.num_shards
         for group in _groups(copying, [shard for shard in missing if shard.split == split])
     ]
-    _run(passes, progress)
+    run_tasks([one.run for one in passes], progress)
     written = {shard: copying.area.read_done("first", shard) for shard in shards}
     return {
         split: tuple(done.shard for shard, done in written.items() if done and shard.split == split)
@@ -164,36 +162,9 @@ def _groups(copying: Copying, shards: Sequence[ShardId]) -> Iterator[Sequence[Sh
     is_cut = copying.balance == "count" and all(
         origin.manifest.compression == "none" for origin in copying.origins
     )
-    together = 1 if is_cut else max(1, min(_SHARDS_A_PASS, -(-len(shards) // _THREADS)))
+    together = 1 if is_cut else max(1, min(_SHARDS_A_PASS, -(-len(shards) // NUM_THREADS)))
     for start in range(0, len(shards), together):
         yield shards[start : start + together]
-
-
-def _run(passes: Sequence[_Pass], progress: Progress) -> None:
-    """Run the passes on a few threads, and show progress meanwhile."""
-    failures: list[Exception] = []
-
-    def run(one: _Pass) -> None:
-        try:
-            one.run()
-        except Exception as error:  # everything must reach the main thread
-            failures.append(error)
-            one.stop.set()
-
-    def run_all() -> None:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(run, passes))
-
-    thread = threading.Thread(target=run_all, name="copy", daemon=True)
-    thread.start()
-    try:
-        progress.follow(thread)
-    except KeyboardInterrupt:
-        passes[0].stop.set()
-        thread.join(timeout=10)
-        raise
-    if failures:
-        raise failures[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +175,8 @@ class _Pass:
     deal: _Deal
     shards: Sequence[ShardId]
     reporter: Reporter
-    stop: threading.Event
 
-    def run(self) -> None:
+    def run(self, stop: threading.Event) -> None:
         """Write the shards.
 
         Raises:
@@ -214,17 +184,17 @@ class _Pass:
         """
         try:
             with ExitStack() as opened:
-                self._copy(_Readers(self.copying.origins, self.deal, opened), opened)
+                self._copy(_Readers(self.copying.origins, self.deal, opened), opened, stop)
         except RecordError as error:
             raise BuildError(str(error), "tfshards verify names all that is damaged") from None
         except OSError as error:
             raise BuildError(f"{error.filename or self.copying.area.out}: {error.strerror}") from None
 
-    def _copy(self, readers: _Readers, opened: ExitStack) -> None:
+    def _copy(self, readers: _Readers, opened: ExitStack, stop: threading.Event) -> None:
         layout = self.deal.layout
         growing = [_Growing(self, shard, len(layout[shard.shard_index]), opened) for shard in self.shards]
         for numbers, places in self._records():
-            if self.stop.is_set():
+            if stop.is_set():
                 return
             olds = np.searchsorted(self.deal.starts, numbers, side="right") - 1
             # an old shard may be empty: the last of those that start here is the one

@@ -58,16 +58,45 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     Raises:
         ValueError: ``data`` is no ``tf.train.Example``.
     """
+    values = {}
+    for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
+        kind = feature.WhichOneof("kind")
+        values[name] = list(getattr(feature, kind).value) if kind else []
+    return values
+
+
+def decode_key(data: bytes) -> bytes | None:
+    """Return the feature ``key`` in the bytes of an example, and nothing of the others; None if it has none.
+
+    Raises:
+        ValueError: ``data`` is no ``tf.train.Example``.
+    """
+    features = _parse(data).features.feature  # type: ignore[attr-defined]
+    strings: Sequence[bytes] = features["key"].bytes_list.value if "key" in features else []
+    return strings[0] if len(strings) == 1 else None
+
+
+def empty_wires(data: bytes) -> dict[str, str]:
+    """Return by name the type of each list without elements in the bytes of an example.
+
+    It is ``bytes``, ``int64`` or ``float``, or empty where there is not even a list. TensorFlow refuses an
+    empty list of another type than the one that it expects, and takes none at all for one of any type.
+    """
+    wires = {}
+    for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
+        kind = feature.WhichOneof("kind")
+        if not kind or not getattr(feature, kind).value:
+            wires[name] = (kind or "").removesuffix("_list")
+    return wires
+
+
+def _parse(data: bytes) -> Message:
     example = _message_class()()
     try:
         example.ParseFromString(data)
     except DecodeError as error:
         raise ValueError(f"is no tf.train.Example: {error}") from None
-    values = {}
-    for name, feature in example.features.feature.items():  # type: ignore[attr-defined]
-        kind = feature.WhichOneof("kind")
-        values[name] = list(getattr(feature, kind).value) if kind else []
-    return values
+    return example
 
 
 def _header(feature: Feature) -> Callable[[int], bytes]:

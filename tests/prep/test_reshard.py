@@ -157,7 +157,7 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     dealing = Dealing(shards=5, balance="bytes")
     reshard(root, tmp_path / "a" / "out", dealing, talk=quiet)
     monkeypatch.setattr(copying, "_SHARDS_A_PASS", 1)
-    monkeypatch.setattr(copying, "_THREADS", 1)
+    monkeypatch.setattr(copying, "NUM_THREADS", 1)
     monkeypatch.setattr(copying, "_RECORDS_AT_ONCE", 3)
     reshard(root, tmp_path / "b" / "out", dealing, talk=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
