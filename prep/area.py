@@ -68,10 +68,13 @@ class BuildArea:
     Attributes:
         out: the dataset's directory.
         build_id: of the build.
+        attempt: tells this attempt's unfinished files and its stop from those of an earlier one, of which a
+            worker process may live on for a second or two after its main process was killed.
     """
 
     out: Path
     build_id: str
+    attempt: str = ""
 
     @property
     def root(self) -> Path:
@@ -81,14 +84,16 @@ class BuildArea:
     @property
     def stop_path(self) -> Path:
         """The file that makes every worker end; it says why."""
-        return self.root / "stop"
+        return self.root / f"stop{self.attempt}"
 
     def open(self) -> None:
         """Make the folders, and take away what an attempt that ended left unfinished."""
-        shutil.rmtree(self.root / "unfinished", ignore_errors=True)
-        self.stop_path.unlink(missing_ok=True)
-        for name in ("first", "final", "unfinished"):
-            (self.root / name).mkdir(parents=True, exist_ok=True)
+        for left in self.root.glob("unfinished*"):
+            shutil.rmtree(left, ignore_errors=True)
+        for left in self.root.glob("stop*"):
+            left.unlink()
+        for folder in (self.root / "first", self.root / "final", self.unfinished_path("")):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def write_plan(self, layout: Layout, shard: ShardId, rows: Sequence[Row]) -> str:
         """Write the rows of one shard, in order, and return their digest."""
@@ -103,7 +108,7 @@ class BuildArea:
 
     def unfinished_path(self, name: str) -> Path:
         """Return where the file ``name`` grows before it is renamed."""
-        return self.root / "unfinished" / name
+        return self.root / f"unfinished{self.attempt}" / name
 
     def write_done(self, layout: Layout, shard: ShardId, done: Done) -> None:
         """Keep what became of one shard."""

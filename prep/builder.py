@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections import Counter
@@ -81,7 +82,7 @@ def build(
         plan = forecast_of()
         for warning in plan.warnings:
             talk(f"warning: {warning}")
-        area = BuildArea(folder, plan.build_id)
+        area = BuildArea(folder, plan.build_id, secrets.token_hex(4))
         if retry_rejected:
             current: Manifest | None = dataset_to_retry(folder)
         else:

@@ -26,6 +26,14 @@ def bytes_digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def system_fault(out: Path, error: OSError) -> str:
+    """Return a line for people on the error that ended a build into ``out``, from outside of it."""
+    # of a renaming that fails it is the target that matters
+    named = next((name for name in (error.filename2, error.filename) if isinstance(name, str)), out)
+    why = error.strerror or error
+    return f"{named}: {why}; once that is mended, the same command goes on where it ended"
+
+
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
     """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
     free = shutil.disk_usage(folder).free

@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.prep.area import AREA_NAME
+from tfshards.prep.files import system_fault
 from tfshards.prep.options import Options
 from tfshards.prep.sources.listing import Source
 from tfshards.schemas import (
     MANIFEST_NAME,
+    BuildError,
     FormatError,
     InputError,
     Manifest,
@@ -82,6 +84,7 @@ def claimed(out: Path) -> Iterator[None]:
 
     Raises:
         InputError: it cannot be written, or as for ``locked``.
+        BuildError: the operating system refused something meanwhile, such as room on a disk.
     """
     new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
@@ -92,6 +95,8 @@ def claimed(out: Path) -> Iterator[None]:
     with locked(out):
         try:
             yield
+        except OSError as error:
+            raise BuildError(system_fault(out, error)) from error
         finally:
             _remove_empty([out / AREA_NAME, *new_folders])
 

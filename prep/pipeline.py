@@ -12,6 +12,7 @@ import logging
 import shlex
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
@@ -24,6 +25,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.area import ShardId
+from tfshards.prep.files import system_fault
 from tfshards.prep.progress import Progress
 from tfshards.prep.shard import Job, write_shard
 from tfshards.schemas import BuildError, OptionsError
@@ -32,8 +34,8 @@ from tfshards.schemas import BuildError, OptionsError
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 _LOG_NAME = "workers.log"
-# In which Beam waits for the end of a worker process.
-_WORKER_THREAD = "run_worker"
+# In which Beam waits for the end of a worker process, and for its answers.
+_WORKER_THREADS = ("run_worker", "beam_control_read")
 _LOST_WORKER = (
     "a worker process died, perhaps for lack of memory ({log} has its last words); "
     "the same command goes on where it ended"
@@ -77,7 +79,7 @@ def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], 
         BuildError: a worker failed; what it had finished stays.
     """
     failures: list[BaseException] = []
-    ended = threading.Event()
+    ended, is_lost = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
@@ -97,12 +99,13 @@ def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], 
     hook = threading.excepthook
 
     def lose_worker(death: threading.ExceptHookArgs) -> None:
-        if death.thread is None or death.thread.name != _WORKER_THREAD:
+        if not _is_of_beam(death):
             hook(death)
-            return
-        job.area.stop(_LOST_WORKER.format(log=job.area.root / _LOG_NAME))
-        failures.append(death.exc_value or BuildError("a worker process died"))
-        ended.set()
+        elif death.thread and death.thread.name in _WORKER_THREADS and not ended.is_set():
+            job.area.stop(_LOST_WORKER.format(log=job.area.root / _LOG_NAME))
+            failures.append(death.exc_value or BuildError("a worker process died"))
+            is_lost.set()
+            ended.set()
 
     thread = threading.Thread(target=run, name="beam", daemon=True)
     # Beam would wait for ever for a worker process that has died: all that it does is to fail in a thread.
@@ -117,9 +120,16 @@ def write_shards(job: Job, shards: Sequence[ShardId], beam_args: Sequence[str], 
         thread.join(timeout=10)
         raise
     finally:
-        threading.excepthook = hook
+        if not is_lost.is_set():
+            # else further threads are about to tell of the same worker
+            threading.excepthook = hook
     if failures:
         raise BuildError(_reason(job, failures[0])) from failures[0]
+
+
+def _is_of_beam(death: threading.ExceptHookArgs) -> bool:
+    frames = traceback.walk_tb(death.exc_traceback)
+    return any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames)
 
 
 def _list_shards(shards: list[ShardId], _: bytes) -> list[ShardId]:
@@ -160,5 +170,8 @@ def _reason(job: Job, failure: BaseException) -> str:
         why = job.area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
         if why:
             return why
+    if isinstance(failure, OSError):
+        # a full disk had no room for the reason either
+        return system_fault(job.area.out, failure)
     last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
     return f"Apache Beam ended the pipeline: {last_line[0]}"

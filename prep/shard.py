@@ -17,6 +17,7 @@ from pathlib import Path
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
 from tfshards.prep.duplicates import content_digest
 from tfshards.prep.example import Values, example_encoder
+from tfshards.prep.files import system_fault
 from tfshards.prep.progress import Reporter
 from tfshards.prep.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.listing import Accepted, Reader, Row
@@ -81,7 +82,11 @@ def write_shard(job: Job, shard: ShardId) -> None:
         job.area.stop(str(error))
         raise
     except OSError as error:
-        job.area.stop(f"{error.filename or job.area.out}: {error.strerror}")
+        job.area.stop(system_fault(job.area.out, error))
+        raise
+    except Exception as error:
+        # nothing that can be foreseen: the others need not go on in vain
+        job.area.stop(f"{job.shard_path(shard)}: {type(error).__name__}: {error}")
         raise
 
 
@@ -181,7 +186,10 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def publish(area: BuildArea, path: str, data: bytes) -> None:
     """Write a file of the dataset, such as an index, in one step."""
     unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
-    unfinished.write_bytes(data)
+    with unfinished.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     target = area.out / path
     target.parent.mkdir(exist_ok=True)
     unfinished.replace(target)

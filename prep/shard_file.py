@@ -6,6 +6,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -82,6 +83,10 @@ class ShardFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+        if error is not None:
+            # on a full disk, other files that say why need its room
+            with suppress(OSError):
+                self.path.unlink()
 
     def append(self, frames: Frames) -> None:
         """Write a run of records behind those that are there.

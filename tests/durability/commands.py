@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,14 +53,19 @@ class Commands:
         arguments: Sequence[object],
         *,
         kill_after: float | None = None,
-        die_at: int | None = None,
-        steps: Path | None = None,
+        limits: Mapping[str, object] | None = None,
+        meanwhile: Callable[[int], None] | None = None,
     ) -> Ended:
-        """Run a command to its end, or kill its process group after so many seconds or at a step."""
+        """Run a command to its end.
+
+        Args:
+            arguments: of the command line.
+            kill_after: seconds, after which its process group is killed.
+            limits: what else is asked of ``server.py``.
+            meanwhile: is called with the process id while it runs.
+        """
         log = self.folder / "log"
-        request: dict[str, object] = {"arguments": list(map(str, arguments)), "log": str(log)}
-        request |= {"die_at": die_at} if die_at is not None else {}
-        request |= {"steps": str(steps)} if steps else {}
+        request = {"arguments": list(map(str, arguments)), "log": str(log), **(limits or {})}
         started = time.monotonic()
         self.server.stdin.write(json.dumps(request) + "\n")
         self.server.stdin.flush()
@@ -68,8 +74,21 @@ class Commands:
             time.sleep(kill_after)
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
+        if meanwhile:
+            meanwhile(child)
+        if not select.select([self.server.stdout], [], [], TIMEOUT_SECONDS)[0]:
+            os.killpg(child, signal.SIGKILL)
+            raise AssertionError(f"hangs: {arguments}\n{log.read_text()}")
         status = int(self.server.stdout.readline())
         return Ended(status, log.read_text(), time.monotonic() - started)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until the condition holds; it does soon, or never."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def contents(root: Path) -> dict[str, bytes]:

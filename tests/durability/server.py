@@ -2,14 +2,16 @@
 
 It reads a JSON object a line from standard input: ``arguments`` of the command, ``log`` for its output, and
 perhaps ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to which
-each step adds a line. A step is a call that changes a name in a folder: before it and after it. It answers
-with the child's process id and, when that has ended, with its return code.
+each step adds a line. A step is a call that changes a name in a folder: before it and after it. With
+``file_size`` no file may grow larger, with ``as_nobody`` the command has no rights of root. The answers are
+the child's process id and, when that has ended, its return code.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +20,7 @@ from itertools import count
 import tfshards.prep.builder  # noqa: F401  (what takes its time to import)
 from tfshards.prep import cli
 
+NOBODY = 65534
 CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")
 
 
@@ -28,6 +31,12 @@ def run(request: Mapping[str, object]) -> None:
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if "file_size" in request:
+        # the limit of a user, who may not raise it again
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(str(request["file_size"])),) * 2)
+    if request.get("as_nobody"):
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
     if "die_at" in request or "steps" in request:
         step = stepper(request)
         for name in CHANGES:

@@ -12,7 +12,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,13 +27,6 @@ from .inputs import Scenario, scenarios, write_inputs
 NAMES = ("images", "arrays", "table", "overwrite", "retry")
 KILLS = int(os.environ.get("TORTURE_KILLS", "50"))
 SEED = os.environ.get("TORTURE_SEED", "4")
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Iterator[Commands]:
-    started = Commands.start(tmp_path)
-    yield started
-    started.close()
 
 
 @dataclass
@@ -65,7 +58,7 @@ def undisturbed(commands: Commands, scenario: Scenario, folder: Path) -> Undistu
     seconds = commands.run(command).seconds
     whole = contents(out)
     begin(start, out)
-    again = commands.run(command, steps=steps)
+    again = commands.run(command, limits={"steps": str(steps)})
     seconds = min(seconds, again.seconds)
     assert contents(out) == whole
     return Undisturbed(scenario.arguments, start, whole, steps.read_text().splitlines(), seconds)
@@ -114,7 +107,7 @@ def killed(commands, expected, out, step, chance):
             [*expected.command, out], kill_after=chance.uniform(0.02, 0.9 * expected.seconds)
         )
     else:
-        ended = commands.run([*expected.command, out], die_at=step)
+        ended = commands.run([*expected.command, out], limits={"die_at": step})
     assert ended.status in (0, -9), ended.output
     is_sound(expected, out)
     return finished(out) if ended.status else None

@@ -1,0 +1,34 @@
+"""Reads a dataset again and again without a pause, as a program that is never told when it is replaced.
+
+``poller.py OUT`` prints a line for each build that it comes to see, and at the end of standard input how
+often it has looked. What it could not read is a line as well: ``torn``, and why.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from tfshards.prep import verify
+from tfshards.schemas import TfshardsError, file_problems, read_manifest
+
+if __name__ == "__main__":
+    out = sys.argv[1]
+    seen, looks = "", 0
+    reader = threading.Thread(target=sys.stdin.read)
+    reader.start()
+    while reader.is_alive():
+        try:
+            manifest = read_manifest(out)
+            problems = file_problems(manifest, out)
+            # the bytes as well, though not each time
+            problems = problems or (verify(out) if looks % 10 == 0 else [])
+        except TfshardsError as error:
+            problems = [str(error)]
+        if problems:
+            print(f"torn {problems[0]}", flush=True)
+        elif manifest.build_id != seen:
+            seen = manifest.build_id
+            print(seen, flush=True)
+        looks += 1
+    print(looks, flush=True)

@@ -1,0 +1,30 @@
+"""Opens a dataset with the loader, reads one batch, waits for a line, and reads on to the end of the epoch.
+
+``slow_training.py OUT`` prints how many bytes it has read for the first batch, and then how many examples it
+has read in all and a digest of their values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+
+from tfshards import loader
+
+
+def num_bytes_read() -> int:
+    """Return how many bytes this process has read so far, whether from a disk or not."""
+    with open("/proc/self/io") as file:
+        return int(file.readline().split()[1])
+
+
+if __name__ == "__main__":
+    before = num_bytes_read()
+    dataset = loader.load(sys.argv[1], batch_size=4, select=("x",), remainder="keep")
+    batches = iter(dataset.as_numpy_iterator())
+    values = next(batches)[0][:, 0].tolist()
+    print(num_bytes_read() - before, flush=True)
+    sys.stdin.readline()
+    for (batch,) in batches:
+        values += batch[:, 0].tolist()
+    print(len(values), hashlib.sha256(repr(sorted(values)).encode()).hexdigest(), flush=True)

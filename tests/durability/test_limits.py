@@ -1,0 +1,316 @@
+"""Disks that are full, files that are denied, inputs that change, workers that die.
+
+Each ends the build with a status that is not 0 and one clear line, and leaves no dataset, or the old one.
+Once the cause is gone, the same command ends as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import verify
+from tfshards.prep.area import AREA_NAME
+
+from .commands import Commands, Ended, contents, until
+from .inputs import image, write, write_inputs
+from .server import NOBODY
+
+NUM_SHARDS = 6
+WORKERS = ("--", "--direct_running_mode=multi_processing", "--direct_num_workers=2")
+GOES_ON = "once that is mended, the same command goes on where it ended"
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount, and drop what root may do")
+
+
+@pytest.fixture
+def command(open_path) -> list[str]:
+    """The command that builds images of which each takes a while; the output is the last argument."""
+    for number in range(18):
+        write(open_path / "slow" / f"{number:02}.bmp", image(number, side=200))
+    return ["build", "images", str(open_path / "slow"), f"--shards={NUM_SHARDS}", str(open_path / "data")]
+
+
+def fails(ended: Ended, message: str) -> None:
+    """Assert that the command failed with the message and said nothing else but that it had started."""
+    assert ended.status == 1, ended.output
+    lines = [line for line in ended.output.splitlines() if not line.startswith(("starting", "resuming"))]
+    assert len(lines) == 1, ended.output
+    assert re.fullmatch(f"tfshards: {message}", lines[0])
+
+
+def goes_on(commands: Commands, command: list[str], out: Path) -> None:
+    """Assert that the command now ends with the bytes of a build that nothing disturbed."""
+    # without worker processes, which take longer to start
+    command = command[: command.index("--")] if "--" in command else command
+    ended = commands.run(command)
+    assert ended.status == 0, ended.output
+    elsewhere = commands.folder / "elsewhere" / out.name
+    at = command.index(str(out))
+    assert commands.run([*command[:at], elsewhere, *command[at + 1 :]]).status == 0
+    assert contents(out) == contents(elsewhere)
+    assert verify(out, deep=True) == []
+
+
+@pytest.fixture
+def small_disk(open_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB, which ``make_room`` makes larger."""
+    folder = open_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def make_room(folder: Path, option: str = "size=64m") -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", folder], check=True)
+
+
+def webp_images(folder: Path) -> None:
+    """Write images that become twenty times larger, which nobody can know before."""
+    pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "WEBP", quality=1)
+    for number in range(12):
+        write(folder / f"{number:02}.webp", file.getvalue())
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("kibibytes", "workers"), [(64, ()), (100, ()), (400, ()), (700, ()), (64, WORKERS), (400, WORKERS)]
+)
+def test_a_disk_that_fills_up_is_told_and_the_build_goes_on_when_there_is_room(
+    kibibytes, workers, small_disk, commands, open_path
+):
+    make_room(small_disk, f"size={kibibytes}k")
+    webp_images(open_path / "webp")
+    out = small_disk / "data"
+    command = ["build", "images", str(open_path / "webp"), "--shards=6", str(out), *workers]
+    fails(commands.run(command), rf"{out}: No space left on device; {GOES_ON}")
+    assert not (out / "dataset.json").exists()
+    make_room(small_disk)
+    goes_on(commands, command, out)
+
+
+@needs_root
+def test_a_disk_that_fills_up_leaves_the_dataset_that_was_there(small_disk, commands, open_path):
+    webp_images(open_path / "webp")
+    out = small_disk / "data"
+    command = ["build", "images", str(open_path / "webp"), "--shards=6", str(out)]
+    assert commands.run(command).status == 0
+    before = contents(out)
+    again = [*command, "--overwrite", "--seed=1"]
+    fails(commands.run(again), rf"{out}: No space left on device; {GOES_ON}")
+    assert before.items() <= contents(out).items()
+    assert verify(out, deep=True) == []
+    make_room(small_disk)
+    assert commands.run(again).status == 0
+    assert verify(out, deep=True) == []
+
+
+# Of the note of what is built, of a plan, of a shard.
+@pytest.mark.parametrize("num_bytes", [500, 1_000, 20_000])
+def test_a_limit_on_the_size_of_files_is_told(num_bytes, commands, open_path):
+    write_inputs(open_path)
+    out = open_path / "data"
+    command = ["build", "images", str(open_path / "photos"), "--shards=4", "--max-rejected=50%", str(out)]
+    ended = commands.run(command, limits={"file_size": num_bytes})
+    fails(ended, rf"{out}: File too large; {GOES_ON}")
+    assert not (out / "dataset.json").exists()
+    goes_on(commands, command, out)
+
+
+@needs_root
+@pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
+def test_an_output_on_a_disk_that_is_read_only_is_told(is_there, small_disk, commands, open_path):
+    write_inputs(open_path)
+    out = small_disk / "data"
+    command = ["build", "arrays", f"x={open_path / 'x.npy'}", str(out)]
+    if is_there:
+        assert commands.run(command).status == 0
+    before = contents(small_disk)
+    make_room(small_disk, "ro")
+    again = [*command, "--overwrite", "--seed=1"]
+    fails(commands.run(again), rf"{out}: cannot be written: Read-only file system")
+    assert contents(small_disk) == before
+    make_room(small_disk, "rw")
+    assert commands.run(again).status == 0
+    assert verify(out, deep=True) == []
+
+
+@needs_root
+def test_an_output_that_is_denied_is_told(commands, open_path):
+    write_inputs(open_path)
+    out = open_path / "denied" / "data"
+    out.parent.mkdir()
+    command = ["build", "images", str(open_path / "photos"), "--shards=3", "--max-rejected=50%", str(out)]
+    fails(commands.run(command, limits={"as_nobody": True}), rf"{out}: cannot be written: Permission denied")
+    assert list(out.parent.iterdir()) == []
+    os.chown(out.parent, NOBODY, NOBODY)
+    assert commands.run(command, limits={"as_nobody": True}).status == 0
+    # and one in the middle, where the folder of indexes is another's
+    os.chown(out / "index", 0, 0)
+    before = contents(out)
+    again = [*command, "--overwrite", "--seed=1"]
+    ended = commands.run(again, limits={"as_nobody": True})
+    fails(ended, rf"{out}/index/data-train-\w+\.tfrecord-\d+-of-00003\.idx: Permission denied; {GOES_ON}")
+    assert before.items() <= contents(out).items()
+    assert verify(out, deep=True) == []
+    os.chown(out / "index", NOBODY, NOBODY)
+    assert commands.run(again, limits={"as_nobody": True}).status == 0
+    assert verify(out, deep=True) == []
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["slow/07.bmp", "slow"])
+def test_an_input_that_is_denied_is_told(place, commands, command, open_path):
+    out = open_path / "outputs" / "data"
+    out.parent.mkdir()
+    os.chown(out.parent, NOBODY, NOBODY)
+    command[-1] = str(out)
+    mode = (open_path / place).stat().st_mode
+    (open_path / place).chmod(0)
+    ended = commands.run(command, limits={"as_nobody": True})
+    fails(ended, rf"{open_path / place}/?: cannot be read: Permission denied")
+    assert not (out / "dataset.json").exists()
+    (open_path / place).chmod(mode)
+    goes_on(commands, command, out)
+
+
+def vanish(folder: Path) -> Callable[[], None]:
+    folder.rename(folder.with_name("elsewhere-slow"))
+    return lambda: folder.with_name("elsewhere-slow").rename(folder)
+
+
+def grow(folder: Path) -> Callable[[], None]:
+    sizes = {path: path.stat() for path in folder.iterdir()}
+    for path in sizes:
+        with path.open("ab") as file:
+            file.write(b"more")
+
+    def undo() -> None:
+        for path, was in sizes.items():
+            os.truncate(path, was.st_size)
+            os.utime(path, ns=(was.st_mtime_ns, was.st_mtime_ns))
+
+    return undo
+
+
+def touch(folder: Path) -> Callable[[], None]:
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    for path in times:
+        os.utime(path)
+    return lambda: [os.utime(path, ns=(time, time)) for path, time in times.items()]
+
+
+CHANGES = {
+    "it vanishes": (vanish, "cannot be read: No such file or directory"),
+    "it grows": (grow, "changed after the build had listed it; run the command again"),
+    "its time changes": (touch, "changed after the build had listed it; run the command again"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
+def test_an_input_that_changes_while_it_is_read_is_told(
+    change, message, workers, commands, command, open_path
+):
+    out, undo = open_path / "data", []
+
+    def meanwhile(_: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        undo.append(change(open_path / "slow"))
+
+    command += workers
+    fails(commands.run(command, meanwhile=meanwhile), rf"{open_path}/slow/\d\d\.bmp: {message}")
+    assert not (out / "dataset.json").exists()
+    undo[0]()
+    assert any(out.glob(f"{AREA_NAME}/*/first/*.done"))
+    goes_on(commands, command, out)
+
+
+def children(process: int) -> list[int]:
+    """Return the children of a process, as Linux lists them."""
+    return [
+        int(child)
+        for thread in Path(f"/proc/{process}/task").iterdir()
+        for child in (thread / "children").read_text().split()
+    ]
+
+
+def test_a_worker_that_is_killed_ends_the_build(commands, command, open_path):
+    out = open_path / "data"
+
+    def kill_a_worker(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(children(process)[0], signal.SIGKILL)
+
+    command += WORKERS
+    ended = commands.run(command, meanwhile=kill_a_worker)
+    fails(
+        ended,
+        rf"a worker process died, perhaps for lack of memory \({out}/{AREA_NAME}/\w+/workers\.log has its "
+        r"last words\); the same command goes on where it ended",
+    )
+    assert not (out / "dataset.json").exists()
+    goes_on(commands, command, out)
+
+
+def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, command, open_path):
+    out = open_path / "data"
+
+    def kill_all_but_the_workers(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(process, signal.SIGKILL)
+
+    # the server's child runs the next command at once
+    assert commands.run([*command, *WORKERS], meanwhile=kill_all_but_the_workers).status == -signal.SIGKILL
+    goes_on(commands, command, out)
+
+
+@pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
+def test_an_error_in_a_worker_that_nobody_foresaw_ends_the_build_and_is_named(
+    workers, commands, command, open_path
+):
+    out = open_path / "data"
+
+    def damage_plans(_: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        for path in out.glob(f"{AREA_NAME}/*/first/*.plan"):
+            path.write_text("[")
+
+    command += workers
+    ended = commands.run(command, meanwhile=damage_plans)
+    fails(
+        ended, r"data-train-\w+\.tfrecord-\d+-of-00006: JSONDecodeError: Expecting value: line 1 column 2 .*"
+    )
+    assert not (out / "dataset.json").exists()
+    goes_on(commands, command, out)
+
+
+SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "a scheduler's": (signal.SIGTERM, 143)}
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS.values(), ids=SIGNALS.keys())
+@pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
+def test_a_signal_that_asks_to_end_is_heeded_and_told(number, status, workers, commands, command, open_path):
+    out = open_path / "data"
+
+    def ask(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(process, number)
+
+    command += workers
+    ended = commands.run(command, meanwhile=ask)
+    assert ended.status == status
+    assert ended.output.splitlines()[1:] == ["", "interrupted; the same command goes on where it ended"]
+    goes_on(commands, command, out)

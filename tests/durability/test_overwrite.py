@@ -1,0 +1,179 @@
+"""A dataset that is replaced is readable until the new one is there; for those who have it open, longer."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, build, prune, verify
+from tfshards.prep.area import AREA_NAME
+from tfshards.prep.output import locked
+from tfshards.schemas import InputError, read_manifest
+
+from .commands import contents, until
+from .inputs import image, scenarios, write, write_inputs
+
+HERE = Path(__file__).parent
+SEED = os.environ.get("TORTURE_SEED", "4")
+
+
+def started(name: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a program of this folder."""
+    command = [sys.executable, str(HERE / name), *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_who_reads_all_the_time_sees_the_old_dataset_or_the_new_one(commands, open_path):
+    write_inputs(open_path)
+    images = scenarios(open_path)["images"].arguments
+    chance = random.Random(SEED)
+    looks, kills = 0, 0
+    for trial in range(3):
+        out = open_path / f"trial-{trial}" / "data"
+        assert commands.run([*images, out]).status == 0
+        old = read_manifest(out).build_id
+        poller = started("poller.py", out)
+        assert poller.stdout.readline() == f"{old}\n"
+        again = [*images, out, "--seed=1", "--overwrite"]
+        while commands.run(again, kill_after=chance.uniform(0.05, 0.6)).status:
+            kills += 1
+            if kills % 3 == 0:
+                assert commands.run(again).status == 0
+                break
+        said, _ = poller.communicate(timeout=60)
+        *seen, last = said.splitlines()
+        assert seen == [read_manifest(out).build_id]
+        looks += int(last)
+    print(f"\nlooked {looks} times while a dataset was replaced 3 times, with {kills} kills: 0 torn")
+    assert looks > 100
+
+
+def test_a_loader_that_has_the_old_dataset_open_goes_on_to_its_end(tmp_path):
+    out = tmp_path / "data"
+    values = np.repeat(np.arange(800), 20_000).reshape(800, 20_000)
+
+    def write_dataset(seed: int, overwrite: bool = True) -> int:
+        source = Arrays({"x": values + seed})
+        made = build(source, out, shards=40, seed=seed, overwrite=overwrite, talk=lambda _: None)
+        return sum(shard.num_bytes for shard in made.shards)
+
+    num_bytes = write_dataset(0, overwrite=False)
+    training = started("slow_training.py", out)
+    # TensorFlow reads ahead, but there are shards that it has not opened yet
+    assert int(training.stdout.readline()) < 0.9 * num_bytes
+    write_dataset(1)
+    assert verify(out) == []
+    said, _ = training.communicate("on\n", timeout=120)
+    assert said == f"800 {hashlib.sha256(repr(list(range(800))).encode()).hexdigest()}\n"
+
+
+def test_no_build_and_no_prune_takes_away_the_dataset_that_is_committed(tmp_path):
+    write_inputs(tmp_path)
+    source, out = Arrays({"x": np.arange(60)}), tmp_path / "data"
+    chance = random.Random(SEED)
+    committed: list[str] = []
+    for _ in range(12):
+        seed = chance.randrange(4)
+        manifest = build(source, out, shards=3, seed=seed, overwrite=True, talk=lambda _: None)
+        if chance.random() < 0.3:
+            prune(out)
+            committed.clear()
+        if manifest.build_id not in committed[-1:]:
+            committed.append(manifest.build_id)
+        assert verify(out, deep=True) == []
+        # this one, and the one before, which may be open still
+        there = {path.split(".tfrecord")[0][-8:] for path in contents(out) if ".tfrecord" in path}
+        assert there == set(committed[-2:])
+
+
+@pytest.fixture
+def slow(open_path) -> list[str]:
+    """The command of a build that takes a while, but for its output."""
+    for number in range(30):
+        write(open_path / "slow" / f"{number:02}.bmp", image(number, side=200))
+    return ["build", "images", str(open_path / "slow"), "--shards=10"]
+
+
+def test_a_second_build_into_one_output_is_refused_until_the_first_is_gone(commands, slow, open_path):
+    out = open_path / "data"
+    refused = []
+
+    def build_a_second_time(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.killpg(process, signal.SIGSTOP)
+        for more in ([], ["--seed=1", "--overwrite"]):
+            command = [sys.executable, "-m", "tfshards.prep.cli", *slow, str(out), *more]
+            refused.append(subprocess.run(command, capture_output=True, text=True))
+        os.killpg(process, signal.SIGKILL)
+
+    assert commands.run([*slow, out], meanwhile=build_a_second_time).status == -signal.SIGKILL
+    for done in refused:
+        assert (done.returncode, done.stdout) == (1, "")
+        line = f"tfshards: {out}: another build is writing into it; wait until it has ended"
+        assert done.stderr.splitlines()[-1] == line
+    ended = commands.run([*slow, out])
+    assert ended.status == 0
+    assert ended.output.startswith("resuming build ")
+    assert verify(out, deep=True) == []
+
+
+def test_of_many_builds_at_once_one_is_right_and_the_others_are_refused(tmp_path):
+    source, out = Arrays({"x": np.arange(600)}), tmp_path / "data"
+    outcomes: list[str] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(build(source, out, shards=3, talk=lambda _: None).build_id)
+        except InputError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    build_id = read_manifest(out).build_id
+    busy = f"{out}: another build is writing into it; wait until it has ended"
+    assert set(outcomes) <= {build_id, busy}
+    assert build_id in outcomes
+    assert verify(out, deep=True) == []
+    assert not (out / AREA_NAME).exists()
+
+
+def test_a_folder_that_another_build_takes_away_meanwhile_is_told(tmp_path, monkeypatch):
+    out = tmp_path / "data"
+    out.mkdir()
+    flock = fcntl.flock
+
+    def too_late(descriptor: int, how: int) -> None:
+        out.rmdir()
+        flock(descriptor, how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", too_late)
+        with pytest.raises(InputError, match="another build is writing into it"), locked(out):
+            pass
+    with pytest.raises(InputError, match="another build is writing into it"), locked(out):
+        pass
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(InputError, match=r"cannot be locked: Operation not supported; choose a local folder$"),
+        locked(tmp_path),
+    ):
+        pass
