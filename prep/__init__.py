@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 try:
+    from tfshards.prep.adopt import adopt
+    from tfshards.prep.adopted_manifest import AdoptOptions
     from tfshards.prep.audit import audit
     from tfshards.prep.dealing import Dealing
     from tfshards.prep.image_options import ImageOptions
@@ -18,6 +20,7 @@ try:
     from tfshards.prep.prune import Pruned, prune
     from tfshards.prep.repair import Repair, repair
     from tfshards.prep.reshard import reshard
+    from tfshards.prep.roles import Roles
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
     from tfshards.prep.verify import verify
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.table_roles import Columns
 
 __all__ = [
+    "AdoptOptions",
     "Arrays",
     "Columns",
     "Dealing",
@@ -40,7 +44,9 @@ __all__ = [
     "Options",
     "Pruned",
     "Repair",
+    "Roles",
     "Table",
+    "adopt",
     "audit",
     "build",
     "merge",

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, get_args
 
+from tfshards.prep.adopt_verb import add_adopt_verb
 from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
 from tfshards.prep.copy_verbs import add_copy_verbs
 from tfshards.prep.findings import Kind
@@ -45,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in ("src", "table", "root", "out"):
             if getattr(options, name, None) == "":
                 raise OptionsError(f"{name.upper()} is empty; give . for the working directory")
-        if beam_args and verb is not _build:
-            raise OptionsError("only build takes Beam pipeline options behind --")
+        if beam_args and not getattr(options, "takes_beam_args", verb is _build):
+            raise OptionsError("only build and append take Beam pipeline options behind --")
         options.beam_args = beam_args
         return verb(options)
     except SystemExit as end:
@@ -291,7 +292,8 @@ def _parser() -> argparse.ArgumentParser:
     fail_on = "exit 1 if such is found; may be repeated"
     audit.add_argument("--fail-on", action="append", default=[], choices=get_args(Kind), help=fail_on)
     audit.add_argument("--json", action="store_true", help="print all findings")
-    add_copy_verbs(verbs)
+    add_adopt_verb(verbs)
+    add_copy_verbs(verbs, _MixingParser)
     return parser
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,20 @@ from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.manifest import Compression
 
+# What looks at each record: its number, the offset of its frame, and its data.
+Look = Callable[[int, int, bytes], None]
 
-def scan_shard(root: Path, path: str, compression: Compression = "none") -> tuple[Shard, bytes]:
+
+def scan_shard(
+    root: Path, path: str, compression: Compression = "none", look: Look | None = None
+) -> tuple[Shard, bytes]:
     """Return the shard at ``path`` in the directory ``root`` as a manifest has it, and the text of its index.
+
+    Args:
+        root: the dataset's directory.
+        path: of the shard, relative to it.
+        compression: of the file.
+        look: is given each record: its number, its offset, and its data.
 
     Raises:
         RecordError: a record is damaged.
@@ -23,7 +35,9 @@ def scan_shard(root: Path, path: str, compression: Compression = "none") -> tupl
     """
     lengths: list[int] = []
     checksums: list[int] = []
-    for _, data in read_records(root / path, compression):
+    for number, (offset, data) in enumerate(read_records(root / path, compression)):
+        if look:
+            look(number, offset, data)
         lengths.append(len(data))
         checksums.append(masked_crc32c(data))
     sizes = np.array(lengths, dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from tfshards.prep.example import Decoded, decode_example
+from tfshards.prep.example import Decoded, decode_example, empty_wires
 from tfshards.schemas import Feature, Manifest
 
 
@@ -15,13 +15,20 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     except ValueError as error:
         return {}, str(error)
     names = set(manifest.schema.names)
-    for name in sorted(names ^ set(values)):
+    for name in sorted((names ^ set(values)) - _dropped(manifest)):
         what = "is missing" if name in names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
     for feature in manifest.schema.features:
         fault = _value_fault(feature, values[feature.name])
         if fault:
             return {}, f"the feature {feature.name!r} {fault}"
+    for name, wire in empty_wires(data).items() if not all(values.values()) else ():
+        # TensorFlow looks at the type of a list, whether it has elements or not
+        if wire and name in names and wire != manifest.schema[name].wire:
+            return (
+                {},
+                f"the feature {name!r} is an empty list of {wire} instead of {manifest.schema[name].wire}",
+            )
     classes = len(manifest.schema.class_names)
     for feature in manifest.schema.features if classes else ():
         labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
@@ -29,6 +36,12 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         if unknown:
             return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
     return values, None
+
+
+def _dropped(manifest: Manifest) -> set[str]:
+    """Return the features that adopted records may have although the schema has not."""
+    dropped = manifest.options.get("dropped") if manifest.options.get("source") == "adopt" else None
+    return {name for name in dropped if isinstance(name, str)} if isinstance(dropped, list) else set()
 
 
 def _value_fault(feature: Feature, values: Decoded) -> str | None:

@@ -465,7 +465,7 @@ BEFORE_DISK = {
     ),
     "options for Beam where it has no part": (
         ["info", "out", "--", "--runner=X"],
-        "only build takes Beam pipeline opt",
+        "only build and append take Beam pipeline opt",
     ),
     "no key": (["show", "out"], "tfshards show: the following arguments are required: KEY"),
     "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: OUT"),
@@ -584,7 +584,8 @@ def test_help_lists_the_verbs_that_there_are(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    assert listed == ["build", "plan", "info", "show", "verify", "prune", "audit"]
+    verbs = ["build", "plan", "info", "show", "verify", "prune", "audit", "adopt", "reshard", "merge"]
+    assert listed == verbs
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):

@@ -1,0 +1,77 @@
+"""What is written beside adopted files: indexes, ``labels.txt``, and last the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfshards.prep.views.labels import labels_text
+from tfshards.schemas import Manifest, index_path, write_manifest
+from tfshards.schemas.atomic import write_atomically
+
+_LABELS = "labels.txt"
+
+
+def write_adopted(
+    root: Path, manifest: Manifest, indexes: Mapping[str, bytes], current: Manifest | None
+) -> bool:
+    """Write what belongs to ``manifest`` and is not there yet; return whether anything was written.
+
+    A ``labels.txt`` that tfshards did not write stays as it is.
+
+    Args:
+        root: the folder of the files.
+        manifest: of the dataset that they become.
+        indexes: the text of each shard's index.
+        current: the manifest that is there, or None.
+
+    Raises:
+        OSError: a file cannot be written; the manifest that was there still is.
+    """
+    written = [_write(root / index_path(path), text) for path, text in indexes.items()]
+    written.append(_write_labels(root, manifest, current))
+    if not current or current.to_text() != manifest.to_text():
+        write_manifest(manifest, root)
+        written.append(True)
+        _forget(root, manifest, current)
+    return any(written)
+
+
+def labels_are_foreign(root: Path, current: Manifest | None) -> bool:
+    """Whether there is a ``labels.txt`` that does not come from the manifest that is there."""
+    path = root / _LABELS
+    return path.exists() and path.read_bytes() != _labels(current)
+
+
+def _write(path: Path, content: bytes) -> bool:
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, content)
+    return True
+
+
+def _write_labels(root: Path, manifest: Manifest, current: Manifest | None) -> bool:
+    if not manifest.schema.class_names or labels_are_foreign(root, current):
+        return False
+    return _write(root / _LABELS, _labels(manifest))
+
+
+def _labels(manifest: Manifest | None) -> bytes:
+    return labels_text(manifest.schema.class_names).encode("utf-8") if manifest else b""
+
+
+def _forget(root: Path, manifest: Manifest, current: Manifest | None) -> None:
+    """Take away what the manifest before had written and this one has not."""
+    if not current:
+        return
+    if (
+        not manifest.schema.class_names
+        and current.schema.class_names
+        and not labels_are_foreign(root, current)
+    ):
+        (root / _LABELS).unlink(missing_ok=True)
+    kept = {shard.path for shard in manifest.shards}
+    for shard in current.shards:
+        if shard.path not in kept:
+            (root / index_path(shard.path)).unlink(missing_ok=True)

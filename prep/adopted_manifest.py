@@ -1,0 +1,177 @@
+"""The manifest of files that were made elsewhere, from what was found in their records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfshards.prep.chosen_files import ChosenFiles
+from tfshards.prep.classes import check_class_names
+from tfshards.prep.infer import Inferred, infer, label_faults
+from tfshards.prep.roles import Roles
+from tfshards.prep.seen import Findings
+from tfshards.prep.split_names import check_globs
+from tfshards.prep.tfds_folder import tfds_class_names, tfds_folders, tfds_name
+from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
+from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.reading import Json
+
+SOURCE = "adopt"
+
+
+@dataclass(frozen=True)
+class AdoptOptions:
+    """What is said of files, and of their records, beside what they tell themselves.
+
+    Attributes:
+        name: of the dataset; by default TFDS's, or the folder's.
+        splits: by name, the pattern that paths of its files match (``*`` also stands for ``/``); by default
+            told by the paths. Files that no pattern matches are left out.
+        class_names: of the label, in label order; by default TFDS's, or none.
+        roles: what features are.
+        allow_missing: take files although their numbers say that some are missing.
+
+    Raises:
+        OptionsError: a name is not allowed.
+    """
+
+    name: str | None = None
+    splits: Mapping[str, str] = field(default_factory=dict)
+    class_names: Sequence[str] | None = None
+    roles: Roles = field(default_factory=Roles)
+    allow_missing: bool = False
+
+    def __post_init__(self) -> None:
+        check_globs(self.splits)
+        check_class_names(self.class_names)
+        fault = name_fault(self.name) if self.name is not None else None
+        if fault:
+            raise OptionsError(f"the dataset's name {fault}")
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what stands in the manifest."""
+        dropped: list[Json] = [*sorted(self.roles.drop)]
+        return {
+            "source": SOURCE,
+            "splits": dict(self.splits),
+            "label": self.roles.label,
+            "images": list(self.roles.images),
+            "raw": {name: [dtype, list(shape)] for name, (dtype, shape) in self.roles.raw.items()},
+            "dropped": dropped,
+            "allow_missing": self.allow_missing,
+        }
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What one file holds.
+
+    Attributes:
+        shard: as the manifest has it; None if the file is damaged.
+        index: the text of its index.
+        found: in its records.
+    """
+
+    shard: Shard | None
+    index: bytes
+    found: Findings
+
+
+def adopted_manifest(
+    folder: Path,
+    chosen: ChosenFiles,
+    scanned: Mapping[str, Scanned],
+    options: AdoptOptions,
+    talk: Callable[[str], None],
+) -> Manifest:
+    """Return the manifest of the files in ``folder`` that were chosen and scanned.
+
+    Raises:
+        InputError: there are no records, or they have not what makes a schema; it tells all that is wrong.
+    """
+    together = Findings(options.roles)
+    for one in scanned.values():
+        together.join(one.found)
+    if not together.num_records:
+        raise InputError(f"{folder}: its TFRecord files hold no records; there is nothing to adopt")
+    inferred = infer(together)
+    for warning in inferred.warnings:
+        talk(f"warning: {warning}")
+    tfds = tfds_folders(folder, chosen.paths)
+    names, problems = _class_names(folder, tfds, inferred, together, options)
+    problems = [*inferred.problems, *problems]
+    if problems:
+        raise InputError(f"{folder} cannot be adopted:", *(f"  {problem}" for problem in problems))
+    schema = Schema(inferred.features, names)
+    splits = {
+        name: Split(
+            tuple(shard for path in paths if (shard := scanned[path].shard)),
+            _label_counts([scanned[path].found for path in paths], schema),
+        )
+        for name, paths in chosen.splits.items()
+    }
+    number = together.num_records
+    return Manifest(
+        name=options.name or _name(folder, tfds),
+        build_id=_build_id(schema, splits),
+        schema=schema,
+        splits=splits,
+        totals=Totals(number, number),
+        options=options.to_json(),
+        compression=chosen.compression,
+    )
+
+
+def _class_names(
+    folder: Path, tfds: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
+) -> tuple[tuple[str, ...], list[Problem]]:
+    """Return the names of the classes, and what contradicts them."""
+    label = inferred.label
+    if label is None:
+        if options.class_names is not None:
+            there = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
+            return (), [
+                Problem("--labels", f"no feature is a label; name it with --label; there are {there}")
+            ]
+        return (), []
+    names = tuple(options.class_names or tfds_class_names(folder, tfds, label.name))
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        return (), [
+            Problem(f"feature {label.name!r}", f"TFDS names the class {twice[0]!r} twice; give --labels FILE")
+        ]
+    return names, label_faults(found.features[label.name], label, names) if names else []
+
+
+def _label_counts(found: Sequence[Findings], schema: Schema) -> dict[str, int]:
+    label = schema.label
+    if label is None:
+        return {}
+    counts: Counter[int] = Counter()
+    for one in found:
+        # an empty file has no features
+        seen = one.features.get(label.name)
+        counts.update(seen.labels or {} if seen else {})
+    if schema.class_names:
+        return {name: counts[number] for number, name in enumerate(schema.class_names)} if counts else {}
+    return {str(number): count for number, count in sorted(counts.items())}
+
+
+def _name(folder: Path, tfds: Sequence[str]) -> str:
+    name = tfds_name(folder, tfds) or Path(os.path.abspath(folder)).name
+    fault = name_fault(name)
+    if fault:
+        raise InputError(f"the folder's name {fault}; give another with --name")
+    return name
+
+
+def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:
+    """Return 8 hex digits that tell this dataset from others, by its schema, splits and files."""
+    files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
+    text = json.dumps([schema.to_json(), files])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]

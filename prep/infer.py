@@ -1,0 +1,173 @@
+"""A schema from records that say nothing of one: what all of them have in common makes the features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.roles import Roles
+from tfshards.prep.seen import KEY, Findings, Seen
+from tfshards.schemas import Feature, Problem
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What records tell of their features.
+
+    Attributes:
+        features: by name, sorted.
+        problems: why there is no schema; empty if there is one.
+        warnings: what deserves a look.
+    """
+
+    features: tuple[Feature, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def label(self) -> Feature | None:
+        """The feature of kind ``label``."""
+        return next((feature for feature in self.features if feature.kind == "label"), None)
+
+
+def infer(found: Findings) -> Inferred:
+    """Return the features that all records have.
+
+    Integers are of kind ``int``, or ``label``; floats of kind ``float``; byte strings of kind ``bytes``, or
+    ``image`` where each is one. One element in all records makes a scalar, n a vector, and numbers that
+    differ a list of any length.
+    """
+    problems = list(_unknown_names(found))
+    label = found.roles.label or _usual_label(found)
+    features = []
+    for name, seen in sorted(found.features.items()):
+        fault = _fault(name, seen, found)
+        if fault:
+            problems.append(Problem(f"feature {name!r}", fault))
+            continue
+        try:
+            features.append(_feature(name, seen, found.roles, label))
+        except ValueError as error:
+            problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with --drop, or rename it"))
+    if not features and not problems:
+        problems.append(Problem("schema", "no feature is left; drop fewer"))
+    images = [feature.name for feature in features if feature.kind == "image"]
+    return Inferred(tuple(features), tuple(problems), tuple(_warnings(found, images)))
+
+
+def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list[Problem]:
+    """Return what contradicts the names of the classes."""
+    if label.shape != ():
+        # lists are not counted, so that only verify can tell
+        return []
+    number = len(class_names)
+    return [
+        Problem(
+            f"feature {label.name!r}",
+            f"is {value} in {at}, but there are {number} class names, 0 to {number - 1}",
+        )
+        for value, at in (seen.least_label, seen.greatest_label)
+        if not 0 <= value < number
+    ][:1]
+
+
+def _unknown_names(found: Findings) -> Iterator[Problem]:
+    for name in found.roles.names:
+        if name not in found.features and name not in found.roles.drop:
+            there = ", ".join(map(repr, sorted(found.features))) or "none"
+            yield Problem(f"feature {name!r}", f"is in no record; there are {there}")
+
+
+def _usual_label(found: Findings) -> str | None:
+    """Return the feature that holds classes by its name and its values; of several the shortest name."""
+    names = [
+        name
+        for name, seen in found.features.items()
+        if seen.labels and seen.is_scalar and seen.wire == "int64" and seen.least_label[0] >= 0
+    ]
+    return min(names, key=lambda name: (name != "label", len(name), name), default=None)
+
+
+def _fault(name: str, seen: Seen, found: Findings) -> str | None:
+    """Return why a feature cannot be in the schema, or None."""
+    leave_out = f"leave it out with --drop {name}"
+    if seen.clash:
+        return f"{seen.clash}; {leave_out}"
+    if seen.num_records < found.num_records:
+        with_it = f"{seen.num_records:,} of {found.num_records:,} records"
+        return f"is only in {with_it}, and not in {seen.missing_at}; every record must have it: {leave_out}"
+    if not seen.wire:
+        return f"has no list in any record, so that its type is unknown; {leave_out}"
+    if name == KEY and seen.wire == "bytes":
+        unique = len(np.unique(np.frombuffer(b"".join(found.keys), dtype="V16")))
+        if unique < len(found.keys):
+            return (
+                f"has only {unique:,} different values in {len(found.keys):,} records; the feature of this "
+                f"name has to tell examples apart: {leave_out}"
+            )
+    return _role_fault(name, seen, found.roles)
+
+
+def _role_fault(name: str, seen: Seen, roles: Roles) -> str | None:
+    if name == roles.label and seen.wire != "int64":
+        return f"is named as label, but {seen.wire_at} holds no integers"
+    if name not in roles.images and name not in roles.raw:
+        return None
+    what = "images" if name in roles.images else "tensors"
+    if seen.wire != "bytes":
+        return f"is said to hold {what}, but {seen.wire_at} holds no byte strings"
+    if not seen.is_scalar:
+        return f"is said to hold {what}, but has {_span(seen.fewest, seen.most)} values a record instead of 1"
+    if name in roles.images:
+        at = seen.no_image_at
+        return f"is said to hold images, but {at} holds no JPEG, PNG, GIF or WebP" if at else None
+    expected = Feature(name, "raw", *roles.raw[name]).num_bytes
+    if (seen.least_bytes, seen.most_bytes) == (expected, expected):
+        return None
+    dtype, shape = roles.raw[name]
+    return (
+        f"has {_span(seen.least_bytes, seen.most_bytes)} bytes a record, "
+        f"but {dtype}{list(shape)} takes {expected}"
+    )
+
+
+def _feature(name: str, seen: Seen, roles: Roles, label: str | None) -> Feature:
+    if name in roles.raw:
+        return Feature(name, "raw", *roles.raw[name])
+    if seen.wire == "bytes" and seen.is_scalar and not seen.no_image_at:
+        return Feature(name, "image", "uint8", seen.image_shape or (None, None, 3))
+    # TensorFlow wants a list of any length where a record has not even an empty one
+    is_even = seen.fewest == seen.most and not seen.num_listless
+    shape = () if seen.is_scalar else (seen.most,) if is_even else (None,)
+    if seen.wire == "bytes":
+        return Feature(name, "bytes", "bytes", shape)
+    if seen.wire == "float":
+        return Feature(name, "float", "float32", shape)
+    return Feature(name, "label" if name == label else "int", "int64", shape)
+
+
+def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
+    if images:
+        names = ", ".join(map(repr, images))
+        yield f"the images in {names} are taken as they are: none was decoded, turned upright or converted"
+    for name, seen in sorted(found.features.items()):
+        if seen.wire != "bytes" or name in found.roles.raw or name in images or not seen.is_scalar:
+            continue
+        if seen.num_images:
+            number = f"{seen.num_images:,} of {seen.num_records:,}"
+            yield f"{name!r} is an image in {number} records, but not in {seen.no_image_at}; it stays bytes"
+        elif seen.least_bytes == seen.most_bytes > _TEXT_BYTES:
+            yield (
+                f"{name!r} has {seen.most_bytes:,} bytes in every record, as tensors have; to have it "
+                f"delivered as one give --raw '{name}=DTYPE[SHAPE]'"
+            )
+
+
+# Strings of one length that are no longer may be names, hashes or dates.
+_TEXT_BYTES = 128
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

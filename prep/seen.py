@@ -1,0 +1,264 @@
+"""What values the features of records have: collected record by record, and joined over shards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tfshards.prep.example import Decoded, decode_example, empty_wires
+from tfshards.prep.header import HeaderShape, common_shape, image_shape
+from tfshards.prep.roles import Roles
+from tfshards.schemas import Problem
+
+# More different integers than that are no classes, unless someone says so.
+MOST_CLASSES = 10_000
+KEY = "key"
+
+# bounds the report of one shard; the count goes on
+_MAX_PROBLEMS_A_SHARD = 20
+_NONE = 1 << 64
+_WIRES: Mapping[type, str] = {bytes: "bytes", int: "int64", float: "float"}
+_IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
+
+
+@dataclass
+class Seen:
+    """What values one feature has, in all records that were looked at.
+
+    Attributes:
+        wire: the list that holds them; empty as long as no record had a list.
+        wire_at: the record that told.
+        num_records: that have the feature.
+        num_listless: of those, that have not even an empty list.
+        fewest: elements in a record.
+        most: elements in a record.
+        least_bytes: of a byte string.
+        most_bytes: of a byte string.
+        missing_at: the first record without the feature.
+        num_images: records whose first element begins as an image does.
+        no_image_at: the first record whose first element does not.
+        image_shape: of all images.
+        labels: how often each first element occurs; None where that is not counted.
+        least_label: of those, and a record that has it.
+        greatest_label: of those, and a record that has it.
+        clash: how two shards contradict each other.
+    """
+
+    wire: str = ""
+    wire_at: str = ""
+    num_records: int = 0
+    num_listless: int = 0
+    fewest: int = _NONE
+    most: int = 0
+    least_bytes: int = _NONE
+    most_bytes: int = -1
+    missing_at: str = ""
+    num_images: int = 0
+    no_image_at: str = ""
+    image_shape: HeaderShape | None = None
+    labels: Counter[int] | None = None
+    least_label: tuple[int, str] = (_NONE, "")
+    greatest_label: tuple[int, str] = (-_NONE, "")
+    clash: str = ""
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether every record has exactly one element."""
+        return self.fewest == self.most == 1
+
+    def add(self, elements: Decoded, wire: str, at: str) -> str | None:
+        """Take in the list of a type that the record ``at`` has; return what contradicts those before."""
+        number = len(elements)
+        self.num_records += 1
+        self.fewest = min(self.fewest, number)
+        self.most = max(self.most, number)
+        if not wire:
+            self.num_listless += 1
+            return None
+        if wire != self.wire:
+            if self.wire:
+                return ("" if number else "is empty and ") + self.conflict(wire)
+            self.wire, self.wire_at = wire, at
+        if not number:
+            return None
+        first = elements[0]
+        if isinstance(first, bytes):
+            self._add_bytes(first, at)
+        elif self.labels is not None and isinstance(first, int):
+            self.labels[first] += 1
+            if first < self.least_label[0]:
+                self.least_label = first, at
+            if first > self.greatest_label[0]:
+                self.greatest_label = first, at
+        return None
+
+    def conflict(self, wire: str) -> str:
+        """Return that the elements are of another type than before."""
+        return f"holds {_IN_WORDS[wire]}, but {_IN_WORDS[self.wire]} in {self.wire_at}"
+
+    def join(self, other: Seen) -> None:
+        """Take in what a later shard has."""
+        if not self.wire:
+            self.wire, self.wire_at = other.wire, other.wire_at
+        elif other.wire and other.wire != self.wire and not self.clash:
+            self.clash = f"{self.conflict(other.wire)} (found in {other.wire_at})"
+        self.num_records += other.num_records
+        self.num_listless += other.num_listless
+        self.fewest, self.most = min(self.fewest, other.fewest), max(self.most, other.most)
+        self.least_bytes = min(self.least_bytes, other.least_bytes)
+        self.most_bytes = max(self.most_bytes, other.most_bytes)
+        self.missing_at = self.missing_at or other.missing_at
+        self.num_images += other.num_images
+        self.no_image_at = self.no_image_at or other.no_image_at
+        shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
+        self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
+        if self.labels is None or other.labels is None:
+            self.labels = None
+        else:
+            self.labels.update(other.labels)
+        self.least_label = min(self.least_label, other.least_label, key=lambda label: label[0])
+        self.greatest_label = max(self.greatest_label, other.greatest_label, key=lambda label: label[0])
+
+    def _add_bytes(self, first: bytes, at: str) -> None:
+        num_bytes = len(first)
+        self.least_bytes = min(self.least_bytes, num_bytes)
+        self.most_bytes = max(self.most_bytes, num_bytes)
+        shape = image_shape(first)
+        if shape is None:
+            self.no_image_at = self.no_image_at or at
+            return
+        self.num_images += 1
+        if shape != self.image_shape:
+            self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
+
+
+@dataclass
+class Findings:
+    """What the records of a shard, or of several, hold.
+
+    Attributes:
+        roles: what is said of the features.
+        num_records: that hold features.
+        first_at: the first of them.
+        features: by name.
+        problems: of records.
+        num_problems: of them, those included that are too many to be kept.
+        keys: 16 bytes of hash of each key.
+    """
+
+    roles: Roles
+    num_records: int = 0
+    first_at: str = ""
+    features: dict[str, Seen] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    num_problems: int = 0
+    keys: list[bytes] = field(default_factory=list)
+
+    def note(self, path: str, message: str) -> None:
+        """Add a problem of the shard ``path``."""
+        self.num_problems += 1
+        if self.num_problems <= _MAX_PROBLEMS_A_SHARD:
+            self.problems.append(Problem(path, message))
+
+    def all_problems(self) -> list[Problem]:
+        """Return the problems, and how many more there are."""
+        left = self.num_problems - len(self.problems)
+        return [
+            *self.problems,
+            *([Problem(self.problems[-1].place, f"and {left:,} more problems")] if left else []),
+        ]
+
+    def look(self, path: str, number: int, offset: int, data: bytes) -> None:
+        """Take in the record ``number`` of the shard ``path``, at the byte ``offset``."""
+        place = f"record {number} at byte {offset}"
+        try:
+            values = decode_example(data)
+        except ValueError as error:
+            self.note(path, f"{place}: {error}")
+            return
+        field_number = _other_field(data)
+        if field_number or not values:
+            what = f"has a field {field_number}" if field_number else "has no features"
+            kind = ", as a tf.train.SequenceExample has" if field_number == _FEATURE_LISTS else ""
+            self.note(path, f"{place}: {what}{kind}; only tf.train.Example with features can be adopted")
+            return
+        for name in self.roles.drop:
+            values.pop(name, None)
+        wires = empty_wires(data) if not all(values.values()) else {}
+        fault = self._add(values, wires, f"{path}, {place}")
+        if fault:
+            self.note(path, f"{place}: {fault}")
+
+    def join(self, other: Findings) -> None:
+        """Take in what a later shard has."""
+        for name in self.features.keys() - other.features.keys():
+            self._missing(name, other.first_at)
+        for name, seen in other.features.items():
+            self._seen(name).join(seen)
+            self._count_labels(name)
+        self.num_records += other.num_records
+        self.first_at = self.first_at or other.first_at
+        self.problems += other.problems
+        self.num_problems += other.num_problems
+        self.keys += other.keys
+
+    def _add(self, values: Mapping[str, Decoded], empty: Mapping[str, str], at: str) -> str | None:
+        fault = None
+        for name, elements in values.items():
+            wire = _WIRES[type(elements[0])] if elements else empty[name]
+            clash = self._seen(name).add(elements, wire, at)
+            if clash:
+                fault = f"the feature {name!r} {clash}; leave it out with --drop {name}"
+            self._count_labels(name)
+            if name == KEY:
+                self.keys += [_hash(key) for key in elements if isinstance(key, bytes)]
+        if len(values) < len(self.features):
+            for name in self.features.keys() - values.keys():
+                self._missing(name, at)
+        self.num_records += 1
+        self.first_at = self.first_at or at
+        return fault
+
+    def _seen(self, name: str) -> Seen:
+        if name not in self.features:
+            labels: Counter[int] | None = Counter() if self.roles.may_be_label(name) else None
+            self.features[name] = Seen(missing_at=self.first_at, labels=labels)
+        return self.features[name]
+
+    def _missing(self, name: str, at: str) -> None:
+        self.features[name].missing_at = self.features[name].missing_at or at
+
+    def _count_labels(self, name: str) -> None:
+        """Stop counting what can be no classes."""
+        labels = self.features[name].labels
+        if labels is not None and len(labels) > MOST_CLASSES and name != self.roles.label:
+            self.features[name].labels = None
+
+
+_FEATURE_LISTS = 2
+
+
+def _other_field(data: bytes) -> int:
+    """Return the number of the first field of a message that ``tf.train.Example`` does not have, or 0.
+
+    The message was parsed: each of its lengths is sound.
+    """
+    place = 0
+    while place < len(data):
+        tag = data[place]
+        if tag != 0x0A:
+            return tag >> 3
+        place += 1
+        length = shift = 0
+        while data[place] & 0x80:
+            length |= (data[place] & 0x7F) << shift
+            shift += 7
+            place += 1
+        place += 1 + (length | data[place] << shift)
+    return 0
+
+
+def _hash(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=16).digest()

@@ -1,0 +1,191 @@
+"""Which split a TFRecord file belongs to, by its path, and whether a numbered file of it is missing."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tfshards.prep.splits import usual_place
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.manifest import name_fault
+
+_SHOWN = 5
+_WORD = re.compile(r"(?:train|training|validation|valid|val|dev|eval|test|testing)\d*")
+_SEPARATOR = re.compile(r"[^a-z0-9]+")
+# NAME-SPLIT.tfrecord-00000-of-00004, as TensorFlow Datasets names shards
+_TFDS_NAME = re.compile(r".+-(?P<split>[^-]+)\.[^.-]+-[0-9]+-of-[0-9]+")
+_NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(?P<tail>.*)", re.DOTALL)
+
+
+def parse_globs(texts: Sequence[str]) -> dict[str, str]:
+    """Return the patterns in texts such as ``train=part-0*``, by split.
+
+    Raises:
+        OptionsError: a text is not of that form, or a name stands twice.
+    """
+    globs: dict[str, str] = {}
+    for text in texts:
+        name, _, glob = text.partition("=")
+        if not glob:
+            raise OptionsError(f"--split {text}: must be NAME=GLOB, such as train='train-*'")
+        if name in globs:
+            raise OptionsError(f"--split {text}: the split {name!r} stands twice")
+        globs[name] = glob
+    return globs
+
+
+def check_globs(globs: Mapping[str, str]) -> None:
+    """Raise OptionsError if a split's name is not allowed."""
+    for fault in filter(None, map(name_fault, globs)):
+        raise OptionsError(f"the split name {fault}")
+
+
+def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the paths of each split in the order of their numbers; those that match no pattern are left out.
+
+    In a pattern ``*`` also stands for ``/``.
+
+    Raises:
+        InputError: a path matches the patterns of two splits, or a pattern matches no path.
+    """
+    splits: dict[str, list[str]] = {name: [] for name in globs}
+    for path in paths:
+        matching = [name for name, glob in globs.items() if fnmatch.fnmatchcase(path, glob)]
+        if len(matching) > 1:
+            raise InputError(
+                f"{path} matches the patterns of two splits, {matching[0]}={globs[matching[0]]} and "
+                f"{matching[1]}={globs[matching[1]]}; an example belongs to one"
+            )
+        for name in matching:
+            splits[name].append(path)
+    for name, found in splits.items():
+        if not found:
+            there = f"; there are {_listed(paths)}" if paths else ""
+            raise InputError(f"--split {name}={globs[name]}: matches no TFRecord file{there}")
+    return {name: sorted(found, key=natural) for name, found in splits.items()}
+
+
+def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[str, list[str]]:
+    """Return the paths of each split, training first, and in the order of their numbers.
+
+    A split is told by a folder (``train/``, ``Split-train/``), by a word in the file's name
+    (``photos-train.tfrecord-00000-of-00004``), or as TFDS has it. Without any, all is ``train``.
+
+    Args:
+        paths: relative to the dataset.
+        tfds_folders: the folders that TFDS wrote; its splits may have any names.
+
+    Raises:
+        InputError: a path names two splits, or some name a split and others do not.
+    """
+    splits: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        splits[_split_of(path, tfds_folders)].append(path)
+    if "" in splits and len(splits) > 1:
+        named = next(name for name in splits if name)
+        raise InputError(
+            f"{splits[''][0]} names no split, but {splits[named][0]} names {named!r}; say which file belongs "
+            "where: --split NAME=GLOB for each split"
+        )
+    ordered = sorted(splits, key=usual_place)
+    return {name or "train": sorted(splits[name], key=natural) for name in ordered}
+
+
+def natural(path: str) -> tuple[list[tuple[int, str]], str]:
+    """Return what sorts paths with numbers by their value: 2 before 10."""
+    parts = re.split(r"([0-9]+)", path)
+    return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)], path
+
+
+def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int, list[str]]:
+    """Return how many files there should be and are not, by names such as ``train-00003-of-00008``; and some.
+
+    Args:
+        paths: of the dataset.
+        present: all paths in its folder; what is there, but not in the dataset, was left out on purpose.
+
+    Raises:
+        InputError: files of two numberings, such as -of-00004 and -of-00008, have one name.
+    """
+    there: dict[Numbering, set[int]] = defaultdict(set)
+    for path in present:
+        row = numbering(path)
+        if row:
+            there[row].add(_index(path))
+    first: dict[tuple[str, str], tuple[Numbering, str]] = {}
+    number, names = 0, []
+    for path in paths:
+        row = numbering(path)
+        if row is None:
+            continue
+        known, other = first.setdefault((row.head, row.tail), (row, path))
+        if known != row:
+            raise InputError(
+                f"{other} and {path} are of two numberings, one perhaps left over from an earlier write; say "
+                "which to take: --split NAME=GLOB"
+            )
+        indexes = there.pop(row, None)
+        if indexes is None:
+            # this row was looked at before
+            continue
+        count = int(row.count)
+        # some count from one
+        start = 1 if 0 not in indexes and count in indexes else 0
+        absent = (index for index in range(start, start + count) if index not in indexes)
+        number += max(0, count - len(indexes))
+        names += [
+            f"{row.head}{str(index).zfill(len(row.count))}-of-{row.count}{row.tail}"
+            for index in islice(absent, _SHOWN)
+        ]
+    return number, names[:_SHOWN]
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """What names such as ``train-00003-of-00008`` that belong together have in common."""
+
+    head: str
+    count: str
+    tail: str
+
+
+def numbering(path: str) -> Numbering | None:
+    """Return the row of numbered files that ``path`` belongs to, or None."""
+    match = _NUMBERED.fullmatch(path)
+    return Numbering(match["head"], match["count"], match["tail"]) if match else None
+
+
+def _index(path: str) -> int:
+    match = _NUMBERED.fullmatch(path)
+    assert match is not None
+    return int(match["index"])
+
+
+def _split_of(path: str, tfds_folders: Collection[str]) -> str:
+    folder, _, name = path.rpartition("/")
+    tfds = _TFDS_NAME.fullmatch(name)
+    if folder in tfds_folders and tfds:
+        fault = name_fault(tfds["split"])
+        if fault:
+            raise InputError(f"{path}: the split name {fault}; name it with --split NAME=GLOB")
+        return tfds["split"]
+    words = [word for word in _SEPARATOR.split(name.lower()) if _WORD.fullmatch(word)]
+    for part in folder.lower().split("/"):
+        # of a folder the whole name: training_data/ may hold a test set
+        inner = [word for word in _SEPARATOR.split(part) if word != "split"]
+        words += inner if len(inner) == 1 and _WORD.fullmatch(inner[0]) else []
+    found = list(dict.fromkeys(words))
+    if len(found) > 1:
+        raise InputError(
+            f"{path} names two splits, {found[0]!r} and {found[1]!r}; say which it is: --split NAME=GLOB"
+        )
+    return found[0] if found else ""
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"

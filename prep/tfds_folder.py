@@ -1,0 +1,61 @@
+"""What TensorFlow Datasets wrote beside its shards: the dataset's name and the names of classes.
+
+Only these are taken; what values there are is told by the records. Formats: TFDS 4.9.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tfshards.prep.views.tfds import INFO_NAME, MARK
+from tfshards.schemas import InputError
+
+
+def tfds_folders(root: Path, paths: Iterable[str]) -> list[str]:
+    """Return the folders of ``paths``, relative to ``root``, that TFDS wrote."""
+    folders = sorted({path.rpartition("/")[0] for path in paths})
+    return [folder for folder in folders if _is_of_tfds(root / folder / INFO_NAME)]
+
+
+def tfds_name(root: Path, folders: Iterable[str]) -> str | None:
+    """Return the name that TFDS gave the dataset, if there is one name."""
+    names = set()
+    for folder in folders:
+        try:
+            info = json.loads((root / folder / INFO_NAME).read_bytes())
+        except ValueError:
+            continue
+        name = info.get("name") if isinstance(info, dict) else None
+        names |= {name} if isinstance(name, str) else set()
+    return names.pop() if len(names) == 1 else None
+
+
+def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[str, ...]:
+    """Return the names of a feature's classes in label order; empty if TFDS has none.
+
+    Raises:
+        InputError: the file of the names cannot be read, or two folders have different ones.
+    """
+    found: dict[tuple[str, ...], Path] = {}
+    for folder in folders:
+        # as TFDS's convert_feature_name_to_filename
+        path = root / folder / f"{feature.replace('/', '.')}.labels.txt"
+        if not path.is_file():
+            continue
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: is not UTF-8: {error}; give the names with --labels FILE") from None
+        # TFDS strips lines, and skips empty ones
+        found[tuple(line.strip() for line in lines if line.strip())] = path
+    if len(found) > 1:
+        one, other = list(found.values())[:2]
+        raise InputError(f"{one} and {other} name different classes; give the names with --labels FILE")
+    return next(iter(found), ())
+
+
+def _is_of_tfds(info: Path) -> bool:
+    # tfshards writes one, too, for TFDS
+    return info.is_file() and MARK.encode("ascii") not in info.read_bytes()

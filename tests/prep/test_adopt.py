@@ -1,0 +1,737 @@
+"""TFRecord files that TensorFlow, TFDS and others wrote become a dataset that the loader reads."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import AdoptOptions, Arrays, Roles, adopt, audit, build, verify
+from tfshards.prep.cli import main
+from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from tfshards import loader
+
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+# by name, since an empty list has a type, too
+FLOATS = ("score", "boxes")
+QUIET = {"talk": lambda _: None}
+
+
+def example(**values: object) -> bytes:
+    """A serialized example; lists may have any length."""
+    features = {}
+    for name, value in values.items():
+        elements = value if isinstance(value, list) else [value]
+        if elements and isinstance(elements[0], bytes):
+            made = tf.train.Feature(bytes_list=tf.train.BytesList(value=elements))
+        elif name in FLOATS:
+            made = tf.train.Feature(float_list=tf.train.FloatList(value=elements))
+        else:
+            made = tf.train.Feature(int64_list=tf.train.Int64List(value=elements))
+        features[name] = made
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def write(path: Path, records: Iterable[bytes], compression: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type=compression)) as writer:
+        for data in records:
+            writer.write(data)
+    return path
+
+
+def picture(number: int) -> bytes:
+    return tf.io.encode_png(np.full((4, 5 + number % 3, 3), number, np.uint8)).numpy()
+
+
+def row(number: int) -> dict[str, object]:
+    return {
+        "image/encoded": picture(number),
+        "image/class/label": number % 4,
+        "id": number,
+        "score": number / 8,
+        "boxes": [float(corner) for corner in range(4 * (number % 3))],
+        "size": [4, 5 + number % 3],
+        "name": b"picture %d" % number,
+    }
+
+
+def rows(numbers: Iterable[int]) -> list[bytes]:
+    return [example(**row(number)) for number in numbers]
+
+
+def numbered(numbers: Iterable[int]) -> list[bytes]:
+    return [example(id=number, label=number % 2) for number in numbers]
+
+
+def assert_same_values(batch: dict, numbers: Sequence[int]) -> None:
+    for place, number in enumerate(numbers):
+        wanted = row(number)
+        assert batch["image/encoded"][place].numpy() == wanted["image/encoded"]
+        assert int(batch["image/class/label"][place]) == wanted["image/class/label"]
+        assert float(batch["score"][place]) == wanted["score"]
+        assert batch["boxes"][place].numpy().tolist() == wanted["boxes"]
+        assert batch["size"][place].numpy().tolist() == wanted["size"]
+        assert batch["name"][place].numpy() == wanted["name"]
+
+
+LAYOUTS = [
+    (
+        {
+            "train-00000-of-00003": 7,
+            "train-00001-of-00003": 5,
+            "train-00002-of-00003": 8,
+            "validation-00000-of-00001": 6,
+        },
+        "",
+        {"train": 20, "validation": 6},
+        "ImageNet's scripts: no suffix",
+    ),
+    (
+        {"Split-train/data_tfrecord-00000-of-00001.gz": 9, "Split-eval/data_tfrecord-00000-of-00001.gz": 5},
+        "GZIP",
+        {"train": 9, "eval": 5},
+        "TFX's ExampleGen",
+    ),
+    (
+        {"photos-test.tfrecord-00000-of-00001": 5, "photos-train.tfrecord-00000-of-00001": 6},
+        "",
+        {"train": 6, "test": 5},
+        "TFDS's names",
+    ),
+    (
+        {"a.tfrecord": 3, "b.tfrecords": 4, "c.tfrec": 5, "d": 6, "e.tfrecord.gz": 2},
+        "",
+        {"train": 20},
+        "names that say nothing of splits, nor the truth of compression",
+    ),
+    (
+        {"x/train/10.bin": 3, "x/train/9.bin": 4, "x/val2017/0.bin": 5},
+        "",
+        {"train": 7, "val2017": 5},
+        "folders",
+    ),
+    ({"part-1-of-2": 3, "part-2-of-2": 4}, "GZIP", {"train": 7}, "numbers from one"),
+]
+
+
+@pytest.mark.parametrize(("files", "compression", "sizes", "reason"), LAYOUTS)
+def test_the_loader_reads_what_was_adopted_like_ours(tmp_path, files, compression, sizes, reason):
+    start = 0
+    for name, count in files.items():
+        write(tmp_path / name, rows(range(start, start + count)), compression)
+        start += count
+    before = stamps(tmp_path)
+    manifest = adopt(tmp_path, **QUIET)
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == sizes, reason
+    assert list(manifest.splits) == list(sizes), reason
+    assert {name: stamp for name, stamp in stamps(tmp_path).items() if name in before} == before
+    assert verify(tmp_path, deep=True) == []
+    seen = []
+    for split, count in sizes.items():
+        workers = 2 if split == "train" else 1
+        for index in range(workers):
+            batches = loader.load(
+                tmp_path,
+                split,
+                batch_size=2,
+                worker=loader.Worker(index, workers),
+                shuffle=loader.Shuffle(seed=3),
+                remainder="keep",
+            )
+            for batch in batches:
+                numbers = batch["id"].numpy().tolist()
+                assert_same_values(batch, numbers)
+                seen += numbers
+        assert len(loader.load(tmp_path, split, batch_size=1)) == count
+    assert sorted(seen) == list(range(start)), reason
+    decoded = next(iter(loader.load(tmp_path, "train", batch_size=2, image=loader.Image(size=(8, 8)))))
+    assert decoded["image/encoded"].shape == (2, 8, 8, 3)
+
+
+def stamps(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        path.relative_to(root).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+class Digits(tfds.core.GeneratorBasedBuilder):
+    """A dataset that TFDS makes."""
+
+    VERSION = tfds.core.Version("1.2.0")
+    # it lies in no package
+    code_path = None
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        features = {
+            "image": tfds.features.Image(shape=(6, 5, 1)),
+            "label": tfds.features.ClassLabel(names=["zero", "one", "two words"]),
+            "text": tfds.features.Text(),
+            "codes": tfds.features.Sequence(tf.int64),
+        }
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, _: object) -> dict:
+        return {"train": self._generate_examples(9), "unlabelled": self._generate_examples(4)}
+
+    def _generate_examples(self, number: int) -> Iterable[tuple[int, dict]]:
+        for index in range(number):
+            yield (
+                index,
+                {
+                    "image": np.full((6, 5, 1), index, np.uint8),
+                    "label": index % 3,
+                    "text": f"text {index}",
+                    "codes": list(range(index % 3)),
+                },
+            )
+
+
+def test_a_dataset_of_tfds_is_adopted_with_its_name_splits_and_classes(tmp_path):
+    builder = Digits(data_dir=str(tmp_path))
+    builder.download_and_prepare()
+    root = Path(builder.data_dir)
+    before = stamps(root)
+    manifest = adopt(root, **QUIET)
+    assert manifest.name == "digits"
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {
+        "train": 9,
+        "unlabelled": 4,
+    }
+    assert manifest.schema.class_names == ("zero", "one", "two words")
+    assert manifest.splits["train"].label_counts == {"zero": 3, "one": 3, "two words": 3}
+    assert manifest.schema["image"].shape == (6, 5, 1)
+    assert manifest.schema["codes"].shape == (None,)
+    after = stamps(root)
+    assert {name: after[name] for name in before} == before
+    new = {name.partition("/")[0] for name in after if name not in before}
+    assert new == {"dataset.json", "index", "labels.txt"}
+    theirs = {example["text"]: example for example in tfds.as_numpy(builder.as_dataset(split="train"))}
+    batch = next(iter(loader.load(root, "train", batch_size=9, image=loader.Image())))
+    for place, text in enumerate(batch["text"].numpy()):
+        assert np.array_equal(batch["image"][place], theirs[text]["image"])
+        assert batch["label"][place] == theirs[text]["label"]
+        assert batch["codes"][place].numpy().tolist() == theirs[text]["codes"].tolist()
+    assert tfds.builder_from_directory(root).info.splits["train"].num_examples == 9
+
+
+def test_a_name_of_a_class_that_tfds_has_twice_is_told(tmp_path):
+    write(tmp_path / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
+    (tmp_path / "dataset_info.json").write_text("no JSON")
+    (tmp_path / "label.labels.txt").write_text("a\na\n")
+    with pytest.raises(InputError, match="TFDS names the class 'a' twice; give --labels FILE"):
+        adopt(tmp_path, **QUIET)
+    (tmp_path / "label.labels.txt").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"label.labels.txt: is not UTF-8: .*; give the names with --labels"):
+        adopt(tmp_path, **QUIET)
+    (tmp_path / "label.labels.txt").write_text("only\n")
+    with pytest.raises(InputError, match=r"feature 'label': is 1 in .*, but there are 1 class names, 0 to 0"):
+        adopt(tmp_path, **QUIET)
+
+
+def test_two_folders_of_tfds_have_the_same_classes(tmp_path):
+    for folder, names in (("one", "a\nb\n"), ("two", "a\nc\n")):
+        write(tmp_path / folder / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
+        (tmp_path / folder / "dataset_info.json").write_text(json.dumps({"name": folder}))
+        (tmp_path / folder / "label.labels.txt").write_text(names)
+    with pytest.raises(InputError, match="name different classes; give the names with --labels FILE"):
+        adopt(tmp_path, **QUIET)
+    manifest = adopt(tmp_path, AdoptOptions(name="both", class_names=("x", "y")), **QUIET)
+    assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
+
+
+def test_a_split_that_tfds_names_and_a_dataset_cannot_is_told(tmp_path):
+    write(tmp_path / "d-_x.tfrecord-00000-of-00001", numbered(range(4)))
+    (tmp_path / "dataset_info.json").write_text("{}")
+    with pytest.raises(InputError, match=r"the split name '_x' must be .*; name it with --split NAME=GLOB"):
+        adopt(tmp_path, **QUIET)
+
+
+def test_names_of_classes_are_those_of_a_file(tmp_path, capsys):
+    write(tmp_path / "d" / "x.tfrecord", numbered(range(5)))
+    (tmp_path / "names").write_text("cat\ndog\nemu\n")
+    assert main(["adopt", str(tmp_path / "d"), "--labels", str(tmp_path / "names")]) == 0
+    manifest = read_manifest(tmp_path / "d")
+    assert manifest.splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
+    assert (tmp_path / "d" / "labels.txt").read_text() == "cat\ndog\nemu\n"
+    # without names, what was written for them goes
+    assert main(["adopt", str(tmp_path / "d"), "--overwrite"]) == 0
+    assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"0": 3, "1": 2}
+    assert not (tmp_path / "d" / "labels.txt").exists()
+
+
+def test_labels_are_0_to_the_number_of_names(tmp_path):
+    write(tmp_path / "x.tfrecord", [example(y=value) for value in (0, -2, 1)])
+    options = AdoptOptions(class_names=("cat", "dog"), roles=Roles(label="y"))
+    with pytest.raises(
+        InputError, match=r"'y': is -2 in x.tfrecord, record 1 at byte .*, but there are 2 class"
+    ):
+        adopt(tmp_path, options, **QUIET)
+    with pytest.raises(
+        InputError, match="--labels: no feature is a label; name it with --label; there are 'y'"
+    ):
+        adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), **QUIET)
+    assert adopt(tmp_path, AdoptOptions(roles=Roles(label="y")), **QUIET).splits["train"].label_counts == {
+        "-2": 1,
+        "0": 1,
+        "1": 1,
+    }
+    assert not (tmp_path / "labels.txt").exists()
+
+
+def test_lists_of_labels_are_not_counted(tmp_path):
+    write(tmp_path / "x.tfrecord", [example(y=[0, 1]), example(y=[])])
+    options = AdoptOptions(class_names=("cat", "dog"), roles=Roles(label="y"))
+    assert adopt(tmp_path, options, **QUIET).splits["train"].label_counts == {}
+    assert verify(tmp_path, deep=True) == []
+
+
+def test_a_foreign_labels_txt_stays(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    (tmp_path / "labels.txt").write_text("mine\n")
+    said = []
+    adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), talk=said.append)
+    assert f"warning: {tmp_path}/labels.txt stays as it is; the class names are in dataset.json" in said
+    adopt(tmp_path, overwrite=True, **QUIET)
+    assert (tmp_path / "labels.txt").read_text() == "mine\n"
+
+
+def test_a_second_time_it_is_up_to_date_and_writes_nothing(tmp_path, capsys):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    assert main(["adopt", str(tmp_path), "--json"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "dataset.json").read_text()
+    before = stamps(tmp_path)
+    assert main(["adopt", str(tmp_path)]) == 0
+    assert f"{tmp_path} is up to date" in capsys.readouterr().err
+    assert stamps(tmp_path) == before
+    # an index can always be made again
+    (tmp_path / "index" / "x.tfrecord.idx").unlink()
+    assert main(["adopt", str(tmp_path)]) == 0
+    assert {name: found[2] for name, found in stamps(tmp_path).items()} == {
+        name: found[2] for name, found in before.items()
+    }
+
+
+def test_what_has_changed_is_adopted_again_only_if_that_is_said(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
+    first = adopt(tmp_path, **QUIET)
+    options = AdoptOptions(roles=Roles(drop=("label",)))
+    with pytest.raises(
+        InputError, match=r"adopted with other options \(dropped\); give --overwrite to adopt it"
+    ):
+        adopt(tmp_path, options, **QUIET)
+    (tmp_path / "y.tfrecord").unlink()
+    with pytest.raises(
+        InputError, match="adopted with other files, records or class names; give --overwrite"
+    ):
+        adopt(tmp_path, **QUIET)
+    assert read_manifest(tmp_path) == first
+    second = adopt(tmp_path, overwrite=True, **QUIET)
+    assert second.build_id != first.build_id
+    assert not (tmp_path / "index" / "y.tfrecord.idx").exists()
+    assert verify(tmp_path, deep=True) == []
+
+
+def test_a_manifest_that_cannot_be_read_is_replaced_only_if_that_is_said(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    (tmp_path / "dataset.json").write_text("{")
+    with pytest.raises(FormatError, match="not readable as JSON"):
+        adopt(tmp_path, **QUIET)
+    assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
+
+
+def test_a_dataset_of_ours_needs_no_adoption(tmp_path):
+    built = build(Arrays({"x": np.arange(9), "label": np.arange(9) % 2}), tmp_path / "out", shards=2, **QUIET)
+    with pytest.raises(
+        InputError, match=f"is a dataset already, build {built.build_id}, and needs no adoption"
+    ):
+        adopt(tmp_path / "out", **QUIET)
+    # whose manifest was lost comes back with what the records tell
+    (tmp_path / "out" / "dataset.json").unlink()
+    manifest = adopt(tmp_path / "out", **QUIET)
+    assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
+    assert {*manifest.schema.features} == {*built.schema.features}
+    assert verify(tmp_path / "out", deep=True) == []
+
+
+def test_verbs_take_an_adopted_dataset_without_keys(tmp_path, capsys):
+    write(tmp_path / "train.tfrecord", rows(range(6)))
+    write(tmp_path / "test.tfrecord", rows(range(4, 8)))
+    assert main(["adopt", str(tmp_path)]) == 0
+    assert main(["info", str(tmp_path)]) == 0
+    assert "boxes (float, float32 ?)" in capsys.readouterr().out
+    assert main(["show", str(tmp_path), "x"]) == 1
+    assert "its examples have no keys" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path), "--deep"]) == 0
+    leak = next(finding for finding in audit(tmp_path, distance=None).findings if finding.kind == "leak")
+    assert "'test' that are in 'train' too: 2 of 4" in leak.message
+
+
+def test_keys_that_tell_examples_apart_are_keys(tmp_path, capsys):
+    write(tmp_path / "train.tfrecord", [example(key=b"a%d" % number, x=number) for number in range(3)])
+    assert main(["adopt", str(tmp_path)]) == 0
+    assert main(["show", str(tmp_path), "a1"]) == 0
+    assert "record 1 of train.tfrecord" in capsys.readouterr().out
+
+
+def test_a_feature_that_was_dropped_is_no_fault_and_another_one_is(tmp_path):
+    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3)])
+    with pytest.raises(
+        InputError, match=re.escape("feature 'y': is only in 1 of 2 records, and not in a.tfrecord")
+    ):
+        adopt(tmp_path, **QUIET)
+    adopt(tmp_path, AdoptOptions(roles=Roles(drop=("y",))), **QUIET)
+    assert verify(tmp_path, deep=True) == []
+    assert sorted(next(iter(loader.load(tmp_path, batch_size=2)))) == ["x"]
+
+
+def test_tensors_are_delivered_as_such(tmp_path, capsys):
+    values = [np.arange(6, dtype=np.float64).reshape(2, 3) + number for number in range(4)]
+    write(tmp_path / "a.tfrecord", [example(x=value.tobytes()) for value in values])
+    assert main(["adopt", str(tmp_path), "--raw", "x=float64[2,3]"]) == 0
+    (batch,) = loader.load(tmp_path, batch_size=4)
+    assert np.array_equal(batch["x"], values)
+
+
+def test_other_files_are_left_alone_and_counted(tmp_path):
+    write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
+    for name in ("README.md", "data.csv", "short", "zip.gz", "x.z", "cut.gz"):
+        (tmp_path / "d" / name).write_bytes(
+            {
+                "zip.gz": zlib_gzip(b"no records, but gzip"),
+                "x.z": zlib.compress(b"x"),
+                "cut.gz": b"\x1f\x8b\x08",
+            }.get(name, b"text" if name != "short" else b"x")
+        )
+    (tmp_path / "d" / "x.zz").write_bytes(b"\x78\x9cno zlib")
+    (tmp_path / "d" / "empty").touch()
+    os.mkfifo(tmp_path / "d" / "pipe")
+    (tmp_path / "d" / "nowhere").symlink_to("nothing")
+    write(tmp_path / "d" / ".hidden" / "b.tfrecord", numbered(range(3)))
+    write(tmp_path / "d" / ".c.tfrecord", numbered(range(3)))
+    said = []
+    assert adopt(tmp_path / "d", talk=said.append).num_examples == 3
+    assert said == ["9 other files left alone"]
+
+
+def zlib_gzip(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path):
+    write(tmp_path / "plain" / "train-00000-of-00002", numbered(range(3)))
+    (tmp_path / "plain" / "train-00001-of-00002").touch()
+    (tmp_path / "plain" / "val.tfrecord").touch()
+    manifest = adopt(tmp_path / "plain", **QUIET)
+    assert [shard.num_examples for shard in manifest.shards] == [3, 0, 0]
+    assert len(list(loader.load(tmp_path / "plain", "train", batch_size=1, shuffle=loader.Shuffle(0)))) == 3
+    write(tmp_path / "gzip" / "train-00000-of-00002.gz", numbered(range(3)), "GZIP")
+    (tmp_path / "gzip" / "train-00001-of-00002.gz").write_bytes(zlib_gzip(b""))
+    (tmp_path / "gzip" / "val.tfrecord.gz").write_bytes(zlib_gzip(b""))
+    said = []
+    manifest = adopt(tmp_path / "gzip", talk=said.append)
+    assert list(manifest.splits) == ["train"]
+    assert len(manifest.shards) == 1
+    assert said == [
+        "warning: train-00001-of-00002.gz holds no records, and is left out",
+        "warning: val.tfrecord.gz holds no records, and is left out",
+    ]
+    assert verify(tmp_path / "gzip", deep=True) == []
+
+
+def test_patterns_say_which_files_are_which_split(tmp_path, capsys):
+    for number in range(4):
+        write(tmp_path / f"part{number}", numbered(range(3 * number, 3 * number + 3)))
+    options = ["--split", "train=part[01]", "--split", "held-out=part2"]
+    assert main(["adopt", str(tmp_path), *options, "--name", "mine"]) == 0
+    manifest = read_manifest(tmp_path)
+    assert {name: [shard.path for shard in split.shards] for name, split in manifest.splits.items()} == {
+        "train": ["part0", "part1"],
+        "held-out": ["part2"],
+    }
+    assert manifest.name == "mine"
+    assert "1 other file left alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "globs", "message"),
+    [
+        (
+            ["a.tfrecord"],
+            {"x": "a*", "y": "*"},
+            "a.tfrecord matches the patterns of two splits, x=a* and y=*",
+        ),
+        (["a.tfrecord"], {"x": "b*"}, "--split x=b*: matches no TFRecord file; there are a.tfrecord"),
+        (
+            [f"{number}.tfrecord" for number in range(7)],
+            {"x": "b*"},
+            "there are 0.tfrecord, 1.tfrecord, 2.tfrecord, 3.tfrecord, 4.tfrecord and 2 more",
+        ),
+        (
+            ["train/val.tfrecord"],
+            {},
+            "train/val.tfrecord names two splits, 'val' and 'train'; say which it is",
+        ),
+        (["train_test.tfrecord"], {}, "names two splits, 'train' and 'test'"),
+        (["train.tfrecord", "x.tfrecord"], {}, "x.tfrecord names no split, but train.tfrecord names 'train'"),
+        (
+            ["train-00000-of-00003", "train-00002-of-00003"],
+            {},
+            "1 file missing, by the numbers of the others: train-00001-of-00003; bring them back, or give",
+        ),
+        (
+            ["x/train-7-of-12.tfrecord", "x/train-0-of-12.tfrecord"],
+            {},
+            "10 files missing, by the numbers of the others: x/train-01-of-12.tfrecord, "
+            "x/train-02-of-12.tfrecord, x/train-03-of-12.tfrecord, x/train-04-of-12.tfrecord, "
+            "x/train-05-of-12.tfrecord and 5 more",
+        ),
+        (
+            ["a-0-of-1", "a-0-of-2", "a-1-of-2"],
+            {},
+            "a-0-of-1 and a-0-of-2 are of two numberings, one perhaps left over from an earlier write",
+        ),
+    ],
+)
+def test_files_whose_splits_cannot_be_told_are_named(tmp_path, files, globs, message):
+    for name in files:
+        write(tmp_path / name, numbered(range(2)))
+    with pytest.raises(InputError, match=re.escape(message)):
+        adopt(tmp_path, AdoptOptions(splits=globs), **QUIET)
+    assert not (tmp_path / "dataset.json").exists()
+
+
+def test_what_is_missing_may_be_missing(tmp_path):
+    write(tmp_path / "train-00000-of-00003", numbered(range(2)))
+    said = []
+    manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), talk=said.append)
+    assert manifest.num_examples == 2
+    assert said[0].startswith(
+        "warning: 2 files missing, by the numbers of the others: train-00001-of-00003, "
+    )
+
+
+def test_a_split_may_be_part_of_a_numbered_row_and_files_of_other_numberings_left_out(tmp_path):
+    for name in ("a-0-of-1", "a-0-of-2", "a-1-of-2"):
+        write(tmp_path / name, numbered(range(2)))
+    options = AdoptOptions(splits={"train": "a-0-of-2"})
+    assert [shard.path for shard in adopt(tmp_path, options, **QUIET).shards] == ["a-0-of-2"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda root: write(root / "a:b.tfrecord", numbered(range(2))),
+            "the path 'a:b.tfrecord' must be a relative",
+        ),
+        (
+            lambda root: write(root / "a\\b.tfrecord", numbered(range(2))),
+            r"must be a relative path of printable",
+        ),
+        (
+            lambda root: write(root / "index" / "b", numbered(range(2))),
+            "the path 'index/b' is reserved for another",
+        ),
+        (lambda root: (root / "b").symlink_to("a"), "b: is the same file as a; its examples would be in the"),
+        (
+            lambda root: os.link(root / "a", root / "b"),
+            "b: is the same file as a; its examples would be in the",
+        ),
+        (
+            lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered(range(2)))),
+            "b: is a link that leads out of the folder; put the file itself there",
+        ),
+        (
+            lambda root: (root / "b").write_bytes(zlib.compress((root / "a").read_bytes())),
+            "b: is compressed with zlib, which the format does not have; write it again",
+        ),
+        (
+            lambda root: (root / "b.tfrecord").write_bytes(b"x" * 99),
+            "b.tfrecord: is no TFRecord file, though its name",
+        ),
+        (
+            lambda root: (root / "b.tfrec").write_bytes(b"x"),
+            "b.tfrec: is no TFRecord file, though its name is",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make, message):
+    root = tmp_path / "d"
+    write(root / "a", numbered(range(2)))
+    make(root)
+    with pytest.raises(FormatError, match=re.escape(message)):
+        adopt(root, **QUIET)
+    assert not (root / "dataset.json").exists()
+
+
+def test_a_numbered_file_beside_shards_is_one_of_them(tmp_path):
+    write(tmp_path / "a-0-of-2", numbered(range(2)))
+    (tmp_path / "a-1-of-2").write_bytes(b"x" * 99)
+    (tmp_path / "weights-0-of-1").write_bytes(b"x" * 99)
+    with pytest.raises(FormatError, match="a-1-of-2: is no TFRecord file") as caught:
+        adopt(tmp_path, **QUIET)
+    assert len(caught.value.problems) == 1
+
+
+def test_plain_and_compressed_files_are_no_one_dataset(tmp_path):
+    write(tmp_path / "a.tfrecord", numbered(range(2)))
+    write(tmp_path / "b.tfrecord", numbered(range(2)), "GZIP")
+    with pytest.raises(
+        InputError, match=re.escape("1 file compressed with gzip (b.tfrecord) and 1 plain (a.tf")
+    ):
+        adopt(tmp_path, **QUIET)
+    assert adopt(tmp_path, AdoptOptions(splits={"train": "b*"}), **QUIET).compression == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda _: None, "does not exist; name a folder of TFRecord files"),
+        (lambda root: root.write_bytes(b""), "is a file; name a folder of TFRecord files"),
+        (lambda root: root.mkdir(), "holds no TFRecord files: none of 0 files begins with a record"),
+        (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "its TFRecord files hold no records"),
+        (lambda root: write(root / "x" / "my data" / "a", numbered([1])) and None, None),
+    ],
+)
+def test_a_folder_without_records_is_told(tmp_path, make, message):
+    root = tmp_path / "d"
+    make(root)
+    if message:
+        with pytest.raises(InputError, match=message):
+            adopt(root, **QUIET)
+    else:
+        adopt(root, **QUIET)
+
+
+def test_a_name_that_a_dataset_cannot_have_is_told(tmp_path):
+    write(tmp_path / "my data" / "a", numbered([1]))
+    with pytest.raises(InputError, match=r"the folder's name 'my data' must be .*; give another with --name"):
+        adopt(tmp_path / "my data", **QUIET)
+    with pytest.raises(OptionsError, match="the dataset's name 'a b' must be"):
+        AdoptOptions(name="a b")
+    with pytest.raises(OptionsError, match="the split name '-x' must be"):
+        AdoptOptions(splits={"-x": "*"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "train"], "--split train: must be NAME=GLOB, such as train='train-*'"),
+        (["--split", "a=1", "--split", "a=2"], "--split a=2: the split 'a' stands twice"),
+        (["--raw", "x=5"], "--raw x=5: must be NAME=DTYPE[SHAPE]"),
+    ],
+)
+def test_the_command_line_alone_may_be_wrong(tmp_path, capsys, arguments, message):
+    assert main(["adopt", str(tmp_path), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_path, capsys, compression):
+    size = len(numbered([0])[0]) + 16
+    for name, places in (("a", (1, 3)), ("b", (0,)), ("c", ())):
+        path = write(tmp_path / name, numbered(range(5)))
+        data = bytearray(path.read_bytes())
+        for place in places:
+            data[place * size + 14] ^= 1
+        path.write_bytes(zlib_gzip(bytes(data)) if compression else bytes(data))
+    before = stamps(tmp_path)
+    assert main(["adopt", str(tmp_path)]) == 1
+    fault = "the checksum of the record's data does not hold"
+    assert capsys.readouterr().err.splitlines() == [
+        f"tfshards: {tmp_path} cannot be adopted, nothing was written:",
+        f"  a: record 1 at byte {size}: {fault}",
+        f"  a: record 3 at byte {3 * size}: {fault}",
+        f"  b: record 0 at byte 0: {fault}",
+    ]
+    assert stamps(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda data, size: data[: 2 * size + 5],
+            "record 2 at byte {two}: the file ends 5 bytes into the frame's",
+        ),
+        (lambda data, size: data[:-1], "says {length} bytes of data; the file ends before"),
+        (
+            lambda data, size: data[:size] + b"\xff" + data[size + 1 :],
+            "record 1 at byte {one}: the checksum of the record's length does not hold; what follows cannot",
+        ),
+    ],
+)
+def test_where_a_file_ends_too_early_or_loses_its_frames_is_told(tmp_path, damage, message):
+    path = write(tmp_path / "a", numbered(range(3)))
+    size = len(path.read_bytes()) // 3
+    path.write_bytes(damage(path.read_bytes(), size))
+    wanted = message.format(one=size, two=2 * size, length=size - 16)
+    with pytest.raises(FormatError, match=re.escape(wanted)):
+        adopt(tmp_path, **QUIET)
+
+
+def test_a_gzip_file_that_is_cut_is_told(tmp_path):
+    path = write(tmp_path / "a", rows(range(200)), "GZIP")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FormatError, match=r"a: record .*: the compressed data are damaged"):
+        adopt(tmp_path, **QUIET)
+
+
+def test_other_messages_than_examples_are_refused(tmp_path):
+    feature = tf.train.FeatureList(feature=[tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))])
+    sequence = tf.train.SequenceExample(feature_lists=tf.train.FeatureLists(feature_list={"x": feature}))
+    write(tmp_path / "a", [sequence.SerializeToString()])
+    write(tmp_path / "b", [b"just bytes"])
+    with pytest.raises(FormatError) as caught:
+        adopt(tmp_path, **QUIET)
+    first, second = map(str, caught.value.problems)
+    assert (
+        "a: record 0 at byte 0: has a field 2, as a tf.train.SequenceExample has; only tf.train.Example"
+        in first
+    )
+    assert "b: record 0 at byte 0: is no tf.train.Example" in second
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    write(tmp_path / "d" / "a", numbered(range(3)))
+    # a folder that cannot be listed ends the run as a signal would
+    code = """
+import os, sys
+from tfshards.prep import adopt
+os.setuid(65534)
+try:
+    adopt(sys.argv[1])
+except PermissionError as error:
+    print("refused", error.filename)
+"""
+    folder = tmp_path / "d" / "closed"
+    folder.mkdir(mode=0o000)
+    shutil.copymode(tmp_path / "d", tmp_path)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "d")], capture_output=True, text=True)
+    assert done.stdout == f"refused {folder}\n", done.stderr
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["a", "closed"]

@@ -1,0 +1,381 @@
+"""A schema is inferred from records: kinds, shapes, classes; and all that keeps records from having one."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tfshards.prep.example import example_encoder
+from tfshards.prep.header import image_shape
+from tfshards.prep.infer import Inferred, infer
+from tfshards.prep.roles import Roles, parse_raw
+from tfshards.prep.seen import MOST_CLASSES, Findings
+from tfshards.prep.verify import parse_record
+from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Split, Totals
+
+ELEMENTS = {
+    int: st.integers(-(2**63), 2**63 - 1),
+    float: st.floats(width=32),
+    bytes: st.binary(max_size=20),
+}
+KINDS = {int: ("int", "int64"), float: ("float", "float32"), bytes: ("bytes", "bytes")}
+
+
+def picture(mode: str = "RGB", size: tuple[int, int] = (5, 4), name: str = "PNG") -> bytes:
+    """An encoded image; ``size`` is width and height."""
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, name)
+    return file.getvalue()
+
+
+def record(**values: object) -> bytes:
+    """The bytes of an example; a list may have any length, and is of integers if it is empty."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    return record_of(lists, {name: type((elements or [0])[0]) for name, elements in lists.items()})
+
+
+def record_of(lists: Mapping[str, list], types: Mapping[str, type]) -> bytes:
+    schema = Schema(tuple(Feature(name, *KINDS[types[name]], (None,)) for name in lists))
+    return b"".join(example_encoder(schema)(list(lists.values())))
+
+
+def listless(*names: str) -> bytes:
+    """The bytes of an example whose features have not even an empty list: as TFX marks what is missing."""
+    entries = [b"\x0a" + bytes([len(name)]) + name.encode() + b"\x12\x00" for name in names]
+    features = b"".join(b"\x0a" + bytes([len(entry)]) + entry for entry in entries)
+    return b"\x0a" + bytes([len(features)]) + features
+
+
+def found_in(*records: bytes, roles: Roles | None = None, path: str = "a") -> Findings:
+    found = Findings(roles or Roles())
+    for number, data in enumerate(records):
+        found.look(path, number, 100 * number, data)
+    return found
+
+
+def inferred(*records: bytes, roles: Roles | None = None) -> Inferred:
+    found = found_in(*records, roles=roles)
+    assert found.problems == []
+    return infer(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "feature", "reason"),
+    [
+        ([1, 2], Feature("x", "int", "int64"), "one integer in all records"),
+        ([-1, 2**63 - 1], Feature("x", "int", "int64"), "any int64"),
+        ([0.5, 1.0], Feature("x", "float", "float32"), "one float"),
+        ([b"a", b""], Feature("x", "bytes", "bytes"), "one string, an empty one too"),
+        ([[1, 2], [3, 4]], Feature("x", "int", "int64", (2,)), "as many in all records"),
+        ([[1, 2], [3]], Feature("x", "int", "int64", (None,)), "numbers that differ"),
+        (
+            [[], [3]],
+            Feature("x", "int", "int64", (None,)),
+            "none in the first record, whose type others tell",
+        ),
+        ([[5], []], Feature("x", "int", "int64", (None,)), "none in the last"),
+        ([[b"a", b"b"], [b"c", b""]], Feature("x", "bytes", "bytes", (2,)), "strings"),
+        ([picture(), picture()], Feature("x", "image", "uint8", (4, 5, 3)), "images of one size"),
+        (
+            [picture(size=(5, 4)), picture(size=(5, 6))],
+            Feature("x", "image", "uint8", (None, 5, 3)),
+            "images of one width",
+        ),
+        (
+            [picture("L", name="JPEG"), picture("L")],
+            Feature("x", "image", "uint8", (4, 5, 1)),
+            "grey ones of two formats",
+        ),
+        (
+            [picture("L"), picture("RGB")],
+            Feature("x", "image", "uint8", (4, 5, 3)),
+            "grey among colour is delivered as colour",
+        ),
+        (
+            [picture(name="WEBP"), picture()],
+            Feature("x", "image", "uint8", (None, None, 3)),
+            "a header that is not read",
+        ),
+        (
+            [[picture()], [picture(), picture()]],
+            Feature("x", "bytes", "bytes", (None,)),
+            "images are one a record",
+        ),
+        ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is no image"),
+    ],
+)
+def test_values_tell_what_a_feature_is(values, feature, reason):
+    made = inferred(*(record(x=value, other=1) for value in values))
+    assert made.problems == (), reason
+    assert made.features == (Feature("other", "int", "int64"), feature), reason
+
+
+@pytest.mark.parametrize(
+    ("names", "roles", "label", "reason"),
+    [
+        (("x", "label"), Roles(), "label", "the usual name"),
+        (("class", "x"), Roles(), "class", "the other one"),
+        (("image/class/label", "x"), Roles(), "image/class/label", "as ImageNet's scripts have it"),
+        (("a/label", "label"), Roles(), "label", "the plain name before others"),
+        (("x", "label"), Roles(label="x"), "x", "what is said"),
+        (("x", "labels", "class_id"), Roles(), None, "other names are none"),
+    ],
+)
+def test_integers_are_classes_by_their_name(names, roles, label, reason):
+    made = inferred(*(record(**dict.fromkeys(names, number)) for number in range(3)), roles=roles)
+    assert (made.label.name if made.label else None) == label, reason
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0, -1], "negative"),
+        ([[0, 1], [1, 0]], "several a record"),
+        ([0.5, 1.0], "no integers"),
+        (list(range(MOST_CLASSES + 1)), "too many different ones"),
+    ],
+)
+def test_a_label_by_name_alone_is_no_label_if_its_values_are_no_classes(values, reason):
+    assert inferred(*(record(label=value) for value in values)).label is None, reason
+
+
+def test_what_is_said_to_be_the_label_is_one_with_any_integers():
+    values = [-1, *range(MOST_CLASSES + 1)]
+    roles = Roles(label="label")
+    found = found_in(*(record(label=value) for value in values), roles=roles)
+    assert infer(found).label == Feature("label", "label", "int64")
+    assert len(found.features["label"].labels) == len(values)
+    lists = inferred(record(label=[1, 2]), record(label=[]), roles=roles)
+    assert lists.label == Feature("label", "label", "int64", (None,))
+
+
+def test_a_tensor_is_raw_if_that_is_said():
+    roles = Roles(raw=parse_raw(["x=uint8[2,3]", "y=float64[]"]))
+    made = inferred(record(x=bytes(6), y=bytes(8)), roles=roles)
+    assert made.features == (Feature("x", "raw", "uint8", (2, 3)), Feature("y", "raw", "float64"))
+    assert made.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("records", "roles", "message"),
+    [
+        (
+            [record(x=1, y=2), record(y=2)],
+            Roles(),
+            "feature 'x': is only in 1 of 2 records, and not in a, record 1 at byte 100; every record must "
+            "have it: leave it out with --drop x",
+        ),
+        (
+            [record(y=2), record(x=1, y=2)],
+            Roles(),
+            "feature 'x': is only in 1 of 2 records, and not in a, record 0",
+        ),
+        (
+            [listless("x")],
+            Roles(),
+            "feature 'x': has no list in any record, so that its type is unknown",
+        ),
+        ([record(x=1)], Roles(label="y"), "feature 'y': is in no record; there are 'x'"),
+        ([record(x=1)], Roles(images=("y",)), "feature 'y': is in no record; there are 'x'"),
+        (
+            [record(x=b"1")],
+            Roles(label="x"),
+            "feature 'x': is named as label, but a, record 0 at byte 0 holds no",
+        ),
+        (
+            [record(x=1)],
+            Roles(images=("x",)),
+            "is said to hold images, but a, record 0 at byte 0 holds no byte",
+        ),
+        (
+            [record(x=picture()), record(x=b"BM")],
+            Roles(images=("x",)),
+            "is said to hold images, but a, record 1 at byte 100 holds no JPEG, PNG, GIF or WebP",
+        ),
+        ([record(x=[b"", b""])], Roles(images=("x",)), "is said to hold images, but has 2 values a record"),
+        (
+            [record(x=b"123"), record(x=b"1234")],
+            Roles(raw={"x": ("int16", (2,))}),
+            "feature 'x': has 3 to 4 bytes a record, but int16[2] takes 4",
+        ),
+        (
+            [record(x=[b"", b""])],
+            Roles(raw={"x": ("int16", (2,))}),
+            "said to hold tensors, but has 2 values a",
+        ),
+        (
+            [record(key=b"a"), record(key=b"b"), record(key=b"a")],
+            Roles(),
+            "feature 'key': has only 2 different values in 3 records; the feature of this name has to tell",
+        ),
+        ([record(x=1)], Roles(drop=("x",)), "schema: no feature is left; drop fewer"),
+    ],
+)
+def test_what_keeps_records_from_having_a_schema_is_told(records, roles, message):
+    (problem,) = inferred(*records, roles=roles).problems
+    assert message in str(problem)
+
+
+def test_all_problems_are_told_at_once():
+    made = inferred(record(x=1, y=b""), listless("z", "y"))
+    assert [problem.place for problem in made.problems] == ["feature 'x'", "feature 'z'"]
+
+
+def test_a_name_that_a_schema_cannot_have_is_told():
+    # written by hand, since our encoder takes no such name
+    data = bytes.fromhex("0a0d 0a0b 0a01 0a 1206 1a04 0a02 0102".replace(" ", ""))
+    (problem,) = inferred(data).problems
+    assert r"name is '\n', must be one or more printable characters; leave it out with --drop" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"no protocol buffer", "is no tf.train.Example"),
+        (b"", "has no features; only tf.train.Example with features can be adopted"),
+        (record(x=1) + b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
+        (b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
+        (record(x=list(range(200))) + b"\x18\x01", "has a field 3; only tf.train.Example"),
+        (record(x=0.5), "the feature 'x' holds floats, but integers in a, record 0 at byte 0"),
+        (record(x=b""), "the feature 'x' holds byte strings, but integers in a, record 0 at byte 0"),
+        (
+            record_of({"x": []}, {"x": float}),
+            "the feature 'x' is empty and holds floats, but integers in a, record 0",
+        ),
+    ],
+)
+def test_a_record_that_is_no_example_or_another_one_is_told(data, message):
+    found = found_in(record(x=1), data, record(x=3))
+    (problem,) = found.problems
+    assert str(problem).startswith("a: record 1 at byte 100: ")
+    assert message in str(problem)
+
+
+def test_of_a_file_full_of_faults_the_first_are_told_and_the_others_counted():
+    found = found_in(*[b""] * 50)
+    assert len(found.problems) == 20
+    assert str(found.all_problems()[-1]) == "a: and 30 more problems"
+
+
+def test_shards_that_contradict_each_other_are_both_named():
+    together = Findings(Roles())
+    together.join(found_in(record(x=1), path="a"))
+    together.join(found_in(record(x=0.5), path="b"))
+    together.join(found_in(record(x=b""), path="c"))
+    (problem,) = infer(together).problems
+    assert "holds floats, but integers in a, record 0 at byte 0 (found in b, record 0 at byte 0)" in str(
+        problem
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "warning"),
+    [
+        (
+            [picture(), b"x"],
+            "'x' is an image in 1 of 2 records, but not in a, record 1 at byte 100; it stays bytes",
+        ),
+        (
+            [bytes(784), bytes(784)],
+            "'x' has 784 bytes in every record, as tensors have; to have it delivered",
+        ),
+        ([picture()], "the images in 'x' are taken as they are"),
+        ([bytes(32)], None),
+        ([bytes(784), bytes(700)], None),
+        ([1], None),
+    ],
+)
+def test_what_deserves_a_look_is_told(values, warning):
+    made = inferred(*(record(x=value) for value in values))
+    assert [warning in text for text in made.warnings] == ([True] if warning else [])
+
+
+@pytest.mark.parametrize("text", ["x", "x=uint8", "=uint8[2]", "x=uint8[2,]", "x=uint8[-1]", "x=uint8[?]"])
+def test_a_tensor_that_is_not_spelled_right_is_refused(text):
+    with pytest.raises(OptionsError, match=re.escape(f"--raw {text}: must be NAME=DTYPE[SHAPE]")):
+        parse_raw([text])
+
+
+def test_roles_that_contradict_each_other_are_refused():
+    with pytest.raises(OptionsError, match="--raw x=int8\\[\\]: the feature 'x' stands twice"):
+        parse_raw(["x=uint8[2]", "x=int8[]"])
+    with pytest.raises(OptionsError, match="the feature 'x' is named 2 times"):
+        Roles(label="x", drop=("x",))
+    with pytest.raises(OptionsError, match=r"--raw x=text\[2\]: dtype is 'text', but kind 'raw' holds"):
+        Roles(raw={"x": ("text", (2,))})
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "reason"),
+    [
+        (b"", None, "nothing"),
+        (b"GIF89a", (None, None, 3), "a format whose header is not read"),
+        (b"\x89PNG\r\n\x1a\n", (None, None, 3), "cut behind the mark"),
+        (b"\xff\xd8\xff", (None, None, 3), "cut behind the mark"),
+        (b"\xff\xd8\xff\xda" + bytes(20), (None, None, 3), "a scan without a frame"),
+        (
+            b"\xff\xd8\xff\xff\xc0\x00\x0b\x08\x00\x02\x00\x03\x01" + bytes(9),
+            (2, 3, 1),
+            "padding before a marker",
+        ),
+        (b"\x00\x00\x00\x0cjP  \r\n\x87\n", None, "JPEG 2000, which TensorFlow does not read"),
+    ],
+)
+def test_a_header_is_read_as_far_as_it_goes(data, shape, reason):
+    assert image_shape(data) == shape, reason
+
+
+@pytest.mark.parametrize(
+    ("records", "shape", "reason"),
+    [
+        ([record(x=1), listless("x")], (None,), "one value or none"),
+        ([listless("x"), record(x=[1, 2])], (None,), "several or none"),
+        ([record(x=[]), listless("x")], (None,), "an empty list or none"),
+        ([record(x=[]), record(x=[])], (0,), "empty lists alone"),
+    ],
+)
+def test_where_records_have_no_list_the_feature_is_a_list_of_any_length(records, shape, reason):
+    for given_records in (records, records[::-1]):
+        assert inferred(*given_records).features == (Feature("x", "int", "int64", shape),), reason
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["x", "label", "y/label"]), st.sampled_from([int, float, bytes]), min_size=1
+    ).flatmap(
+        lambda types: st.tuples(
+            st.just(types),
+            st.lists(
+                st.fixed_dictionaries(
+                    {name: st.lists(ELEMENTS[kind], max_size=3) for name, kind in types.items()}
+                ),
+                min_size=1,
+                max_size=8,
+            ),
+        )
+    ),
+    st.integers(0, 8),
+)
+def test_records_have_the_schema_that_is_inferred_from_them_however_they_are_dealt_to_shards(drawn, cut):
+    types, rows = drawn
+    records = [record_of(row, types) for row in rows]
+    made = inferred(*records)
+    together = Findings(Roles())
+    for start, end in ((0, cut), (cut, len(records))):
+        together.join(found_in(*records[start:end]))
+    again = infer(together)
+    assert (again.features, again.problems) == (made.features, made.problems) == (made.features, ())
+    number = len(records)
+    manifest = Manifest("d", "01234567", Schema(made.features), {"a": Split(())}, Totals(number, number))
+    for data, row in zip(records, rows, strict=True):
+        values, fault = parse_record(data, manifest)
+        assert fault is None
+        for name, elements in row.items():
+            assert np.array_equal(values[name], elements, equal_nan=types[name] is float)
