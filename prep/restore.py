@@ -52,13 +52,14 @@ def kind_of_source(manifest: Manifest) -> str:
     """Return what a dataset was built from: ``images``, ``arrays`` or ``table``.
 
     Raises:
-        InputError: it was built from neither, such as one that was made of other datasets.
+        InputError: it was built from none of these, such as one that was made of other datasets.
     """
     kind = manifest.options.get("source")
     if kind not in SOURCES:
+        how = f"was made by {kind}" if isinstance(kind, str) else "does not say how it was made"
         raise InputError(
-            f"the dataset {manifest.name!r} was not built from images, arrays or a table, so that its shards "
-            "cannot be made again one by one; make it again as it was made"
+            f"the dataset {manifest.name!r} {how}; only the shards of one that was built from images, arrays "
+            "or a table can be made again: make it anew as it was made, or take a sound copy of the files"
         )
     return kind
 

@@ -151,9 +151,9 @@ class _Walk:
         return Frame(number, offset, data, checksum, is_sound, fault)
 
     def _next(self, offset: int) -> tuple[int, int]:
-        """Return number and start of the first record behind ``offset``, by the index; or the end."""
-        if self.starts is None:
-            return 0, self.end
+        """Return number and start of the first record behind ``offset``, by the index, or the end."""
+        # without an index, what stands before would have been the last
+        assert self.starts is not None
         place = int(np.searchsorted(self.starts, offset, side="right"))
         return place, int(self.starts[place]) if place < len(self.starts) else self.end
 

@@ -115,6 +115,18 @@ def test_an_index_needs_no_source(dataset, contents):
     assert contents(dataset) == before
 
 
+def test_an_index_that_the_manifest_does_not_fit_is_left(dataset, contents):
+    manifest = read_manifest(dataset)
+    train = manifest.splits["train"]
+    other = replace(train.shards[0], index_digest="sha256:" + "0" * 64)
+    splits = {"train": replace(train, shards=(other, *train.shards[1:]))}
+    write_manifest(replace(manifest, splits=splits), dataset)
+    before = contents(dataset)
+    made = repair(dataset)
+    assert (made.repaired, [problem.place for problem in made.left]) == ((), [index_path(other.path)])
+    assert contents(dataset) == before
+
+
 def test_without_a_source_shards_stay_damaged_and_are_told(dataset):
     damaged = {flip(shard_path(dataset)).name, flip(index_file(dataset, 1), 0).name}
     made = repair(dataset)
@@ -327,9 +339,10 @@ def test_other_rejects_are_refused(dataset, photos, contents):
 
 
 def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents):
-    write_manifest(replace(read_manifest(dataset), options={}), dataset)
     flip(shard_path(dataset))
-    refused(dataset, photos, "'out' was not built from images, arrays or a table, so that its", contents)
+    for options, how in (({}, "does not say how it was made"), ({"source": "merge"}, "was made by merge")):
+        write_manifest(replace(read_manifest(dataset), options=options), dataset)
+        refused(dataset, photos, f"'out' {how}; only the shards of one that was built from images", contents)
     index_file(dataset, 1).unlink()
     assert len(repair(dataset).repaired) == 1
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -556,6 +557,26 @@ def test_a_removed_record_is_seen_where_the_index_has_it(rows):
     assert problems[-1].message == "holds 9 records, the manifest says 10"
 
 
+def test_a_damaged_header_where_the_index_knows_none_is_passed(rows):
+    root, compression = rows
+    path = first_shard(root)
+    records = [data for _, data in read_records(path, compression)]
+    # of two neighbours the longer one comes first, so that the other starts where the index has no record
+    one = next(number for number in range(1, 7) if len(records[number]) < len(records[number + 1]))
+    records[one], records[one + 1] = records[one + 1], records[one]
+    frames = [bytearray(b"".join(frame(record))) for record in records]
+    frames[one + 1][0] ^= 1
+    frames[8][-1] ^= 1
+    path.write_bytes(b"".join(frames) if compression == "none" else gzip.compress(b"".join(frames)))
+    key, last = (decode_example(records[number])["key"][0].decode() for number in (one, 8))
+    size, other = len(frames[one]), len(frames[one + 1])
+    assert of_records(verify(root, deep=True)) == [
+        f"record {one}, key {key!r}: takes {size} bytes with its frame, the index says {other}",
+        f"record {one + 1}, behind key {key!r}: {DAMAGED_LENGTH}",
+        f"record 8, its key reads {last!r}: {DAMAGED_DATA}",
+    ]
+
+
 def test_what_follows_damaged_compressed_data_is_one_problem(tmp_path, quiet_build):
     noise = np.random.default_rng(0).integers(0, 256, (50, 1000), dtype=np.uint8)
     quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1, options=Options(compression="gzip"))
@@ -619,12 +640,19 @@ def test_a_disk_that_cannot_be_read_is_a_problem(dataset, monkeypatch):
 
 
 def test_an_interrupt_ends_the_threads(dataset, monkeypatch):
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    ticks: list[int] = []
+
+    def interrupt(_: object, num_bytes: int) -> None:
+        ticks.append(num_bytes)
+        if len(ticks) == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.05)
 
     monkeypatch.setattr("tfshards.prep.meter.Meter.add", interrupt)
+    monkeypatch.setattr("tfshards.prep.verify_files._BLOCK", 8)
     with pytest.raises(KeyboardInterrupt):
         verify(dataset)
+    assert sum(ticks) < read_manifest(dataset).splits["train"].num_bytes
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""How far a look at files is: a bar on a terminal, lines otherwise."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from tfshards.prep import meter
+from tfshards.prep.meter import Meter
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_bar_that_goes_at_the_end():
+    stream = Terminal()
+    with Meter("verify", 3 << 20, stream) as bar:
+        bar.add(1 << 20)
+        bar.add(2 << 20)
+    assert "verify:" in stream.getvalue()
+    assert "/3.00M" in stream.getvalue()
+    assert stream.getvalue().endswith("\r")
+
+
+def test_short_work_says_nothing_where_there_is_no_terminal():
+    stream = io.StringIO()
+    with Meter("verify", 10, stream) as lines:
+        lines.add(10)
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("done", "line"),
+    [
+        (1 << 20, r"verify: 1\.0 MiB of 4\.0 MiB, \S+ \S?i?B/s, \d+ s left\n"),
+        (0, r"verify: 0 B of 4\.0 MiB, 0 B/s, time left unknown\n"),
+    ],
+)
+def test_long_work_says_a_line_now_and_then(done, line, monkeypatch):
+    monkeypatch.setattr(meter, "_LINE_SECONDS", 0.0)
+    stream = io.StringIO()
+    with Meter("verify", 4 << 20, stream) as lines:
+        lines.add(done)
+    assert re.fullmatch(line, stream.getvalue())
