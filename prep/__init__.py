@@ -30,6 +30,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from tfshards.prep.appender import append
     from tfshards.prep.builder import build
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.table_roles import Columns
@@ -47,6 +48,7 @@ __all__ = [
     "Roles",
     "Table",
     "adopt",
+    "append",
     "audit",
     "build",
     "merge",
@@ -64,6 +66,7 @@ def __getattr__(name: str) -> object:
 
 
 _LATER = {
+    "append": "tfshards.prep.appender",
     "build": "tfshards.prep.builder",
     "Table": "tfshards.prep.sources.table",
     "Columns": "tfshards.prep.sources.table_roles",

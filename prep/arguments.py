@@ -26,6 +26,20 @@ _GROUP_HELP = {
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """Add the arguments that building from one kind of input takes."""
+    _add_source_arguments(parser, kind)
+    _add_options_of_a_dataset(parser, kind)
+    _add_options_of_shards(parser)
+
+
+def add_append_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
+    """Add those that appending takes: what is the dataset's own is not among them."""
+    _add_source_arguments(parser, kind)
+    _add_options_of_shards(parser)
+    parser.set_defaults(labels=None, labels_from=None, split=[], stratify=False, group_by=None)
+    parser.set_defaults(duplicates="keep", compression="none", seed=0, name=None)
+
+
+def _add_source_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add = parser.add_argument
     if kind == "images":
         add("src", metavar="SRC", help="folder of class folders, split folders, or images")
@@ -47,15 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add("out", metavar="OUT", help="the dataset's directory; its last part names the dataset")
     if kind != "arrays":
         _add_image_arguments(parser)
+
+
+def _add_options_of_a_dataset(parser: argparse.ArgumentParser, kind: str) -> None:
+    add = parser.add_argument
     labels = parser.add_mutually_exclusive_group()
     labels.add_argument("--labels", metavar="FILE", help="class names in label order, one a line; no others")
     labels.add_argument("--labels-from", metavar="DATASET", help="the classes of this dataset, and no others")
-    add("--shards", action="append", default=[], metavar="[SPLIT=]N", help="shards of every split, or of one")
-    add("--shard-size", metavar="SIZE", help="source bytes a shard instead, such as 128MiB (default)")
     add("--split", action="append", default=[], metavar="NAME=RATIO", help="such as train=0.9, with val=10%%")
     add("--stratify", action="store_true", help="split each class by the ratios")
     add("--group-by", metavar="WHAT", help=_GROUP_HELP[kind])
-    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
     same = (
         "examples with the same images, or without images the same values: keep (default), drop all but "
         "the first key, or fail"
@@ -64,6 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add("--compression", default="none", choices=["none", "gzip"], help="of the shards (none)")
     add("--seed", type=int, default=0, help="of order and splits (0)")
     add("--name", help="of the dataset")
+
+
+def _add_options_of_shards(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--shards", action="append", default=[], metavar="[SPLIT=]N", help="shards of every split, or of one")
+    add("--shard-size", metavar="SIZE", help="source bytes a shard instead, such as 128MiB (default)")
+    add("--balance", default="count", choices=["count", "bytes"], help="what is even among shards")
     add("--json", action="store_true", help="print the result as JSON")
 
 

@@ -76,7 +76,7 @@ def build(
     check_beam_args(beam_args)
     folder = output_folder(out)
     check_output(folder, source)
-    with _staged(source, folder) as reader:
+    with staged(source, folder) as reader:
         name = dataset_name(folder, options)
         forecast_of = partial(forecast, reader, name, shards, seed, options)
         plan = forecast_of()
@@ -88,8 +88,8 @@ def build(
         else:
             current = committed(folder, plan.build_id, plan.options, overwrite=overwrite)
         if current and current.build_id == plan.build_id:
-            _clear(area, plan, name, current, talk)
-            _finish(current, area, talk)
+            clear(area, plan, name, current, talk)
+            finish_up(current, area, talk)
             talk(f"{folder} is up to date")
             return current
         compares = options.duplicates != "keep"
@@ -98,20 +98,20 @@ def build(
         run = Run(reader, plan, area, name, tuple(beam_args), talk, compares, options.compression)
         if retry_rejected and current:
             retried = retry(reader, plan, current, area, options, forecast_of)
-            _clear(area, plan, name, current, talk)
+            clear(area, plan, name, current, talk)
             result = _take_in_mended(run, retried, options)
         else:
-            _clear(area, plan, name, current, talk)
-            result = _write_all(run, options)
-        manifest = _manifest(run, result)
+            clear(area, plan, name, current, talk)
+            result = write_all(run, options)
+        manifest = manifest_of(run, result)
         commit(manifest, result.rejects, area)
-        _finish(manifest, area, talk)
+        finish_up(manifest, area, talk)
         _say_if_much_larger(manifest, plan, talk)
     return manifest
 
 
 @dataclass(frozen=True)
-class _Result:
+class Result:
     """What a build has written.
 
     Attributes:
@@ -127,8 +127,11 @@ class _Result:
     conversions: Mapping[str, int]
 
 
-def _write_all(run: Run, options: Options) -> _Result:
-    """Write every shard, and again those from which rejects have to be balanced away."""
+def write_all(run: Run, options: Options, *, may_be_empty: bool = False) -> Result:
+    """Write every shard, and again those from which rejects have to be balanced away.
+
+    ``may_be_empty``: see ``final_layouts``.
+    """
     plan = run.plan
     _require_space(run.area, plan)
     note_build(run.area, plan, run.name)
@@ -136,13 +139,13 @@ def _write_all(run: Run, options: Options) -> _Result:
     rejects = [reject for done in first.values() for reject in done.rejected]
     check_rejects(rejects, plan, options, run.area)
     rejects += repeated_inputs(plan, first, options, run.talk)
-    layouts = final_layouts(plan, rejects, options)
+    layouts = final_layouts(plan, rejects, options, may_be_empty=may_be_empty)
     done = run.write("final", layouts) if rejects else first
     conversions = sum((Counter(shard.conversions) for shard in done.values()), Counter[str]())
-    return _Result(layouts, done, rejects, conversions)
+    return Result(layouts, done, rejects, conversions)
 
 
-def _take_in_mended(run: Run, retried: Retried, options: Options) -> _Result:
+def _take_in_mended(run: Run, retried: Retried, options: Options) -> Result:
     """Write the shards that change when mended files are taken in; the others are the dataset's own."""
     check_rejects(retried.rejects, run.plan, options, run.area)
     layouts = final_layouts(run.plan, retried.rejects, options)
@@ -151,10 +154,10 @@ def _take_in_mended(run: Run, retried: Retried, options: Options) -> _Result:
     _require_space(run.area, run.plan)
     rejected = retried.before.totals.rejected
     run.talk(f"{rejected - len(retried.rejects)} of {rejected} rejected inputs can be taken in now")
-    return _Result(layouts, run.write("final", layouts, linked), retried.rejects, retried.conversions)
+    return Result(layouts, run.write("final", layouts, linked), retried.rejects, retried.conversions)
 
 
-def _clear(area: BuildArea, plan: Forecast, name: str, current: Manifest | None, talk: Talk) -> None:
+def clear(area: BuildArea, plan: Forecast, name: str, current: Manifest | None, talk: Talk) -> None:
     """Take away what belongs neither to this build nor to the dataset that is there."""
     if current is None and (area.out / MANIFEST_NAME).exists():
         # It cannot be read, since it is damaged or of a later release: what it names is not known.
@@ -194,13 +197,14 @@ def _require_space(area: BuildArea, plan: Forecast) -> None:
     require_space(area.out, max(0, needed - there), "the dataset")
 
 
-def _finish(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
+def finish_up(manifest: Manifest, area: BuildArea, talk: Talk) -> None:
+    """Bring all in line with the committed manifest, and say which tool cannot open the dataset."""
     for problem in finish(manifest, area):
         talk(f"warning: TensorFlow Datasets will not open this dataset: {problem}")
 
 
 @contextmanager
-def _staged(source: Source, out: Path) -> Iterator[Reader]:
+def staged(source: Source, out: Path) -> Iterator[Reader]:
     """Give a reader of ``source``, and keep other builds away from ``out`` meanwhile.
 
     At the end, take away the reader's copies, and the output's folders if they stay empty.
@@ -223,7 +227,8 @@ def _new_folder(out: Path) -> Path:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
 
 
-def _manifest(run: Run, result: _Result) -> Manifest:
+def manifest_of(run: Run, result: Result) -> Manifest:
+    """Return the manifest of what a build has written."""
     plan = run.plan
     splits = {
         split: Split(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeVar
 
-from tfshards.prep.arguments import parse_shards
+from tfshards.prep.arguments import KINDS, add_append_arguments, parse_shards, settings_of, source_of
 from tfshards.prep.dealing import Dealing
 from tfshards.prep.options import parse_size
 from tfshards.prep.print import info_text
@@ -14,8 +14,8 @@ from tfshards.schemas import Manifest
 Parser = TypeVar("Parser", bound=argparse.ArgumentParser)
 
 
-def add_copy_verbs(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add ``reshard`` and ``merge`` to the verbs."""
+def add_copy_verbs(verbs: argparse._SubParsersAction[Parser], mixing: type[Parser]) -> None:
+    """Add ``reshard``, ``merge`` and ``append`` to the verbs."""
     text = "deal a dataset's examples to other shards, in a new folder"
     parser = verbs.add_parser("reshard", help=text, description=text)
     parser.add_argument("root", metavar="OUT", help="the dataset's directory")
@@ -32,6 +32,15 @@ def add_copy_verbs(verbs: argparse._SubParsersAction[Parser]) -> None:
         "Without --shards, --shard-size, --balance or --compression the shards stay as they are, linked or "
         "copied; with one of them the examples of all are mixed and dealt to new shards."
     )
+    text = "take new examples into a dataset, as further shards beside those that it has"
+    kinds = verbs.add_parser("append", help=text, description=text).add_subparsers(
+        required=True, metavar="INPUT", parser_class=mixing
+    )
+    for kind in KINDS:
+        chosen = kinds.add_parser(kind, help=f"append from {kind}")
+        chosen.set_defaults(run=_append, kind=kind, parser=chosen, takes_beam_args=True)
+        add_append_arguments(chosen, kind)
+        chosen.epilog = "Apache Beam's pipeline options follow behind a bare --, as with build."
 
 
 def _add_dealing(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +90,15 @@ def _merge(options: argparse.Namespace) -> int:
         name=options.name,
         overwrite=options.overwrite,
     )
+    return _print(made, options)
+
+
+def _append(options: argparse.Namespace) -> int:
+    source = source_of(options)
+    shards, settings = settings_of(options)
+    from tfshards.prep.appender import append
+
+    made = append(source, options.out, shards=shards, options=settings, beam_args=options.beam_args)
     return _print(made, options)
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from tfshards.schemas import (
     MANIFEST_NAME,
     BuildError,
     Manifest,
+    Schema,
     Shard,
     Split,
 )
@@ -97,6 +99,15 @@ def derive(
         commit(manifest, rejects, area)
         _finish(manifest, area, talk)
     return manifest
+
+
+def join_splits(parts: Sequence[Split], schema: Schema) -> Split:
+    """Return the split that has the shards of several, in their order; its labels are counted if all are."""
+    counts = sum((Counter(part.label_counts) for part in parts), Counter[str]())
+    names = schema.class_names or sorted(counts, key=int)
+    is_counted = all(part.label_counts or not part.num_examples for part in parts)
+    shards = tuple(shard for part in parts for shard in part.shards)
+    return Split(shards, {name: counts[name] for name in names} if is_counted and counts else {})
 
 
 def prove(made: Manifest, of: Sequence[Manifest]) -> None:

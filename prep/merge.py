@@ -9,20 +9,19 @@ from dataclasses import replace
 
 from tfshards.prep.area import BuildArea
 from tfshards.prep.commit import rejects_text
+from tfshards.prep.compare import class_difference, feature_difference
 from tfshards.prep.copying import Copying, copy_shards
 from tfshards.prep.dealing import Dealing
-from tfshards.prep.derived import derive, derived_id, new_dataset
+from tfshards.prep.derived import derive, derived_id, join_splits, new_dataset
 from tfshards.prep.files import bytes_digest
 from tfshards.prep.keys import check_keys_differ, has_keys
 from tfshards.prep.linking import Linking, link_shards
 from tfshards.prep.origin import Origin, open_origin
 from tfshards.prep.progress import Talk, to_stderr
 from tfshards.schemas import (
-    Feature,
     InputError,
     Manifest,
     OptionsError,
-    Schema,
     Shard,
     Split,
     Totals,
@@ -94,35 +93,18 @@ def _check_roots(roots: Sequence[str | os.PathLike[str]]) -> None:
 
 def _check_same(first: Origin, other: Origin) -> None:
     """Raise InputError if the examples of two datasets cannot stand in one."""
-    schemas = first.manifest.schema, other.manifest.schema
-    features, others = ({feature.name: feature for feature in schema.features} for schema in schemas)
-    for name in sorted({*features, *others}):
-        if features.get(name) != others.get(name):
-            raise InputError(
-                f"the feature {name!r} is {_described(features.get(name))} in {first.root}, and "
-                f"{_described(others.get(name))} in {other.root}; datasets that become one need the same "
-                "features: build one of them again"
-            )
-    names, other_names = (schema.class_names for schema in schemas)
-    for label in range(max(len(names), len(other_names))):
-        one, two = (_class(schema, label) for schema in schemas)
-        if one != two:
-            raise InputError(
-                f"class {label} is {one} in {first.root}, and {two} in {other.root}; datasets that become "
-                f"one need the same classes: build {other.root} again with --labels-from {first.root}, or "
-                "both with the same --labels"
-            )
-
-
-def _described(feature: Feature | None) -> str:
-    if feature is None:
-        return "missing"
-    shape = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
-    return f"({feature.kind}, {feature.dtype}, [{shape}])"
-
-
-def _class(schema: Schema, label: int) -> str:
-    return repr(schema.class_names[label]) if label < len(schema.class_names) else "missing"
+    whose = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
+    difference = feature_difference(*whose)
+    if difference:
+        raise InputError(
+            f"{difference}; datasets that become one need the same features: build one of them again"
+        )
+    difference = class_difference(*whose)
+    if difference:
+        raise InputError(
+            f"{difference}; datasets that become one need the same classes: build {other.root} again with "
+            f"--labels-from {first.root}, or both with the same --labels"
+        )
 
 
 def _outline(origins: Sequence[Origin], name: str, dealing: Dealing | None) -> Manifest:
@@ -155,11 +137,7 @@ def _splits(origins: Sequence[Origin]) -> dict[str, Split]:
     names = dict.fromkeys(name for origin in origins for name in origin.manifest.splits)
     for name in names:
         parts = [origin.manifest.splits[name] for origin in origins if name in origin.manifest.splits]
-        shards = tuple(shard for part in parts for shard in part.shards)
-        counts = sum((Counter(part.label_counts) for part in parts), Counter[str]())
-        is_counted = all(part.label_counts or not part.num_examples for part in parts)
-        in_order = dict.fromkeys(label for part in parts for label in part.label_counts)
-        found[name] = Split(shards, {label: counts[label] for label in in_order} if is_counted else {})
+        found[name] = join_splits(parts, origins[0].manifest.schema)
     return found
 
 

@@ -64,8 +64,16 @@ def repeated_inputs(
     return duplicate_rejects(plan.listing, found)
 
 
-def final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -> Layouts:
+def final_layouts(
+    plan: Forecast, rejects: Sequence[Reject], options: Options, *, may_be_empty: bool = False
+) -> Layouts:
     """Return the layouts without the rejected inputs: a function of the plan and the set of rejects alone.
+
+    Args:
+        plan: the forecast, with the first layouts.
+        rejects: the rejected inputs.
+        options: of the build.
+        may_be_empty: leave out a split of which no example is left.
 
     Raises:
         BuildError: a split has more shards than examples are left.
@@ -77,6 +85,8 @@ def final_layouts(plan: Forecast, rejects: Sequence[Reject], options: Options) -
     layouts = {}
     for split, layout in plan.layouts.items():
         accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if not accepted and may_be_empty:
+            continue
         if not accepted:
             raise BuildError(f"after rejects, no example of split {split!r} is left")
         if accepted < len(layout):

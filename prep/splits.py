@@ -7,9 +7,12 @@ split is then a function of its own hash and the cuts: the number of cuts that a
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
+from typing import cast
 
 import numpy as np
 
@@ -127,6 +130,46 @@ def split_by_ratio(
             share = f"{float(ratios[name]):.3g} of {what}"
             raise InputError(f"split {name!r} would be empty: {share}; give it a larger ratio or more data")
     return Membership(examples, {"splits": list(names), "seed": seed, "cuts": cuts})
+
+
+def split_by_cuts(
+    keys: Sequence[bytes],
+    membership: Mapping[str, Json],
+    ratios: Mapping[str, Fraction],
+    *,
+    strata: IntArray | None = None,
+    groups: Sequence[bytes] | None = None,
+) -> Membership:
+    """Return the splits of keys that came later, by the cuts of an earlier ``split_by_ratio``.
+
+    No key ever leaves its split so. Of a stratum that had no examples then, the hashes are cut at the ratios.
+
+    Args:
+        keys: one an example.
+        membership: the cuts, as ``Membership`` has them.
+        ratios: by which they were made.
+        strata: as for ``split_by_ratio``; needed if the cuts are those of strata.
+        groups: as for ``split_by_ratio``.
+
+    Returns the splits that are not empty, and the cuts with those of new strata.
+    """
+    names, seed = cast("list[str]", membership["splits"]), cast("int", membership["seed"])
+    cuts = dict(cast("Mapping[str, list[str]]", membership["cuts"]))
+    is_stratified = "all" not in cuts
+    places = np.zeros(len(keys), dtype=np.int64)
+    for number, key in enumerate(groups or keys):
+        stratum = str(int(strata[number])) if is_stratified and strata is not None else "all"
+        bounds = cuts.setdefault(stratum, _cuts_at(ratios))
+        places[number] = bisect_right(bounds, _hash(key, seed))
+    examples = {name: np.flatnonzero(places == place) for place, name in enumerate(names)}
+    found = {name: members for name, members in examples.items() if len(members)}
+    return Membership(found, {**membership, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
+
+
+def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
+    """Return the hashes below which the share of all hashes is that of the splits up to there."""
+    shares = list(accumulate(ratios.values()))[:-1]
+    return [f"{min(int(share * (1 << 128)), (1 << 128) - 1):032x}" for share in shares]
 
 
 def _hash(key: bytes, seed: int) -> str:
