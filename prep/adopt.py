@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from tfshards.prep.adopted_files import labels_are_foreign, write_adopted
@@ -106,9 +105,7 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: Roles) -> dict[str, Scan
     with Meter("adopt", chosen.num_bytes) as meter, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
 
         def scan(path: str) -> Scanned:
-            if stop.is_set():
-                raise CancelledError
-            scanned = _scan(folder, path, chosen.compression, roles)
+            scanned = _scan(folder, path, chosen.compression, roles, stop)
             meter.add((folder / path).stat().st_size)
             return scanned
 
@@ -125,10 +122,16 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: Roles) -> dict[str, Scan
     return dict(zip(chosen.paths, scanned, strict=True))
 
 
-def _scan(folder: Path, path: str, compression: Compression, roles: Roles) -> Scanned:
+def _scan(folder: Path, path: str, compression: Compression, roles: Roles, stop: threading.Event) -> Scanned:
     found = Findings(roles)
+
+    def look(number: int, offset: int, data: bytes) -> None:
+        if stop.is_set():
+            raise CancelledError
+        found.look(path, number, offset, data)
+
     try:
-        shard, index = scan_shard(folder, path, compression, partial(found.look, path))
+        shard, index = scan_shard(folder, path, compression, look)
     except RecordError:
         return Scanned(None, b"", find_damage(folder, path, compression, Findings(roles)))
     return Scanned(shard, index, found)

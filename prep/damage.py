@@ -24,13 +24,13 @@ def find_damage(root: Path, path: str, compression: Compression, found: Findings
     record_bytes = _unpacked_bytes(root / path) if compression == "gzip" else num_bytes
     shard = Shard(path, 0, num_bytes, record_bytes, "", "", "", "")
     for frame in walk_frames(root / path, shard, compression, None):
-        if frame.fault:
-            # the walk speaks of an index, which there is not yet
-            fault, mark, _ = frame.fault.partition("; what follows")
-            rest = "; what follows cannot be told" if mark else ""
-            found.note(path, f"record {frame.number} at byte {frame.offset}: {fault}{rest}")
-        elif frame.data is not None:
+        if frame.data is not None and frame.fault is None:
             found.look(path, frame.number, frame.offset, frame.data)
+            continue
+        # the walk speaks of an index, which there is not yet
+        fault, mark, _ = (frame.fault or "").partition("; what follows")
+        rest = "; what follows cannot be told" if mark else ""
+        found.note(path, f"record {frame.number} at byte {frame.offset}: {fault}{rest}")
     return found
 
 

@@ -87,24 +87,21 @@ def file_faults(files: Sequence[FoundFile], root: Path) -> list[Problem]:
     return problems
 
 
-def _walk(root: Path) -> Iterator[FoundFile]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for folder, folders, names in os.walk(root, onerror=fail):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            path = Path(folder, name)
-            relative = path.relative_to(root).as_posix()
-            if name.startswith(".") or name.endswith(".idx") or relative in (MANIFEST_NAME, "labels.txt"):
-                continue
+def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
+    for entry in os.scandir(root / folder):
+        path = f"{folder}{entry.name}"
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(root, f"{path}/")
+        elif not (entry.name.endswith(".idx") or path in (MANIFEST_NAME, "labels.txt")):
             try:
-                status = path.stat()
+                status = entry.stat()
             except FileNotFoundError:
                 # a link that leads nowhere
                 continue
-            form = _form(path, status.st_size) if stat.S_ISREG(status.st_mode) else "other"
-            yield FoundFile(relative, form, (status.st_dev, status.st_ino), status.st_size)
+            form = _form(root / path, status.st_size) if stat.S_ISREG(status.st_mode) else "other"
+            yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
 
 
 def _form(path: Path, num_bytes: int) -> Form:

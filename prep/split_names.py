@@ -173,7 +173,7 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
         if fault:
             raise InputError(f"{path}: the split name {fault}; name it with --split NAME=GLOB")
         return tfds["split"]
-    words = [word for word in _SEPARATOR.split(name.lower()) if _WORD.fullmatch(word)]
+    words = _words(name.lower())
     for part in folder.lower().split("/"):
         # of a folder the whole name: training_data/ may hold a test set
         inner = [word for word in _SEPARATOR.split(part) if word != "split"]
@@ -184,6 +184,15 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
             f"{path} names two splits, {found[0]!r} and {found[1]!r}; say which it is: --split NAME=GLOB"
         )
     return found[0] if found else ""
+
+
+def _words(name: str) -> list[str]:
+    """Return the names of splits in the name of a file; one that stands alone hides those among other words.
+
+    So ``stress_test-train.tfrecord`` is of ``train``.
+    """
+    alone = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
+    return alone or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]
 
 
 def _listed(paths: Sequence[str]) -> str:

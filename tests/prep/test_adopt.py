@@ -111,7 +111,7 @@ LAYOUTS = [
         "TFX's ExampleGen",
     ),
     (
-        {"photos-test.tfrecord-00000-of-00001": 5, "photos-train.tfrecord-00000-of-00001": 6},
+        {"new_test-test.tfrecord-00000-of-00001": 5, "new_test-train.tfrecord-00000-of-00001": 6},
         "",
         {"train": 6, "test": 5},
         "TFDS's names",
@@ -243,9 +243,12 @@ def test_a_name_of_a_class_that_tfds_has_twice_is_told(tmp_path):
     (tmp_path / "label.labels.txt").write_bytes(b"\xff")
     with pytest.raises(InputError, match=r"label.labels.txt: is not UTF-8: .*; give the names with --labels"):
         adopt(tmp_path, **QUIET)
-    (tmp_path / "label.labels.txt").write_text("only\n")
+    (tmp_path / "label.labels.txt").write_text("only\n\n")
     with pytest.raises(InputError, match=r"feature 'label': is 1 in .*, but there are 1 class names, 0 to 0"):
         adopt(tmp_path, **QUIET)
+    (tmp_path / "label.labels.txt").unlink()
+    manifest = adopt(tmp_path, **QUIET)
+    assert (manifest.name, manifest.schema.class_names) == (tmp_path.name, ())
 
 
 def test_two_folders_of_tfds_have_the_same_classes(tmp_path):
@@ -712,6 +715,40 @@ def test_other_messages_than_examples_are_refused(tmp_path):
         in first
     )
     assert "b: record 0 at byte 0: is no tf.train.Example" in second
+
+
+def test_a_file_that_goes_while_others_are_read_ends_the_run(tmp_path):
+    write(tmp_path / "0.tfrecord", numbered([0]))
+    # whose reading has to be ended
+    write(tmp_path / "1.tfrecord", numbered([0]) * 50_000)
+    (tmp_path / "README").touch()
+    with pytest.raises(FileNotFoundError):
+        adopt(tmp_path, talk=lambda _: (tmp_path / "0.tfrecord").unlink())
+    assert not (tmp_path / "dataset.json").exists()
+    assert not (tmp_path / "index").exists()
+
+
+def test_verify_tells_an_empty_list_of_another_type_which_tensorflow_refuses(tmp_path):
+    path = write(tmp_path / "a", [example(x=[]), example(x=[1])])
+    adopt(tmp_path, **QUIET)
+    assert verify(tmp_path, deep=True) == []
+    other = tf.train.Example(
+        features=tf.train.Features(feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=[]))})
+    )
+    write(path, [other.SerializeToString(), example(x=[1])])
+    problems = [str(problem) for problem in verify(tmp_path, deep=True)]
+    fault = "record 0 at byte 0: the feature 'x' is an empty list of float instead of int64"
+    assert any(fault in problem for problem in problems)
+    with pytest.raises(
+        FormatError, match="the feature 'x' holds integers, but floats in a, record 0 at byte 0"
+    ):
+        adopt(tmp_path, overwrite=True, **QUIET)
+
+
+def test_adopting_again_replaces_the_manifest_of_a_dataset_of_ours_if_that_is_said(tmp_path):
+    build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
+    assert adopt(tmp_path, overwrite=True, **QUIET).options["source"] == "adopt"
+    assert verify(tmp_path, deep=True) == []
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):
