@@ -7,6 +7,13 @@ from typing import cast
 from tfshards.prep.example import Decoded, decode_example, empty_wires
 from tfshards.schemas import Feature, Manifest
 
+# What the integers of a list may be, by dtype; int64 are all that the list itself can hold.
+_RANGES = {
+    "bool": range(2),
+    **{f"int{bits}": range(-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32)},
+    **{f"uint{bits}": range(1 << bits) for bits in (8, 16, 32)},
+}
+
 
 def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
     """Return the values of a record, and what contradicts the schema."""
@@ -55,4 +62,8 @@ def _value_fault(feature: Feature, values: Decoded) -> str | None:
     if feature.kind == "raw":
         length = len(cast("list[bytes]", values)[0])
         return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
+    if feature.wire == "int64" and feature.dtype in _RANGES:
+        allowed = _RANGES[feature.dtype]
+        beyond = [value for value in cast("list[int]", values) if value not in allowed]
+        return f"holds {beyond[0]}, which is no {feature.dtype}" if beyond else None
     return None

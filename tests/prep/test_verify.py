@@ -405,6 +405,23 @@ def test_lists_of_any_length_have_the_right_one(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "sound", "beyond"),
+    [
+        ("bool", [0, 1], 2),
+        ("int8", [-128, 127], 128),
+        ("uint16", [0, 65_535], -1),
+        ("int32", [-(1 << 31)], 1 << 31),
+        ("uint32", [(1 << 32) - 1], 1 << 32),
+    ],
+)
+def test_integers_beyond_their_dtype_are_named(dtype, sound, beyond, tmp_path):
+    schema = Schema((Feature("n", "int", dtype, (None,)), Feature("key", "bytes", "bytes")))
+    records = [record(schema, [sound, b"0"]), record(schema, [[*sound, beyond], b"1"])]
+    (found,) = of_records(verify(dataset_of(tmp_path, records, schema), deep=True))
+    assert found == f"record 1, key '1': the feature 'n' holds {beyond}, which is no {dtype}"
+
+
+@pytest.mark.parametrize(
     ("place", "value", "feature", "fault"),
     [
         (
