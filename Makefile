@@ -42,6 +42,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/prep.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/images.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/arrays.py
+	$(BIN)/python benchmarks/verify.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
 
 clean:

@@ -1,0 +1,163 @@
+"""What proof costs: verify against sha256sum on the same shards, and digests and indexes within a build.
+
+    python benchmarks/verify.py --photos photos/ --copies 8 --rounds 7
+
+Every contestant is a process of its own, in turns, page cache warm. A build without digests and indexes is
+none that tfshards can make: a sitecustomize.py takes them out, in the main process and in its workers, and
+the build that it is compared with loads one that takes out nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import measure
+from measure import MB, Measurement, ratios, spread
+
+from prep import make_photos
+
+LOADING = """
+import os, sys
+import tfshards.prep.shard as shard
+import tfshards.prep.shard_file as shard_file
+"""
+LEAVING_OUT = """
+from tfshards.schemas import Shard
+
+def append(self, frames):
+    for group in shard_file._groups(frames.buffers, shard_file._WRITE_BYTES):
+        self._write(group)
+    self._num_bytes += sum(map(len, frames.buffers))
+    self._lengths += frames.lengths
+
+def describe(self, path):
+    digest = "sha256:" + "0" * 64
+    num_bytes = sum(self._lengths)
+    return Shard(path, len(self._lengths), self._num_bytes, num_bytes, digest, digest, "0" * 16, "")
+
+shard_file.ShardFile.append = append
+shard_file.ShardFile.shard = describe
+shard_file.ShardFile.index = property(lambda self: b"")
+shard._publish = lambda area, path, data: (area.out / "index").mkdir(exist_ok=True)
+"""
+BUILDS = {"build": LOADING, "build without digests and indexes": LOADING + LEAVING_OUT}
+LOOKS = ("sha256sum", "verify", "verify of one small shard", "verify --deep", "verify --decode")
+PACKAGES = ("tfshards", "apache-beam", "numpy", "google-crc32c")
+ZEROS = "sha256:" + "0" * 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
+    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (8)")
+    parser.add_argument("--rounds", type=int, default=7, help="measured runs of each contestant (7)")
+    parser.add_argument("--build-rounds", type=int, default=7, help="the same of each build (7)")
+    parser.add_argument("--no-decode", action="store_true", help="leave out the decoding of all pixels")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfshards-bench-") as folder:
+        work = Path(folder).resolve()
+        source = make_photos(options.photos, work / "photos", options.copies)
+        sound = work / "sound" / "photos"
+        measure.measure(command(source, sound), work)
+        small = work / "small" / "photos"
+        one = make_photos(options.photos, work / "one", 1)
+        for path in sorted(path for path in one.rglob("*") if path.is_file())[1:]:
+            path.unlink()
+        measure.measure(command(one, small, shards=1), work)
+        looks = [name for name in LOOKS if not (options.no_decode and name.endswith("decode"))]
+        taken = measure.rounds(looks, options.rounds, lambda name: look(name, sound, small, work))
+        taken |= measure.rounds([*BUILDS], options.build_rounds, lambda name: build(name, source, work))
+        num_bytes = sum(path.stat().st_size for path in sound.glob("*.tfrecord-*"))
+    flags = f" --build-rounds {options.build_rounds}{' --no-decode' if options.no_decode else ''}"
+    rounds = f"{options.rounds} rounds in turns, of the builds {options.build_rounds}"
+    size = f"{num_bytes / MB:,.0f} MB in 16 shards; {rounds}, page cache warm."
+    line = f"python benchmarks/verify.py --photos PHOTOS --copies {options.copies} --rounds {options.rounds}"
+    where = measure.machine(PACKAGES)
+    print(f"\n{report(taken, num_bytes)}\n\n{size} {measure.HOW}\n\n{where}\n\n`{line}{flags}`")
+
+
+def command(source: Path, out: Path, shards: int = 16) -> list[str]:
+    """Return the command that builds ``source`` without a look at pixels."""
+    cli = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(source), str(out)]
+    return [*cli, "--shards", str(shards), "--check", "none"]
+
+
+def look(name: str, sound: Path, small: Path, work: Path) -> Measurement:
+    """Run one contestant that looks at a dataset."""
+    if name == "sha256sum":
+        return measure.measure(["sha256sum", *map(str, sorted(sound.glob("*.tfrecord-*")))], work)
+    verify = [sys.executable, "-m", "tfshards.prep.cli", "verify"]
+    if name == "verify of one small shard":
+        return measure.measure([*verify, str(small)], work)
+    return measure.measure([*verify, str(sound), *name.split()[1:]], work)
+
+
+def build(name: str, source: Path, work: Path) -> Measurement:
+    """Run a build, with or without digests and indexes.
+
+    Raises:
+        RuntimeError: what was to be left out was not, or the other way round.
+    """
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        out, site = Path(folder) / "photos", Path(folder) / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(BUILDS[name])
+        os.environ["PYTHONPATH"] = str(site)
+        try:
+            taken = measure.measure(command(source, out), work)
+        finally:
+            del os.environ["PYTHONPATH"]
+        if (ZEROS in (out / "dataset.json").read_text()) != ("without" in name):
+            raise RuntimeError(f"{name}: is not what it is called")
+        return taken
+
+
+def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
+    """Return the result as markdown."""
+    wall = {name: [result.wall for result in results] for name, results in taken.items()}
+    cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
+    rows = [
+        [
+            name,
+            spread(wall[name], 2),
+            spread(cpu[name], 2),
+            f"{num_bytes / MB / statistics.median(wall[name]):,.0f}" if "small" not in name else "",
+            spread([result.rss / MB for result in results], 0),
+        ]
+        for name, results in taken.items()
+    ]
+    head = ("", "wall, s", "CPU, s", "MB/s", "peak RSS, MB")
+    whole = ratios(wall["sha256sum"], wall["verify"])
+    start = statistics.median(wall["verify of one small shard"])
+    alone = ratios(wall["sha256sum"], [seconds - start for seconds in wall["verify"]])
+    on_cpu = ratios(cpu["sha256sum"], cpu["verify"])
+    more = [over - 1 for over in ratios(wall["build"], wall["build without digests and indexes"])]
+    on_cores = [over - 1 for over in ratios(cpu["build"], cpu["build without digests and indexes"])]
+    goal = measure.goal
+    return "\n".join(
+        [
+            measure.table(head, rows),
+            "",
+            goal(
+                f"speed of verify over sha256sum's ({spread(whole, 2)})", statistics.median(whole), 0.5, True
+            ),
+            f"- the same without the interpreter's start and imports: {spread(alone, 2)}; "
+            f"in CPU time, with them: {spread(on_cpu, 2)}",
+            goal(
+                f"wall that digests and indexes add to a build ({spread(more, 2)})",
+                statistics.median(more),
+                0.1,
+            ),
+            f"- CPU time that they add: {spread(on_cores, 2)}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
