@@ -349,19 +349,20 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     try:
         with _own_settings(max_pixels), Image.open(io.BytesIO(data), formats=_formats()) as image:
             if image.width * image.height > max_pixels:
-                return f"has {image.width} x {image.height} pixels; at most {max_pixels}"
+                size = f"{image.width} x {image.height} pixels"
+                return f"the image {feature.name!r} has {size}; at most {max_pixels} are decoded"
             with _one_at_a_time(image.size):
                 image.load()
-            size, mode = (image.height, image.width), image.mode
+            sides, mode = (image.height, image.width), image.mode
     except UnidentifiedImageError:
         return f"the image {feature.name!r} starts with {data[:8].hex(' ')}, and cannot be decoded"
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         detail = f"{type(error).__name__}: {error}".encode("unicode_escape").decode()
         return f"the image {feature.name!r} cannot be decoded: {detail}"
-    if any(stated not in (None, found) for stated, found in zip((height, width), size, strict=True)):
-        return (
-            f"the image {feature.name!r} has {size[0]} x {size[1]} pixels, the schema says {height} x {width}"
-        )
+    if any(side not in (None, own) for side, own in zip((height, width), sides, strict=True)):
+        stated = " x ".join("?" if side is None else str(side) for side in (height, width))
+        found = f"{sides[0]} x {sides[1]} pixels"
+        return f"the image {feature.name!r} has {found}, the schema says {stated}"
     if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
         return f"the image {feature.name!r} is of mode {mode}, the schema says {channels} channels"
     return None

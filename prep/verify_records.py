@@ -22,6 +22,7 @@ from tfshards.prep.walk import Frame, walk_frames
 from tfshards.schemas import Manifest, Problem, RecordIndex, Shard
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.reading import Json
 
 # Of a key: enough to see repetitions, whatever the keys' lengths.
 _KEY_BYTES = 16
@@ -132,8 +133,7 @@ class _Look:
 
     def __post_init__(self) -> None:
         self._images = [feature for feature in self.manifest.schema.features if feature.kind == "image"]
-        limit = self.manifest.options.get("max_pixels")
-        self._max_pixels = limit if isinstance(limit, int) else _MAX_PIXELS
+        self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._last_key: str | None = None
         self._is_whole = self._follows_index = True
@@ -239,6 +239,18 @@ class _Look:
             if found != shard.examples_digest:
                 message = f"the digest of its records is {found}, the manifest says {shard.examples_digest}"
                 yield Problem(path, message)
+
+
+def _max_pixels(options: Json) -> Iterator[int]:
+    """Yield how many pixels an image may have, of a build and of those that a dataset was made of."""
+    inner: list[Json] = options if isinstance(options, list) else []
+    if isinstance(options, dict):
+        inner = [*options.values()]
+        limit = options.get("max_pixels")
+        if isinstance(limit, int):
+            yield limit
+    for value in inner:
+        yield from _max_pixels(value)
 
 
 def _problem(shard: Shard, fault: _Fault) -> RecordProblem:

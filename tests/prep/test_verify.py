@@ -716,6 +716,11 @@ IMAGES = {
         (3, 5, 3),
         "the image 'image' has 3 x 4 pixels, the schema says 3 x 5",
     ),
+    "another height, of any width": (
+        image_bytes("RGB", (4, 3)),
+        (5, None, 3),
+        r"the image 'image' has 3 x 4 pixels, the schema says 5 x \?",
+    ),
     "a cut JPEG": (
         image_bytes("RGB", (64, 64), "JPEG")[:-60],
         (None, None, 3),
@@ -744,8 +749,26 @@ def test_pixels_are_decoded_and_compared_with_the_schema(data, shape, fault, tmp
 
 def test_too_many_pixels_are_not_decoded(tmp_path):
     feature = Feature("image", "image", "uint8", (None, None, 3))
-    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 199) == "has 20 x 10 pixels; at most 199"
+    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 199) == (
+        "the image 'image' has 20 x 10 pixels; at most 199 are decoded"
+    )
     assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 200) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_pixels": 199}, {"of": [{"options": {"max_pixels": 199}}, {"options": {"max_pixels": 9}}]}],
+    ids=["of a build", "of what a dataset was made of"],
+)
+def test_as_many_pixels_are_decoded_as_the_build_allowed(options, tmp_path):
+    images = [image_bytes("RGB", (20, 10)), image_bytes("RGB", (19, 10))]
+    records = [record(PIXELS, [image, str(number).encode()]) for number, image in enumerate(images)]
+    root = dataset_of(tmp_path, records, PIXELS)
+    assert verify(root, decode=True) == []
+    write_manifest(replace(read_manifest(root), options=options), root)
+    assert of_records(verify(root, decode=True)) == [
+        "record 0, key '0': the image 'image' has 20 x 10 pixels; at most 199 are decoded"
+    ]
 
 
 def test_more_images_than_may_wait_are_all_decoded(tmp_path):
