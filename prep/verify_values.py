@@ -6,6 +6,7 @@ from typing import cast
 
 from tfshards.prep.example import Decoded, decode_example, empty_wires
 from tfshards.schemas import Feature, Manifest
+from tfshards.schemas.reading import Json
 
 # What the integers of a list may be, by dtype; int64 are all that the list itself can hold.
 _RANGES = {
@@ -22,7 +23,8 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     except ValueError as error:
         return {}, str(error)
     names = set(manifest.schema.names)
-    for name in sorted((names ^ set(values)) - _dropped(manifest)):
+    others = names ^ set(values)
+    for name in sorted(others - _dropped(dict(manifest.options))) if others else ():
         what = "is missing" if name in names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
     for feature in manifest.schema.features:
@@ -45,10 +47,18 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     return values, None
 
 
-def _dropped(manifest: Manifest) -> set[str]:
-    """Return the features that adopted records may have although the schema has not."""
-    dropped = manifest.options.get("dropped") if manifest.options.get("source") == "adopt" else None
-    return {name for name in dropped if isinstance(name, str)} if isinstance(dropped, list) else set()
+def _dropped(options: Json) -> set[str]:
+    """Return the features that records may have although the schema has not: those that ``adopt`` dropped.
+
+    They are in the options of the dataset that was adopted, or of those that were made of it.
+    """
+    if isinstance(options, list):
+        return {name for item in options for name in _dropped(item)}
+    if not isinstance(options, dict):
+        return set()
+    dropped = options.get("dropped") if options.get("source") == "adopt" else None
+    own = {name for name in dropped if isinstance(name, str)} if isinstance(dropped, list) else set()
+    return own | {name for value in options.values() for name in _dropped(value)}
 
 
 def _value_fault(feature: Feature, values: Decoded) -> str | None:

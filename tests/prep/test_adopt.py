@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfshards.prep import AdoptOptions, Arrays, Roles, adopt, audit, build, verify
+from tfshards.prep import AdoptOptions, Arrays, Dealing, Roles, adopt, audit, build, merge, reshard, verify
 from tfshards.prep.cli import main
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 
@@ -398,14 +398,18 @@ def test_keys_that_tell_examples_apart_are_keys(tmp_path, capsys):
 
 
 def test_a_feature_that_was_dropped_is_no_fault_and_another_one_is(tmp_path):
-    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3)])
+    write(tmp_path / "d" / "a.tfrecord", [example(x=1, y=2), example(x=3)])
     with pytest.raises(
         InputError, match=re.escape("feature 'y': is only in 1 of 2 records, and not in a.tfrecord")
     ):
-        adopt(tmp_path, **QUIET)
-    adopt(tmp_path, AdoptOptions(roles=Roles(drop=("y",))), **QUIET)
-    assert verify(tmp_path, deep=True) == []
-    assert sorted(next(iter(loader.load(tmp_path, batch_size=2)))) == ["x"]
+        adopt(tmp_path / "d", **QUIET)
+    adopt(tmp_path / "d", AdoptOptions(roles=Roles(drop=("y",))), **QUIET)
+    assert verify(tmp_path / "d", deep=True) == []
+    assert sorted(next(iter(loader.load(tmp_path / "d", batch_size=2)))) == ["x"]
+    # nor is it in what is made of the dataset
+    reshard(tmp_path / "d", tmp_path / "new", Dealing(shards=2), **QUIET)
+    merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", **QUIET)
+    assert verify(tmp_path / "both", deep=True) == []
 
 
 def test_tensors_are_delivered_as_such(tmp_path, capsys):
