@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: demo test check fuzz format bench clean
+.PHONY: demo test check fuzz torture format bench clean
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -32,6 +32,15 @@ FUZZ_MINUTES ?= 20
 fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
+
+# Kills so many builds; TORTURE_SEED=WORD kills them at other moments
+TORTURE_KILLS ?= 500
+TORTURE_SEED ?= 4
+
+torture: export TORTURE_KILLS := $(TORTURE_KILLS)
+torture: export TORTURE_SEED := $(TORTURE_SEED)
+torture: $(VENV)/.installed
+	$(BIN)/python -m pytest -s tests/durability/test_kills.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -25,7 +25,6 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.area import ShardId
-from tfshards.prep.files import system_fault
 from tfshards.prep.progress import Progress
 from tfshards.prep.shard import Job, write_shard
 from tfshards.schemas import BuildError, OptionsError
@@ -170,8 +169,5 @@ def _reason(job: Job, failure: BaseException) -> str:
         why = job.area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
         if why:
             return why
-    if isinstance(failure, OSError):
-        # a full disk had no room for the reason either
-        return system_fault(job.area.out, failure)
     last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
     return f"Apache Beam ended the pipeline: {last_line[0]}"

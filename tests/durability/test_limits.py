@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,8 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import verify
+from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.area import AREA_NAME
+from tfshards.schemas import BuildError
 
 from .commands import Commands, Ended, contents, until
 from .inputs import image, write, write_inputs
@@ -314,3 +316,48 @@ def test_a_signal_that_asks_to_end_is_heeded_and_told(number, status, workers, c
     assert ended.status == status
     assert ended.output.splitlines()[1:] == ["", "interrupted; the same command goes on where it ended"]
     goes_on(commands, command, out)
+
+
+def test_a_program_whose_build_lost_a_worker_can_build_again(tmp_path):
+    for number in range(12):
+        write(tmp_path / "slow" / f"{number:02}.bmp", image(number, side=200))
+    out, elsewhere = tmp_path / "data", tmp_path / "elsewhere" / "data"
+    mine = set(children(os.getpid()))
+
+    def kill_a_worker() -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(min(set(children(os.getpid())) - mine), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_a_worker)
+    killer.start()
+    source = ImageFolder(tmp_path / "slow")
+    with pytest.raises(BuildError, match="a worker process died, perhaps for lack of memory"):
+        build(source, out, shards=6, beam_args=WORKERS[1:], talk=lambda _: None)
+    killer.join()
+    build(source, out, shards=6, beam_args=WORKERS[1:], talk=lambda _: None)
+    build(source, elsewhere, shards=6, talk=lambda _: None)
+    assert contents(out) == contents(elsewhere)
+    for left in set(children(os.getpid())) - mine:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_an_error_of_another_thread_is_told_as_ever_and_does_not_end_a_build(tmp_path, monkeypatch):
+    write_inputs(tmp_path)
+    told = []
+    monkeypatch.setattr(threading, "excepthook", lambda death: told.append(death.exc_value))
+
+    def fail() -> None:
+        raise ValueError("mine")
+
+    class Failing(ImageFolder):
+        """While it is built, another thread of the program fails."""
+
+        def listing(self):
+            threading.Timer(0.05, fail).start()
+            return super().listing()
+
+    manifest = build(
+        Failing(tmp_path / "photos"), tmp_path / "data", options=Options(max_rejected=1), talk=lambda _: None
+    )
+    assert manifest.totals.accepted == 24
+    until(lambda: "mine" in map(str, told))

@@ -1,0 +1,80 @@
+"""What is told of errors that come from outside of a build, wherever they strike it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, build, verify
+from tfshards.prep.area import BuildArea
+from tfshards.prep.files import system_fault
+from tfshards.schemas import BuildError
+
+GOES_ON = "once that is mended, the same command goes on where it ended"
+FULL = OSError(28, "No space left on device")
+
+
+def build_numbers(folder):
+    return build(Arrays({"x": np.arange(40)}), folder / "data", shards=2, talk=lambda _: None)
+
+
+FAULTS = {
+    "a file that has no name": (FULL, f"out: No space left on device; {GOES_ON}"),
+    "a file": (OSError(13, "Permission denied", "out/a"), f"out/a: Permission denied; {GOES_ON}"),
+    "a file that was to be renamed": (
+        OSError(13, "Permission denied", "out/a", None, "out/b"),
+        f"out/b: Permission denied; {GOES_ON}",
+    ),
+    "an error without a number": (OSError("odd"), f"out: odd; {GOES_ON}"),
+}
+
+
+@pytest.mark.parametrize(("error", "line"), FAULTS.values(), ids=FAULTS.keys())
+def test_an_error_of_the_system_names_the_place_and_how_to_go_on(error, line):
+    assert system_fault("out", error) == line
+
+
+@pytest.mark.parametrize("step", ["note_build", "commit"])
+def test_what_strikes_the_main_process_is_told_and_the_build_goes_on(step, tmp_path, monkeypatch):
+    def strike(*_: object) -> None:
+        raise FULL
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"tfshards.prep.builder.{step}", strike)
+        with pytest.raises(BuildError, match=f"data: No space left on device; {GOES_ON}$"):
+            build_numbers(tmp_path)
+    assert not (tmp_path / "data" / "dataset.json").exists()
+    build_numbers(tmp_path)
+    assert verify(tmp_path / "data", deep=True) == []
+
+
+STRIKES = {
+    "the disk is full": (FULL, rf"data: No space left on device; {GOES_ON}"),
+    "an error that nobody foresaw": (
+        ValueError("odd"),
+        r"data-train-\w+\.tfrecord-\d+-of-00002: ValueError: odd",
+    ),
+}
+# without room for the reason in the build area, what Beam hands on has to do
+WITHOUT_REASON = {
+    "the disk is full": (FULL, r"Apache Beam ended the pipeline: .*No space left on device"),
+    "an error that nobody foresaw": (ValueError("odd"), r"Apache Beam ended the pipeline: .*odd"),
+}
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+@pytest.mark.parametrize("what", STRIKES)
+def test_what_strikes_a_worker_is_told_and_the_build_goes_on(what, has_room, tmp_path, monkeypatch):
+    error, message = (STRIKES if has_room else WITHOUT_REASON)[what]
+
+    def strike(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tfshards.prep.shard.publish", strike)
+        if not has_room:
+            patched.setattr(BuildArea, "stop", lambda *_: None)
+        with pytest.raises(BuildError, match=message):
+            build_numbers(tmp_path)
+    build_numbers(tmp_path)
+    assert verify(tmp_path / "data", deep=True) == []
