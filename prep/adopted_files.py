@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfshards.prep.commit import temporary_files
 from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import Manifest, index_path, write_manifest
 from tfshards.schemas.atomic import write_atomically
@@ -34,6 +35,10 @@ def write_adopted(
         write_manifest(manifest, root)
         written.append(True)
         _forget(root, manifest, current)
+    for folder in {root, *((root / index_path(path)).parent for path in indexes)}:
+        # of a run that was killed
+        for path in temporary_files(folder):
+            path.unlink()
     return any(written)
 
 

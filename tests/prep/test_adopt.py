@@ -325,8 +325,10 @@ def test_a_second_time_it_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     assert main(["adopt", str(tmp_path)]) == 0
     assert f"{tmp_path} is up to date" in capsys.readouterr().err
     assert stamps(tmp_path) == before
-    # an index can always be made again
+    # an index can always be made again; what a killed run was writing goes
     (tmp_path / "index" / "x.tfrecord.idx").unlink()
+    for folder in (tmp_path, tmp_path / "index"):
+        (folder / f".x.{'0' * 16}.tmp").touch()
     assert main(["adopt", str(tmp_path)]) == 0
     assert {name: found[2] for name, found in stamps(tmp_path).items()} == {
         name: found[2] for name, found in before.items()
