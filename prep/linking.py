@@ -82,8 +82,9 @@ def _link(
     area: BuildArea, origin: Origin, old: Shard, new: Shard, reporter: Reporter, _: threading.Event
 ) -> None:
     try:
-        _link_file(area, origin.root / old.path, new.path)
+        # a shard without its index would not be known as a build's, should it be left behind
         _link_file(area, origin.root / index_path(old.path), index_path(new.path))
+        _link_file(area, origin.root / old.path, new.path)
     except OSError as error:
         raise BuildError(f"{error.filename or area.out}: {error.strerror}") from None
     problems = shard_problems(area.out, new)

@@ -143,8 +143,9 @@ def link_unchanged(
             return None
         layout = layouts[shard.split]
         path = shard_path(name, shard, area.build_id, len(layout))
-        _link(area, old.path, path)
+        # a shard without its index would not be known as a build's, should it be left behind
         _link(area, index_path(old.path), index_path(path))
+        _link(area, old.path, path)
         return Done(
             replace(old, path=path),
             rows_digest(plan.listing.rows(layout[shard.shard_index])),
