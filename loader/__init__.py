@@ -6,6 +6,7 @@
 
 try:
     from tfshards.loader.balance import class_weights
+    from tfshards.loader.damaged import DamagedRecord, damaged_records
     from tfshards.loader.distribute import distribute, steps_per_epoch
     from tfshards.loader.options import Image, Position, Shuffle, Worker
     from tfshards.loader.pipeline import load
@@ -15,11 +16,13 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
+    "DamagedRecord",
     "Image",
     "Position",
     "Shuffle",
     "Worker",
     "class_weights",
+    "damaged_records",
     "distribute",
     "load",
     "steps_per_epoch",

@@ -78,6 +78,11 @@ class Assignment:
         return min(self.window, self.num_steps - window_index * self.window)
 
     @property
+    def piece_rows(self) -> int:
+        """The rows of a piece, except in an epoch's last window, which may hold fewer steps."""
+        return self.window * self.batch_size // self.num_pieces
+
+    @property
     def stream_pieces(self) -> int:
         """The pieces of an epoch that have numbers of their own: shuffled, those of one lane."""
         return self.num_windows if self.lanes else self.num_windows * self.num_pieces

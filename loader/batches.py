@@ -13,10 +13,12 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment
+from tfshards.loader.explain import check_pieces
 from tfshards.loader.images import crop_bits, decode_image
 from tfshards.loader.options import Image, Lists, Shuffle
 from tfshards.loader.parse import parse_examples
-from tfshards.loader.read import Shards, as_written
+from tfshards.loader.read import Shards, as_written, is_damaged
+from tfshards.loader.streams import piece_numbers
 from tfshards.loader.window import example_numbers, window_rows
 from tfshards.schemas import Feature
 
@@ -52,17 +54,19 @@ class Reading:
     lists: Lists
 
 
-def batches(reading: Reading, pieces: tf.data.Dataset, start_step: int) -> tf.data.Dataset:
-    """Return the batches in ``pieces`` (see ``streams.read_pieces``) from a step of the first epoch on."""
+def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.data.Dataset:
+    """Return the batches in ``windows`` (``streams.read_windows``) from a step of the first epoch on."""
     assignment = reading.assignment
 
-    def parse(numbers: tf.Tensor, records: tf.Tensor) -> _Values:
-        epoch, piece = numbers[0] // assignment.stream_pieces, numbers[0] % assignment.stream_pieces
-        window = piece if assignment.lanes else piece // assignment.num_pieces
-        return _parse_window(reading, epoch, window, tf.reshape(records, [-1]))
+    def parse(number: tf.Tensor, pieces: tuple[tf.Tensor, tf.Tensor]) -> _Values:
+        numbers, records = pieces
+        epoch, window = number // assignment.num_windows, number % assignment.num_windows
+        missing = tf.not_equal(numbers, piece_numbers(assignment, number))
+        checked = check_pieces(reading.shards, assignment, reading.shuffle, (epoch, window), missing)
+        with tf.control_dependencies([checked]):
+            records = tf.identity(records)
+        return _parse_window(reading, epoch, window, records)
 
-    # (number, records), both with a first dimension of num_pieces
-    windows = pieces.batch(assignment.num_pieces)
     parsed = windows.map(as_written(parse), PARSED_AHEAD)
     if assignment.window > 1 or reading.images:
         # the values of a step, or of an example if images follow
@@ -96,8 +100,8 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
     """
     assignment, shuffle, images = reading.assignment, reading.shuffle, reading.images
     rows = window_rows(assignment, shuffle, epoch, window)
-    if rows.order is not None:
-        records = tf.gather(records, rows.order)
+    records = tf.reshape(records, [-1])
+    records = records[: tf.size(rows.real)] if rows.order is None else tf.gather(records, rows.order)
     values = parse_examples(records, reading.features)
     for feature in _without_elements(reading.features):
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a stand-in travels on
@@ -105,6 +109,9 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
     beside = {}
     if assignment.remainder != "drop":
         beside["real"] = rows.real
+    if len(reading.shards.bad_starts):
+        damaged = is_damaged(reading.shards, example_numbers(reading.shards, shuffle, epoch, rows))
+        beside["real"] = tf.logical_and(rows.real, tf.logical_not(damaged))
     cropped = {_bits_name(image): image for image in images.values() if image.crop == "random"}
     if cropped:
         numbers = example_numbers(reading.shards, shuffle, epoch, rows)

@@ -11,8 +11,10 @@ import tensorflow as tf
 from tfshards.loader.assign import num_steps
 from tfshards.loader.checks import split_name
 from tfshards.loader.options import (
+    Check,
     Image,
     Lists,
+    OnDamage,
     Position,
     Remainder,
     Shuffle,
@@ -38,6 +40,8 @@ def distribute(
     start: Position | None = None,
     lists: Lists = "ragged",
     class_names: Sequence[str] | None = None,
+    check: Check = "files",
+    on_damage: OnDamage = "raise",
 ) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, dealt to the replicas of ``strategy``.
 
@@ -58,6 +62,8 @@ def distribute(
         start: as for ``load``.
         lists: as for ``load``.
         class_names: as for ``load``.
+        check: as for ``load``.
+        on_damage: as for ``load``.
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, or as for ``load``.
@@ -100,6 +106,8 @@ def distribute(
             start=start,
             lists=lists,
             class_names=class_names,
+            check=check,
+            on_damage=on_damage,
         )
         return dataset.rebatch(context.get_per_replica_batch_size(global_batch_size))
 

@@ -14,6 +14,8 @@ Remainder: TypeAlias = Literal["drop", "pad", "keep"]
 Crop: TypeAlias = Literal["center", "random"]
 Method: TypeAlias = Literal["bilinear", "nearest", "area"]
 Lists: TypeAlias = Literal["ragged", "padded"]
+Check: TypeAlias = Literal["files", "headers"]
+OnDamage: TypeAlias = Literal["raise", "skip"]
 
 IMAGE_DTYPES = ("uint8", "float32")
 
@@ -145,6 +147,23 @@ def check_lists(lists: str) -> None:
     """
     if lists not in get_args(Lists):
         raise OptionsError(f"lists={lists!r} must be one of {', '.join(get_args(Lists))}")
+
+
+def check_damage(check: str, on_damage: str, remainder: str) -> None:
+    """Raise unless both are one of their two words, and damaged records are skipped only with weights.
+
+    Raises:
+        OptionsError: they are not.
+    """
+    if check not in get_args(Check):
+        raise OptionsError(f"check={check!r} must be one of {', '.join(get_args(Check))}")
+    if on_damage not in get_args(OnDamage):
+        raise OptionsError(f"on_damage={on_damage!r} must be one of {', '.join(get_args(OnDamage))}")
+    if on_damage == "skip" and remainder != "pad":
+        raise OptionsError(
+            f"on_damage='skip' gives damaged records weight 0, which remainder={remainder!r} has no "
+            "place for; use remainder='pad'"
+        )
 
 
 def check_images(image: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import tensorflow as tf
@@ -20,14 +19,18 @@ from tfshards.loader.checks import (
     selected_features,
     split_name,
 )
+from tfshards.loader.open import open_shards
 from tfshards.loader.options import (
+    Check,
     Image,
     Lists,
+    OnDamage,
     Position,
     Remainder,
     Shuffle,
     Worker,
     check_batch_size,
+    check_damage,
     check_images,
     check_integer,
     check_lists,
@@ -35,9 +38,8 @@ from tfshards.loader.options import (
     check_remainder,
     check_type,
 )
-from tfshards.loader.read import open_shards
-from tfshards.loader.streams import read_pieces
-from tfshards.schemas import FormatError, file_problems, read_manifest
+from tfshards.loader.streams import read_windows
+from tfshards.schemas import read_manifest
 
 BATCHES_AHEAD = 2
 
@@ -56,6 +58,8 @@ def load(
     start: Position | None = None,
     lists: Lists = "ragged",
     class_names: Sequence[str] | None = None,
+    check: Check = "files",
+    on_damage: OnDamage = "raise",
 ) -> tf.data.Dataset:
     """Return the batches of one split, as one worker reads them.
 
@@ -83,6 +87,11 @@ def load(
             of shape ``(batch_size, None)``; "padded" as a tensor, filled up to the longest list of the batch
             with 0, False or ``b""``.
         class_names: the classes that the dataset must have, in the order of their numbers.
+        check: "files" compares size, last bytes and index of each shard of the split with the manifest;
+            "headers" also the length and the checksum of each record, without reading the data.
+        on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which needs
+            ``remainder="pad"``, reads all of the split before the first step and delivers in the place of
+            each damaged record the split's first good one, with weight 0.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
@@ -92,13 +101,14 @@ def load(
     Raises:
         OptionsError: an option is wrong, or does not fit the others or the dataset.
         InputError: there is no dataset in ``path``, or no such split in it.
-        FormatError: the manifest or an index breaks the format, or a shard is missing or has another size.
+        FormatError: the manifest or an index breaks the format, or a shard is not that of the manifest.
     """
     check_batch_size("batch_size", batch_size)
     check_remainder(remainder)
     check_lists(lists)
     check_images(image)
     check_names("class_names", class_names)
+    check_damage(check, on_damage, remainder)
     for option, value, kind in (
         ("worker", worker, Worker),
         ("shuffle", shuffle, Shuffle),
@@ -116,18 +126,15 @@ def load(
     features = selected_features(manifest.schema, select, remainder)
     images = decoded_images(features, image)
     taken = manifest.splits[name]
-    problems = file_problems(replace(manifest, splits={name: taken}), root)
-    if problems:
-        raise FormatError(f"{root}: the shards of split {name!r}", problems)
     assignment = assign(taken.num_examples, taken.record_bytes, batch_size, worker, remainder, shuffle)
     check_start(start, epochs, assignment, shuffle)
     if assignment.num_steps == 0:
         warnings.warn(no_steps(name, assignment), stacklevel=2)
-    shards = open_shards(root, taken, manifest.compression)
+    shards = open_shards(root, name, manifest, check, on_damage)
     random = shuffle is not None or any(each.crop == "random" for each in images.values())
-    pieces = read_pieces(assignment, shards, shuffle, start, epochs, random and not one_run)
+    windows = read_windows(assignment, shards, shuffle, start, epochs, random and not one_run)
     reading = Reading(shards, assignment, features, select is not None, shuffle, images, lists)
-    steps = batches(reading, pieces, start.step)
+    steps = batches(reading, windows, start.step)
     options = tf.data.Options()
     options.deterministic = True
     # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.

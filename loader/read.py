@@ -5,7 +5,7 @@ A range is entered by a real seek, at an offset that the shard's index gives; no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.order import Order
-from tfshards.schemas import FormatError, Problem, RecordIndex, Shard, Split, index_path, parse_index
+from tfshards.schemas import RecordIndex, Split
 from tfshards.schemas.manifest import Compression
 
 GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
@@ -23,7 +23,9 @@ GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 # The offsets that are kept in memory: 1 MiB. In larger splits every stride-th record has one, and the reader
 # hops over the headers of the few records up to the one it wants (5 microseconds each).
 MOST_OFFSETS = 1 << 17
-_COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
+COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
+# In the place of a shard's number: empty strings instead of records.
+_NO_SHARD = -1
 # Reading ahead further than this only fills the processor's cache with what is read once.
 BUFFER_BYTES = 1 << 16
 
@@ -39,6 +41,9 @@ class Shards:
         first_offsets: shape ``(num_shards,)`` int64: where in ``offsets`` each shard begins.
         stride: the distance of two records whose offsets are known.
         compression: of the files, as TensorFlow calls it.
+        bad_starts: int64, ascending: the numbers of examples at which runs of damaged ones start, in whose
+            place the first good one is read.
+        bad_ends: int64: where these runs end.
     """
 
     paths: tuple[str, ...]
@@ -47,6 +52,8 @@ class Shards:
     first_offsets: npt.NDArray[np.int64]
     stride: int
     compression: str
+    bad_starts: npt.NDArray[np.int64]
+    bad_ends: npt.NDArray[np.int64]
 
     @property
     def bases(self) -> npt.NDArray[np.int64]:
@@ -63,17 +70,26 @@ def as_written(function: GraphFunction) -> GraphFunction:
     return marked
 
 
-def open_shards(root: Path, split: Split, compression: Compression) -> Shards:
-    """Return the shards of ``split`` in the dataset directory ``root``, with the offsets of their records.
+def shards_of(
+    root: Path,
+    split: Split,
+    indexes: Sequence[RecordIndex],
+    compression: Compression,
+    damage: Sequence[npt.NDArray[np.bool_]] = (),
+) -> Shards:
+    """Return the shards of ``split`` in the dataset directory ``root``.
 
-    Raises:
-        FormatError: an index file is missing, broken, or does not fit its shard.
+    Args:
+        root: the dataset's directory.
+        split: its shards.
+        indexes: of the shards.
+        compression: of the shards.
+        damage: which records of each shard are damaged; empty if none is.
     """
+    bad = np.concatenate([[False], *damage, [False]])
+    edges = np.flatnonzero(np.diff(bad)).astype(np.int64)
     stride = max(1, -(-split.num_examples // MOST_OFFSETS))
-    problems: list[Problem] = []
-    offsets = [_offsets(root, shard, problems)[::stride] for shard in split.shards]
-    if problems:
-        raise FormatError(f"{root}: the indexes of the shards", problems)
+    offsets = [index.offsets[::stride] for index in indexes]
     lengths = np.array([len(known) for known in offsets], np.int64)
     return Shards(
         tuple(str(root / shard.path) for shard in split.shards),
@@ -81,7 +97,9 @@ def open_shards(root: Path, split: Split, compression: Compression) -> Shards:
         np.concatenate(offsets),
         np.cumsum(lengths) - lengths,
         stride,
-        _COMPRESSIONS[compression],
+        COMPRESSIONS[compression],
+        edges[::2],
+        edges[1::2],
     )
 
 
@@ -100,8 +118,18 @@ def parts_of(order: Order, start: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.stack([order.shards[first:last], low - starts, tf.minimum(end, ends) - low], axis=-1)
 
 
-def read_parts(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
-    """Return the records, scalar string, of ``parts``, of shape ``(parts, 3)`` as ``parts_of`` gives them."""
+def read_parts(shards: Shards, parts: tf.Tensor, filling: tf.Tensor | int = 0) -> tf.data.Dataset:
+    """Return the records of ``parts``, and behind them so many empty strings; elements are scalar strings.
+
+    Args:
+        shards: of the split.
+        parts: shape ``(parts, 3)``, as ``parts_of`` gives them.
+        filling: scalar int64.
+    """
+    filling = tf.cast(filling, tf.int64)
+    # as a part, since a dataset that is put behind another costs time for each record
+    empty = tf.stack([tf.constant(_NO_SHARD, tf.int64), tf.zeros([], tf.int64), filling])[tf.newaxis]
+    parts = tf.concat([parts, empty[: tf.cast(filling > 0, tf.int32)]], axis=0)
     one = tf.equal(tf.shape(parts)[0], 1)
     # Most streams of stored order lie in one shard; a dataset of datasets would double their cost.
     records = tf.cond(
@@ -118,66 +146,67 @@ def _read_all(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
 
 
 def first_record(shards: Shards) -> tf.data.Dataset:
-    """Return the split's first record."""
-    shard = int(np.flatnonzero(shards.sizes)[0]) if shards.sizes.any() else 0
-    return _read_part(shards, tf.constant([shard, 0, 1], tf.int64))
+    """Return the split's first record that is not damaged."""
+    number = shards.bad_ends[0] if len(shards.bad_starts) and shards.bad_starts[0] == 0 else 0
+    shard = min(int(np.searchsorted(np.cumsum(shards.sizes), number, side="right")), len(shards.sizes) - 1)
+    return _read_file(shards, tf.constant([shard, number - shards.bases[shard], 1], tf.int64))
+
+
+def is_damaged(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
+    """Return which of the examples of these numbers (int64, in stored order) are damaged: the same shape."""
+    run = tf.searchsorted(shards.bad_ends, tf.reshape(numbers, [-1]), side="right")
+    starts = tf.gather(np.append(shards.bad_starts, np.iinfo(np.int64).max), run)
+    return numbers >= tf.reshape(starts, tf.shape(numbers))
 
 
 def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
-    shard, first, count = part[0], part[1], part[2]
+    """Return the records of a part of a shard, the first good one in the place of each damaged one."""
+    if not len(shards.bad_starts):
+        return _read_file(shards, part)
+    base = tf.gather(shards.bases, tf.maximum(part[0], 0))
+    start, end = base + part[1], base + part[1] + part[2]
+    low = tf.searchsorted(shards.bad_ends, [start], side="right")[0]
+    high = tf.maximum(tf.searchsorted(shards.bad_starts, [end], side="left")[0], low)
+    # what stands in no file has no numbers
+    high = tf.where(part[0] == _NO_SHARD, low, high)
+    edges = tf.stack(
+        [tf.constant(shards.bad_starts)[low:high], tf.constant(shards.bad_ends)[low:high]], axis=1
+    )
+    edges = tf.clip_by_value(tf.reshape(edges, [-1]), start, end)
+    # good and damaged ones in turn
+    bounds = tf.concat([[start], edges, [end]], axis=0)
+    starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
+    good = tf.range(tf.size(lengths)) % 2 == 0
+
+    def read(first: tf.Tensor, length: tf.Tensor, is_good: tf.Tensor) -> tf.data.Dataset:
+        count = tf.where(is_good, length, 0)
+        records = _read_file(shards, tf.stack([part[0], first - base, count]))
+        return records.concatenate(first_record(shards).repeat(length - count))
+
+    return tf.data.Dataset.from_tensor_slices((starts, lengths, good)).flat_map(as_written(read))
+
+
+def _read_file(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
+    is_file = part[0] != _NO_SHARD
+    shard, first, count = tf.maximum(part[0], 0), part[1], part[2]
     path = tf.gather(tf.constant(shards.paths), shard)
     known = tf.gather(shards.first_offsets, shard) + first // shards.stride
     # An empty shard behind all others has no offset; of it nothing is read.
     known = tf.minimum(known, len(shards.offsets) - 1)
+    num_files = tf.cast(is_file, tf.int32)
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=[path],
+        filenames=path[tf.newaxis][:num_files],
         compression_type=shards.compression,
         buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
-        byte_offsets=[tf.gather(shards.offsets, known)],
+        byte_offsets=tf.gather(shards.offsets, known)[tf.newaxis][:num_files],
     )
     records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     if shards.stride > 1:
         records = records.skip(first % shards.stride)
-    size = tf.gather(shards.sizes, shard)
-    # TensorFlow's reader takes a file that ends early for a whole one
-    return records.concatenate(_ended_early(path, size, shards.compression)).take(count)
 
+    # TensorFlow's reader takes a file that ends early for a whole one; explain.py says what happened.
+    def behind(_: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(is_file), ["ends early"])]):
+            return tf.constant("")
 
-def _ended_early(path: tf.Tensor, expected: tf.Tensor, compression: str) -> tf.data.Dataset:
-    """Return a dataset that raises an error naming the shard as soon as it is read."""
-
-    def fail(_: tf.Tensor) -> tf.Tensor:
-        found = tf.data.TFRecordDataset(path, compression).reduce(
-            tf.constant(0, tf.int64), as_written(lambda count, _: count + 1)
-        )
-        message = tf.strings.join(
-            ["shard ", path, " ends after ", tf.strings.as_string(found), " records, but the manifest says ",
-             tf.strings.as_string(expected), "; it was changed after it was opened: restore or rebuild it"]
-        )  # fmt: skip
-        with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
-            return tf.identity(path)
-
-    return tf.data.Dataset.range(1).map(as_written(fail))
-
-
-def _offsets(root: Path, shard: Shard, problems: list[Problem]) -> npt.NDArray[np.int64]:
-    path = index_path(shard.path)
-    try:
-        index = parse_index((root / path).read_text(encoding="ascii"), path)
-    except OSError as error:
-        problems.append(Problem(path, f"cannot be read: {error.strerror}"))
-    except UnicodeDecodeError:
-        problems.append(Problem(path, "is not ASCII text"))
-    except FormatError as error:
-        problems.extend(Problem(f"{path}: {problem.place}", problem.message) for problem in error.problems)
-    else:
-        _check_index(index, shard, path, problems)
-        return index.offsets
-    return np.zeros(0, np.int64)
-
-
-def _check_index(index: RecordIndex, shard: Shard, path: str, problems: list[Problem]) -> None:
-    found = f"{len(index.lengths)} records in {index.num_bytes} bytes"
-    expected = f"{shard.num_examples} records in {shard.record_bytes} bytes"
-    if found != expected:
-        problems.append(Problem(path, f"describes {found}, the manifest says {expected} for its shard"))
+    return records.concatenate(tf.data.Dataset.range(count).map(as_written(behind))).take(count)

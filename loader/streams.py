@@ -14,7 +14,7 @@ CHUNKS_OPEN = 2
 READ_AHEAD = 2
 
 
-def read_pieces(
+def read_windows(
     assignment: Assignment,
     shards: Shards,
     shuffle: Shuffle | None,
@@ -22,10 +22,12 @@ def read_pieces(
     epochs: int | None,
     next_each_time: bool,
 ) -> tf.data.Dataset:
-    """Return ``(number, records)`` of each piece, ``num_pieces`` of them for each window.
+    """Return ``(window, (numbers, records))`` of each window, from the one that holds ``start`` on.
 
-    ``number`` (int64) counts ``assignment.stream_pieces`` an epoch; ``records`` has shape ``(rows,)`` string.
-    The first window is the one that holds ``start``.
+    ``window`` (int64) counts ``assignment.num_windows`` an epoch. ``numbers``, of shape ``(num_pieces,)``
+    int64, are those of the pieces that came: other ones than ``piece_numbers`` if one could not be read.
+    ``records`` has shape ``(num_pieces, piece_rows)`` string; in an epoch's last window what is behind its
+    steps is nothing.
 
     Args:
         assignment: what this worker reads.
@@ -36,24 +38,30 @@ def read_pieces(
         next_each_time: whether the result gives the next epochs each time it is iterated.
     """
     per_epoch = assignment.num_streams if assignment.num_steps else 0
+    first_window = start.step // assignment.window
     first, skipped = start.epoch * per_epoch, 0
     if not assignment.lanes:
-        first_piece = start.step // assignment.window * assignment.num_pieces
+        first_piece = first_window * assignment.num_pieces
         first, skipped = first + first_piece // assignment.chunk, first_piece % assignment.chunk
     end = epochs * per_epoch if epochs is not None else (tf.int64.max if per_epoch else 0)
+
+    def read(epoch: tf.Tensor, stream: tf.Tensor) -> tf.data.Dataset:
+        window = tf.where(epoch == start.epoch, first_window, 0)
+        return _read_stream(assignment, shards, shuffle, epoch, stream, tf.cast(window, tf.int64))
 
     def streams(base: tf.Tensor) -> tf.data.Dataset:
         numbers = tf.data.Dataset.range(first, end)
         return numbers.map(as_written(lambda i: (base + i // per_epoch, i % per_epoch)))
 
-    def read(epoch: tf.Tensor, stream: tf.Tensor) -> tf.data.Dataset:
-        window = tf.where(epoch == start.epoch, start.step // assignment.window, 0)
-        return _read_stream(assignment, shards, shuffle, epoch, stream, tf.cast(window, tf.int64))
+    def windows(base: tf.Tensor) -> tf.data.Dataset:
+        number = (base + start.epoch) * assignment.num_windows + first_window
+        return tf.data.Dataset.range(number, tf.int64.max)
 
     if next_each_time:
-        opened = _iterations().flat_map(as_written(streams))
+        # two counters that go together: one over all of this would make each record dearer
+        opened, numbered = (_iterations().flat_map(as_written(each)) for each in (streams, windows))
     else:
-        opened = streams(tf.constant(0, tf.int64))
+        opened, numbered = (each(tf.constant(0, tf.int64)) for each in (streams, windows))
     cycle_length = assignment.num_pieces if assignment.lanes else CHUNKS_OPEN
     # The lanes give a piece each in turn; a chunk gives all of its pieces before the next one has its turn.
     pieces = opened.interleave(
@@ -63,7 +71,14 @@ def read_pieces(
         num_parallel_calls=min(READ_AHEAD, cycle_length),
         deterministic=True,
     )
-    return pieces.skip(skipped)
+    return tf.data.Dataset.zip(numbered, pieces.skip(skipped).batch(assignment.num_pieces))
+
+
+def piece_numbers(assignment: Assignment, window: tf.Tensor) -> tf.Tensor:
+    """Return the numbers of the pieces of a window (int64, over all epochs): shape ``(num_pieces,)``."""
+    if assignment.lanes:
+        return tf.fill([assignment.num_pieces], window)
+    return window * assignment.num_pieces + tf.range(assignment.num_pieces, dtype=tf.int64)
 
 
 def _read_stream(
@@ -74,19 +89,21 @@ def _read_stream(
     stream: tf.Tensor,
     first_window: tf.Tensor,
 ) -> tf.data.Dataset:
-    """Return ``(number, records)`` of the pieces of a stream of an epoch, a lane from a window on."""
-    total = tf.cast(assignment.num_examples, tf.int64)
+    """Return ``(number, records)`` of the pieces of a stream of an epoch, a lane from a window on.
+
+    A piece that cannot be read is left out, and as many as are missing stand at the end, of number -1, so
+    that no error leaves here which cannot say in what file it happened.
+    """
+    total, piece_rows = tf.cast(assignment.num_examples, tf.int64), assignment.piece_rows
     if assignment.lanes:
         lane = assignment.worker.index * assignment.num_pieces + stream
         rows_per_step = assignment.global_batch_size // assignment.lanes
-        piece_rows = assignment.window * rows_per_step
         before = first_window * piece_rows
         start = lane_start(total, assignment.lanes, lane) + before
         end = lane_start(total, assignment.lanes, lane + 1)
         rows = assignment.num_steps * rows_per_step - before
         number = first_window
     else:
-        piece_rows = assignment.window * assignment.batch_size // assignment.num_pieces
         number = stream * assignment.chunk
         # rows are counted over this worker's batches, places over those of all workers
         row = number * piece_rows
@@ -96,11 +113,20 @@ def _read_stream(
         last_rows = assignment.num_steps * assignment.batch_size - row
         rows = tf.minimum(tf.cast(assignment.chunk * piece_rows, tf.int64), last_rows)
     count = tf.clip_by_value(end - start, 0, rows)
-    records = read_parts(shards, parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count))
-    if assignment.remainder != "drop":
-        records = records.concatenate(first_record(shards).repeat(rows - count))
+    parts = parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count)
+    num_pieces = -(-rows // piece_rows)
+    if assignment.remainder == "drop":
+        # pieces of one shape can be batched whatever was left out
+        records = read_parts(shards, parts, num_pieces * piece_rows - count)
+    else:
+        padding = first_record(shards).repeat(num_pieces * piece_rows - count)
+        records = read_parts(shards, parts).concatenate(padding)
     number += epoch * assignment.stream_pieces
-    return tf.data.Dataset.zip(tf.data.Dataset.range(number, tf.int64.max), records.batch(piece_rows))
+    numbers = tf.data.Dataset.range(number, number + num_pieces)
+    # zip() takes the next number also where the records fail: even a file that is missing fails only so often
+    pieces = tf.data.Dataset.zip(numbers, records.batch(piece_rows, drop_remainder=True)).ignore_errors()
+    missing = (tf.constant(-1, tf.int64), tf.zeros([piece_rows], tf.string))
+    return pieces.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(num_pieces)
 
 
 def _iterations() -> tf.data.Dataset:

@@ -25,8 +25,8 @@ class Rows(NamedTuple):
     """What is known of the rows of one window, in the order in which they are delivered.
 
     Attributes:
-        order: shape ``(rows,)`` int64: where each row stands in the window's pieces, laid end to end; None
-            where the pieces are in order already.
+        order: shape ``(rows,)`` int64: where each row stands in pieces of ``piece_rows``, laid end to end;
+            None where they are in order already, and what is too much stands behind.
         real: shape ``(rows,)`` bool: False for padding.
         places: shape ``(rows,)`` int64: the place of each example in the epoch; 0 for padding.
     """
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 def window_rows(assignment: Assignment, shuffle: Shuffle | None, epoch: tf.Tensor, window: tf.Tensor) -> Rows:
     """Return the rows of a window of an epoch (int64 scalars), in the order in which they are delivered."""
-    starts, length, counts = _bounds(assignment, window)
+    starts, length, counts = piece_bounds(assignment, window)
     column = tf.range(length)[tf.newaxis, :]
     real = column < counts[:, tf.newaxis]
     order = None
@@ -49,7 +49,7 @@ def window_rows(assignment: Assignment, shuffle: Shuffle | None, epoch: tf.Tenso
             bits = random_bits(shuffle.seed, MIXING, epoch, lane, window, column)
             # padding stays behind all examples, so that only the epoch's last step holds any
             column = tf.cast(permutation(tf.where(real, bits, tf.int64.max)), tf.int64)
-            order = _by_step(assignment, piece * length + column)
+            order = _by_step(assignment, piece * assignment.piece_rows + column)
     # behind the permutation, padding is again what stands at the end of each row
     places = tf.where(real, starts[:, tf.newaxis] + column, 0)
     if order is not None:
@@ -64,7 +64,7 @@ def example_numbers(shards: Shards, shuffle: Shuffle | None, epoch: tf.Tensor, r
     )
 
 
-def _bounds(assignment: Assignment, window: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def piece_bounds(assignment: Assignment, window: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """``Assignment.piece`` for all pieces of a window: starts, the one length, counts."""
     first_step = window * assignment.window
     steps = tf.minimum(tf.cast(assignment.window, tf.int64), assignment.num_steps - first_step)

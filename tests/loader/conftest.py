@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import itertools
 import os
@@ -26,6 +27,7 @@ from tfshards.schemas import (
     write_manifest,
 )
 from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.manifest import Compression
 
 Example = Mapping[str, object]
 Writer = Callable[..., Path]
@@ -51,7 +53,7 @@ def serialize(schema: Schema, example: Example) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def write_shard(root: Path, name: str, records: Sequence[bytes]) -> Shard:
+def write_shard(root: Path, name: str, records: Sequence[bytes], compression: Compression = "none") -> Shard:
     with tf.io.TFRecordWriter(str(root / name)) as writer:
         for record in records:
             writer.write(record)
@@ -62,11 +64,17 @@ def write_shard(root: Path, name: str, records: Sequence[bytes]) -> Shard:
     data = (root / name).read_bytes()
     ends = np.cumsum(lengths)
     checksums = np.array([int.from_bytes(data[end - 4 : end], "little") for end in ends], np.uint32)
+    if compression == "gzip":
+        # several members, as builds write them
+        bounds = [0, *ends[2::3].tolist(), len(data)]
+        members = [data[low:high] for low, high in itertools.pairwise(bounds) if low < high]
+        (root / name).write_bytes(b"".join(gzip.compress(member, mtime=0) for member in members))
+    data = (root / name).read_bytes()
     return Shard(
         name,
         len(records),
         len(data),
-        len(data),
+        int(lengths.sum()),
         digest(data),
         digest(index.read_bytes()),
         examples_digest(lengths - 16, checksums),
@@ -83,6 +91,7 @@ def write(
     schema: Schema,
     splits: Mapping[str, Sequence[Sequence[Example]]],
     label_counts: Mapping[str, Mapping[str, int]] | None = None,
+    compression: Compression = "none",
 ) -> Path:
     """Write the dataset whose splits hold these shards of examples, and return ``root``."""
     root.mkdir(parents=True, exist_ok=True)
@@ -94,13 +103,15 @@ def write(
                     root,
                     f"d-{split}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}",
                     [serialize(schema, example) for example in examples],
+                    compression,
                 )
                 for index, examples in enumerate(shards)
             ),
             (label_counts or {}).get(split, {}),
         )
     total = sum(split.num_examples for split in written.values())
-    write_manifest(Manifest("d", BUILD_ID, schema, written, Totals(total, total)), root)
+    totals = Totals(total, total)
+    write_manifest(Manifest("d", BUILD_ID, schema, written, totals, compression=compression), root)
     return root
 
 

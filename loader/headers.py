@@ -1,0 +1,147 @@
+"""The bytes between the records: lengths and checksums, compared with the index and the manifest.
+
+TensorFlow takes a length of 2^40 whose checksum holds for good, and the process dies; and it cannot know that
+a record was removed, repeated or exchanged. Neither needs a look at the data.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.schemas import Problem, RecordIndex, Shard
+from tfshards.schemas.crc32c import masked_crc32c
+from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.manifest import Compression
+
+# The records of which as much is read in one go; larger ones are passed over from header to header.
+_BLOCK_BYTES = 4 << 20
+_SPARSE_BYTES = 32 << 10
+_HEADER_BYTES = 12
+_FOOTER_BYTES = 4
+# Of one shard; a shard that is another's has as many faults as records.
+_MOST_PROBLEMS = 5
+
+_Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+
+
+def header_problems(
+    root: Path, shards: Sequence[Shard], indexes: Sequence[RecordIndex], compression: Compression
+) -> list[Problem]:
+    """Return what contradicts index or manifest between the records of the shards.
+
+    A problem names the shard, the record and the byte at which its frame starts.
+    """
+
+    def look(shard: Shard, index: RecordIndex) -> list[Problem]:
+        try:
+            wrong, digest = frame_faults(root / shard.path, index, compression)
+        except OSError as error:
+            return [Problem(shard.path, f"cannot be read: {error.strerror or error}")]
+        if len(wrong) == 0 and digest != shard.examples_digest:
+            message = f"holds other records than the manifest says: their digest is {digest}"
+            return [Problem(shard.path, f"{message} instead of {shard.examples_digest}")]
+        offsets = index.offsets
+        problems = [_problem(shard, int(record), int(offsets[record])) for record in wrong[:_MOST_PROBLEMS]]
+        if len(wrong) > _MOST_PROBLEMS:
+            problems.append(Problem(shard.path, f"and {len(wrong) - _MOST_PROBLEMS} more such records"))
+        return problems
+
+    # reading and inflating let other threads run meanwhile
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        found = list(threads.map(look, shards, indexes))
+    return [problem for problems in found for problem in problems]
+
+
+def frame_faults(
+    path: Path, index: RecordIndex, compression: Compression
+) -> tuple[npt.NDArray[np.int64], str]:
+    """Return the records whose length is not the index's or has a wrong checksum, and the records' digest.
+
+    Where the file ends early, or its compressed data are damaged, all from there on are wrong. The digest is
+    as ``examples_digest`` of the lengths in the index and the checksums in the file.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    lengths = index.lengths - FRAME_OVERHEAD
+    sound = np.zeros(len(lengths), bool)
+    checksums = np.zeros(len(lengths), np.uint32)
+    seen = 0
+    # Compressed data that are damaged end a whole block; up to the damage they are read record by record.
+    for block_bytes in (_BLOCK_BYTES, 0):
+        with _open(path, compression) as file:
+            try:
+                for first, headers, footers in _frames(file, index, seen, block_bytes):
+                    seen = first + len(headers)
+                    stated = np.ascontiguousarray(headers[:, :8]).view("<u8")[:, 0]
+                    held = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
+                    right = (stated == lengths[first:seen]) & (held == masked_crc32c(headers[:, :8]))
+                    sound[first:seen] = right
+                    checksums[first:seen] = np.ascontiguousarray(footers).view("<u4")[:, 0]
+                if file.read(1) and len(sound):
+                    # more than the index has behind its last record
+                    sound[-1] = False
+                break
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                continue
+    return np.flatnonzero(~sound), examples_digest(lengths, checksums)
+
+
+def _open(path: Path, compression: Compression) -> BinaryIO:
+    if compression == "gzip":
+        return cast("BinaryIO", gzip.open(path))
+    return cast("BinaryIO", path.open("rb", buffering=0))
+
+
+def _frames(
+    file: BinaryIO, index: RecordIndex, first: int, block_bytes: int
+) -> Iterator[tuple[int, _Bytes, _Bytes]]:
+    """Yield the first record, the headers ``(n, 12)`` and the footers ``(n, 4)`` of runs of records."""
+    offsets, lengths = index.offsets, index.lengths
+    ends = offsets + lengths
+    while first < len(lengths):
+        last = int(np.searchsorted(ends, offsets[first] + block_bytes, side="right"))
+        last = max(last, first + 1)
+        start, end = int(offsets[first]), int(ends[last - 1])
+        if not block_bytes or (end - start) // (last - first) > _SPARSE_BYTES:
+            rows = np.stack([_sparse(file, int(offsets[i]), int(ends[i])) for i in range(first, last)])
+        else:
+            block = np.frombuffer(_read(file, start, end), np.uint8)
+            heads = (offsets[first:last] - start)[:, np.newaxis] + np.arange(_HEADER_BYTES)
+            tails = (ends[first:last] - start)[:, np.newaxis] + np.arange(-_FOOTER_BYTES, 0)
+            rows = block[np.concatenate([heads, tails], axis=1)]
+        yield first, rows[:, :_HEADER_BYTES], rows[:, _HEADER_BYTES:]
+        first = last
+
+
+def _sparse(file: BinaryIO, start: int, end: int) -> _Bytes:
+    header = _read(file, start, start + _HEADER_BYTES)
+    return np.frombuffer(header + _read(file, end - _FOOTER_BYTES, end), np.uint8)
+
+
+def _read(file: BinaryIO, start: int, end: int) -> bytes:
+    """Return these bytes of a file, which is entered at or after the place that was read last."""
+    if file.tell() != start:
+        file.seek(start)
+    parts: list[bytes] = []
+    missing = end - start
+    while missing and (part := file.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    # what the file lacks is zeros: a length of which the checksum does not hold
+    return b"".join([*parts, bytes(missing)])
+
+
+def _problem(shard: Shard, record: int, offset: int) -> Problem:
+    message = "its length is not the one in the index, or the length's checksum does not hold"
+    return Problem(shard.path, f"record {record} at byte {offset}: {message}")

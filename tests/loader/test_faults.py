@@ -1,0 +1,48 @@
+"""Flipped bits and cut files by the thousand: never a wrong record, a silent loss or a process that dies."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tfshards.schemas import Feature, Schema
+
+PROGRAM = Path(__file__).with_name("many_faults.py")
+SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+# In each index and in the manifest; shards, which are read as well, have fewer.
+FAULTS = 80
+
+
+def examples(lengths):
+    return [{"number": number, "text": bytes([number]) * length} for number, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize(
+    ("compression", "lengths"),
+    [
+        ("none", [number * 7 % 40 for number in range(30)]),
+        ("none", [20] * 30),
+        ("gzip", [number * 7 % 40 for number in range(30)]),
+    ],
+    ids=["records of many lengths", "records of one length", "gzip"],
+)
+def test_every_fault_is_refused_or_does_no_harm(write_dataset, tmp_path, compression, lengths):
+    rows = examples(lengths)
+    shards = {"train": [rows[:10], rows[10:21], rows[21:]]}
+    root = write_dataset(tmp_path / "dataset", SCHEMA, shards, compression=compression)
+    command = [sys.executable, str(PROGRAM), str(root), str(FAULTS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = {kind: Counter(outcomes) for kind, outcomes in json.loads(done.stdout).items()}
+    for kind, outcomes in counts.items():
+        print(f"{kind}: {outcomes.total()} tried, {dict(outcomes)}")
+    assert counts["flips"].total() >= 4 * FAULTS
+    assert counts["truncations"].total() >= 4 * FAULTS
+    assert counts["truncations after load"].total() > 0
+    assert sum(outcomes["missed"] for outcomes in counts.values()) == 0
+    assert counts["truncations"]["delivered unharmed"] == 0
+    if compression == "none":
+        assert counts["flips"]["delivered unharmed"] == 0

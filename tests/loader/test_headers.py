@@ -1,0 +1,166 @@
+"""``check="headers"``: what stands between the records is compared before TensorFlow sees a shard."""
+
+import shutil
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import headers
+from tfshards.schemas import Feature, FormatError, Schema, index_path, parse_index, read_manifest
+from tfshards.schemas.crc32c import masked_crc32c
+
+SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+SIZES = [6, 25, 0]
+
+
+@pytest.fixture(scope="module", params=["none", "gzip"])
+def made(request, write_dataset, tmp_path_factory):
+    shards = [[{"number": n, "text": b"x" * (n % 5 * 10)} for n in range(size)] for size in SIZES]
+    path = tmp_path_factory.mktemp("made") / request.param
+    return write_dataset(path, SCHEMA, {"train": shards}, compression=request.param)
+
+
+# bytes read in one go, bytes a record from which on records are passed over
+LIMITS = [(4 << 20, 32 << 10, "all at once"), (200, 32 << 10, "in blocks"), (200, 0, "header by header")]
+
+
+@pytest.mark.parametrize(("block", "sparse", "reason"), LIMITS)
+def test_a_sound_dataset_passes(made, monkeypatch, block, sparse, reason):
+    monkeypatch.setattr(headers, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(headers, "_SPARSE_BYTES", sparse)
+    dataset = loader.load(made, batch_size=4, remainder="keep", check="headers")
+    assert sum(len(batch["number"]) for batch in dataset) == sum(SIZES), reason
+
+
+def second(path):
+    (found,) = path.glob("*-00001-of-00003")
+    return found
+
+
+def offsets(shard):
+    return parse_index((shard.parent / index_path(shard.name)).read_text(), "index").offsets
+
+
+def write_at(record, place, content):
+    def change(shard):
+        data = bytearray(shard.read_bytes())
+        start = offsets(shard)[record] + place
+        data[start : start + len(content)] = content
+        shard.write_bytes(data)
+
+    return change
+
+
+def huge_length():
+    length = struct.pack("<Q", 1 << 40)
+    rows = np.frombuffer(length, np.uint8)[np.newaxis]
+    return length + struct.pack("<I", int(masked_crc32c(rows)[0]))
+
+
+def exchange(shard):
+    """Exchange records 3 and 8, which have one length; the digest does not mind, so repeat one instead."""
+    data = bytearray(shard.read_bytes())
+    starts = offsets(shard)
+    data[starts[3] : starts[4]] = data[starts[8] : starts[9]]
+    shard.write_bytes(data)
+
+
+def shift(shard):
+    """Remove record 4, and repeat record 9 of the same length behind the others before the last."""
+    data = shard.read_bytes()
+    starts = offsets(shard)
+    removed = data[: starts[4]] + data[starts[5] : starts[24]] + data[starts[9] : starts[10]]
+    shard.write_bytes(removed + data[starts[24] :])
+
+
+FAULTS = [
+    (write_at(11, 0, huge_length()), r"record 11 at byte {11}: its length is not the one in the index"),
+    (write_at(11, 2, b"\xff"), r"record 11 at byte {11}: .* the length's checksum does not hold"),
+    (write_at(11, 9, b"\xff"), r"record 11 at byte {11}: .* the length's checksum does not hold"),
+    (exchange, r"holds other records than the manifest says: their digest is [0-9a-f]+ instead of"),
+    (shift, r"record 4 at byte {4}: (.|\n)* and [0-9]+ more such records"),
+]
+
+
+@pytest.mark.parametrize("made", ["none"], indirect=True)
+@pytest.mark.parametrize(("block", "sparse", "reason"), LIMITS)
+@pytest.mark.parametrize(("change", "message"), FAULTS)
+def test_a_fault_between_records_is_named(
+    made, tmp_path, monkeypatch, change, message, block, sparse, reason
+):
+    monkeypatch.setattr(headers, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(headers, "_SPARSE_BYTES", sparse)
+    path = shutil.copytree(made, tmp_path / "copy")
+    shard = second(path)
+    starts = offsets(shard)
+    for record in (4, 11):
+        message = message.replace(f"{{{record}}}", str(starts[record]))
+    change(shard)
+    with pytest.raises(FormatError, match=message) as caught:
+        loader.load(path, batch_size=4, check="headers")
+    assert all(problem.place == shard.name for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("made", ["none"], indirect=True)
+def test_a_length_without_end_is_an_error_for_skip_too(made, tmp_path):
+    path = shutil.copytree(made, tmp_path / "copy")
+    write_at(11, 0, huge_length())(second(path))
+    assert loader.damaged_records(path) == [(second(path).name, 11, offsets(second(path))[11])]
+
+
+@pytest.mark.parametrize("made", ["gzip"], indirect=True)
+def test_compressed_data_that_are_damaged_are_named_where_they_end(made, tmp_path):
+    path = shutil.copytree(made, tmp_path / "copy")
+    shard = second(path)
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 4
+    shard.write_bytes(data)
+    with pytest.raises(FormatError, match=f"{shard.name}: record 1[0-9] at byte"):
+        loader.load(path, batch_size=4, check="headers")
+
+
+@pytest.mark.parametrize("change", ["behind", "short"])
+def test_bytes_behind_the_last_record_and_missing_ones_are_wrong(made, tmp_path, change):
+    path = shutil.copytree(made, tmp_path / "copy")
+    shard, manifest = second(path), read_manifest(path)
+    index = parse_index((path / index_path(shard.name)).read_text(), "index")
+    data = shard.read_bytes()
+    if manifest.compression == "gzip":
+        # a member more, or the last one less
+        data = data + data[:60] if change == "behind" else data[: data.rindex(b"\x1f\x8b")]
+    else:
+        data = data + b"x" if change == "behind" else data[: offsets(shard)[24]]
+    shard.write_bytes(data)
+    wrong, _ = headers.frame_faults(shard, index, manifest.compression)
+    assert wrong.tolist() == [24]
+
+
+def test_a_shard_that_is_removed_meanwhile_is_named(made, tmp_path):
+    path = shutil.copytree(made, tmp_path / "copy")
+    manifest = read_manifest(path)
+    shards = manifest.splits["train"].shards
+    indexes = [parse_index((path / index_path(shard.path)).read_text(), "index") for shard in shards]
+    second(path).unlink()
+    problems = headers.header_problems(path, shards, indexes, manifest.compression)
+    assert [str(problem) for problem in problems] == [
+        f"{second_name(made)}: cannot be read: No such file or directory"
+    ]
+
+
+def second_name(path):
+    return second(path).name
+
+
+def test_distribute_checks_and_skips_as_load_does(numbered, tmp_path):
+    path = shutil.copytree(numbered([5, 6]), tmp_path / "copy")
+    shard = next(path.glob("*-00001-of-00002"))
+    write_at(2, 9, b"\xff")(shard)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with pytest.raises(FormatError, match="record 2 at byte"):
+        loader.distribute(strategy, path, global_batch_size=4, check="headers")
+    with pytest.warns(UserWarning, match="1 of the 11 records"):
+        data = loader.distribute(strategy, path, global_batch_size=4, remainder="pad", on_damage="skip")
+    assert sum(float(tf.reduce_sum(batch["sample_weight"])) for batch in data) == 10

@@ -1,0 +1,192 @@
+"""Damaged records keep their places with weight 0; all other examples come as if nothing had happened."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from tfshards import loader
+from tfshards.loader import Position, Shuffle, Worker
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, index_path, parse_index
+
+SIZES = [6, 25, 0, 7]
+COUNT = sum(SIZES)
+SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+
+
+@pytest.fixture(scope="module")
+def made(write_dataset, tmp_path_factory):
+    """The same examples in two datasets, by compression."""
+    bounds = np.cumsum([0, *SIZES])
+    shards = [
+        [{"number": n, "text": b"x" * (n * 7 % 40)} for n in range(bounds[i], bounds[i + 1])]
+        for i in range(len(SIZES))
+    ]
+    folder = tmp_path_factory.mktemp("made")
+    return {
+        compression: write_dataset(folder / compression, SCHEMA, {"train": shards}, compression=compression)
+        for compression in ("none", "gzip")
+    }
+
+
+def shard_of(path, index):
+    (found,) = path.glob(f"*-{index:05d}-of-{len(SIZES):05d}")
+    return found
+
+
+def flip(path, shard_index, record, place=14):
+    """Damage a record's data, or its frame at another place."""
+    shard = shard_of(path, shard_index)
+    offsets = parse_index((path / index_path(shard.name)).read_text(), "index").offsets
+    data = bytearray(shard.read_bytes())
+    data[offsets[record] + place] ^= 1
+    shard.write_bytes(data)
+
+
+def flip_some(path):
+    for shard, record, place in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
+        flip(path, shard, record, place)
+
+
+def empty(path):
+    shard_of(path, 1).write_bytes(b"")
+
+
+def remove(path):
+    shard_of(path, 0).unlink()
+
+
+def cut(path):
+    shard = shard_of(path, 3)
+    offsets = parse_index((path / index_path(shard.name)).read_text(), "index").offsets
+    shard.write_bytes(shard.read_bytes()[: offsets[5] + 20])
+
+
+def damage_gzip(path):
+    shard = shard_of(path, 1)
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 4
+    shard.write_bytes(data)
+
+
+# what is damaged, in which dataset, the numbers of the examples that are lost (None: whatever was found)
+DAMAGE = [
+    (flip_some, "none", [0, 1, 13, 14, 30, 34]),
+    (empty, "none", list(range(6, 31))),
+    (remove, "none", list(range(6))),
+    (cut, "none", [36, 37]),
+    (damage_gzip, "gzip", None),
+    (remove, "gzip", list(range(6))),
+]
+
+
+@pytest.fixture(params=DAMAGE, ids=lambda row: f"{row[0].__name__}-{row[1]}")
+def damaged(request, made, tmp_path):
+    """A damaged dataset, the sound one, and the numbers of the damaged examples."""
+    change, compression, lost = request.param
+    path = shutil.copytree(made[compression], tmp_path / "copy")
+    change(path)
+    found = loader.damaged_records(path, "train")
+    bases = dict(zip([shard_of(made["none"], i).name for i in range(4)], [0, 6, 31, 31], strict=True))
+    numbers = [bases[bad.shard] + bad.record for bad in found]
+    assert lost is None or numbers == lost
+    assert numbers == sorted(set(numbers))
+    return path, made[compression], numbers
+
+
+OPTIONS = [
+    {},
+    {"shuffle": Shuffle(3)},
+    {"shuffle": Shuffle(3, window=1), "epochs": 2},
+    {"shuffle": Shuffle(3, lanes=2), "worker": Worker(1, 2), "epochs": 2, "start": Position(1, 1)},
+    {"worker": Worker(0, 2), "epochs": 2, "start": Position(0, 2)},
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*records of split 'train' are damaged")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_all_other_examples_keep_their_places_bit_for_bit(damaged, options):
+    path, sound, lost = damaged
+    options = {"batch_size": 4, "remainder": "pad"} | options
+    wanted = list(loader.load(sound, **options).as_numpy_iterator())
+    found = list(loader.load(path, on_damage="skip", **options).as_numpy_iterator())
+    assert len(found) == len(wanted)
+    first = next(number for number in range(COUNT) if number not in lost)
+    stand_in = b"x" * (first * 7 % 40)
+    for batch, right in zip(found, wanted, strict=True):
+        bad = np.isin(right["number"], lost)
+        assert batch["sample_weight"].tolist() == np.where(bad, 0, right["sample_weight"]).tolist()
+        kept = right["sample_weight"] > 0
+        assert batch["number"][kept].tolist() == np.where(bad, first, right["number"])[kept].tolist()
+        assert batch["text"][kept].tolist() == np.where(bad, stand_in, right["text"])[kept].tolist()
+        assert set(batch["number"][~kept].tolist()) <= {first}
+
+
+def test_a_warning_counts_what_is_damaged_and_names_the_first(made, tmp_path):
+    path = shutil.copytree(made["none"], tmp_path / "copy")
+    flip_some(path)
+    name = re.escape(shard_of(path, 0).name)
+    message = rf"6 of the {COUNT} records .* weight 0: {name} record 0, {name} record 1, .* and 3 more"
+    with pytest.warns(UserWarning, match=message):
+        loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
+
+
+def test_a_sound_dataset_is_read_without_a_warning(made, recwarn):
+    batches = loader.load(made["gzip"], batch_size=4, remainder="pad", on_damage="skip").as_numpy_iterator()
+    assert sum(batch["sample_weight"].sum() for batch in batches) == COUNT
+    assert not [warning for warning in recwarn if issubclass(warning.category, UserWarning)]
+    assert loader.damaged_records(made["gzip"]) == []
+
+
+def test_damage_that_comes_after_load_is_an_error_all_the_same(made, tmp_path):
+    path = shutil.copytree(made["none"], tmp_path / "copy")
+    flip(path, 3, 2)
+    with pytest.warns(UserWarning, match="1 of the 38 records"):
+        dataset = loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
+    flip(path, 1, 5)
+    with pytest.raises(Exception, match="is damaged at record 5"):
+        list(dataset)
+
+
+def test_nothing_but_damage_is_an_error(made, tmp_path):
+    path = shutil.copytree(made["none"], tmp_path / "copy")
+    for shard in path.glob("*.tfrecord-*"):
+        shard.unlink()
+    with pytest.raises(
+        InputError, match=f"all {COUNT} records of split 'train' are damaged; `tfshards verify`"
+    ):
+        loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
+
+
+def test_an_index_that_does_not_hold_is_an_error(made, tmp_path):
+    path = shutil.copytree(made["none"], tmp_path / "copy")
+    (path / index_path(shard_of(path, 1).name)).unlink()
+    with pytest.raises(
+        FormatError, match=r"indexes of the shards .* 1 problem\n.*cannot be read: No such file"
+    ):
+        loader.damaged_records(path)
+
+
+def test_sound_records_of_another_dataset_are_an_error(numbered, tmp_path):
+    path = shutil.copytree(numbered([5, 5]), tmp_path / "copy")
+    one, two = sorted(path.glob("*.tfrecord-*"))
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(FormatError, match=f"{one.name}: holds other records than the manifest says"):
+        loader.load(path, batch_size=2, remainder="pad", on_damage="skip")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"on_damage": "skip"},
+            r"on_damage='skip' gives .* remainder='drop' has no place for; use remainder='pad'",
+        ),
+        ({"on_damage": "ignore"}, "on_damage='ignore' must be one of raise, skip"),
+        ({"check": "deep"}, "check='deep' must be one of files, headers"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(made, options, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(made["none"], batch_size=4, **options)
