@@ -146,7 +146,7 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
 
     Raises:
         InputError: there is a dataset of another build and ``overwrite`` was not given, or one of this build
-            with shards that are damaged.
+            with shards that are damaged, or one whose shards somebody else wrote.
     """
     if not (out / MANIFEST_NAME).exists():
         return None
@@ -156,6 +156,9 @@ def committed(out: Path, build_id: str, options: Mapping[str, Json], *, overwrit
         if overwrite:
             return None
         raise
+    if current.options.get("source") == "adopt":
+        # with the next generation its files would go, which may be all that there is of them
+        raise InputError(f"{out} holds records that tfshards has not written; choose another output")
     if overwrite:
         return None if current.build_id == build_id and file_problems(current, out) else current
     if current.build_id != build_id:
@@ -177,12 +180,14 @@ def what_is_there(out: Path, build_id: str) -> list[str]:
     if not (out / MANIFEST_NAME).exists():
         return []
     try:
-        found = read_manifest(out).build_id
+        current = read_manifest(out)
     except FormatError:
         return [f"{out} holds a dataset that cannot be read: build will need --overwrite"]
-    if found == build_id:
+    if current.options.get("source") == "adopt":
+        return [f"{out} holds records that tfshards has not written: build will need another output"]
+    if current.build_id == build_id:
         return [f"{out} holds this very build: there is nothing to do"]
-    return [f"{out} holds another build, {found}: build will need --overwrite"]
+    return [f"{out} holds another build, {current.build_id}: build will need --overwrite"]
 
 
 def difference(current: Manifest, options: Mapping[str, Json]) -> str:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep import Arrays, Dealing, ImageFolder, Options, adopt, reshard, verify
 from tfshards.prep.area import AREA_NAME
+from tfshards.prep.cli import main
 from tfshards.prep.files import bytes_digest, file_digest, require_space
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
 
@@ -306,3 +307,23 @@ def test_a_dataset_that_has_rejected_inputs_can_take_in_what_was_mended(image_fo
         match=r"give --overwrite to replace it, --retry-rejected to take in mended files, or anoth",
     ):
         quiet_build(ImageFolder(root), tmp_path / "out")
+
+
+def test_records_of_others_are_not_replaced(tmp_path, quiet_build, contents, capsys):
+    made, theirs = tmp_path / "made", tmp_path / "theirs"
+    quiet_build(NUMBERS, made, shards=2)
+    theirs.mkdir()
+    for path in made.glob("*.tfrecord-*"):
+        (theirs / path.name).write_bytes(path.read_bytes())
+    adopt(theirs, talk=print)
+    before = contents(theirs)
+    message = "theirs holds records that tfshards has not written; choose another output$"
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=message):
+            quiet_build(NUMBERS, theirs, overwrite=overwrite)
+        with pytest.raises(InputError, match=message):
+            reshard(made, theirs, Dealing(shards=3), overwrite=overwrite, talk=print)
+    np.save(tmp_path / "x.npy", np.arange(9))
+    assert main(["plan", "arrays", str(tmp_path / "x.npy"), str(theirs)]) == 0
+    assert "has not written: build will need another output" in capsys.readouterr().err
+    assert contents(theirs) == before
