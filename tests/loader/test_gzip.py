@@ -1,0 +1,54 @@
+"""A compressed dataset is read as the same one without compression: same batches, however it is asked for."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tfshards import loader
+from tfshards.loader import Position, Shuffle, Worker
+from tfshards.schemas import Feature, Schema
+
+SIZES = [6, 25, 0, 7]
+SCHEMA = Schema((Feature("number", "int", "int64"),))
+
+
+@pytest.fixture(scope="module")
+def made(write_dataset, tmp_path_factory):
+    bounds = np.cumsum([0, *SIZES])
+    shards = [[{"number": n} for n in range(low, high)] for low, high in itertools.pairwise(bounds)]
+    folder = tmp_path_factory.mktemp("made")
+    return [
+        write_dataset(folder / compression, SCHEMA, {"train": shards}, compression=compression)
+        for compression in ("none", "gzip")
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": Shuffle(5), "epochs": 2},
+        {"shuffle": Shuffle(5, window=1), "epochs": 2, "start": Position(1, 2)},
+        {"start": Position(0, 3)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_the_batches_of_both_are_equal_and_hold_every_example(made, options, num_workers):
+    together = []
+    for index in range(num_workers):
+        worker = Worker(index, num_workers)
+        plain, packed = (
+            [
+                batch["number"].tolist()
+                for batch in loader.load(
+                    path, batch_size=4, worker=worker, remainder="keep", **options
+                ).as_numpy_iterator()
+            ]
+            for path in made
+        )
+        assert plain == packed
+        together += itertools.chain.from_iterable(packed)
+    if "start" not in options:
+        assert sorted(together) == sorted([*range(sum(SIZES))] * options.get("epochs", 1))
