@@ -10,28 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 try:
-    from tfshards.prep.adopt import adopt
-    from tfshards.prep.adopted_manifest import AdoptOptions
-    from tfshards.prep.audit import audit
-    from tfshards.prep.dealing import Dealing
+    from tfshards.prep.adoption.adopt import adopt
+    from tfshards.prep.adoption.manifest import AdoptOptions
+    from tfshards.prep.adoption.roles import Roles
+    from tfshards.prep.audits.audit import audit
+    from tfshards.prep.copies.dealing import Dealing
+    from tfshards.prep.copies.merge import merge
+    from tfshards.prep.copies.reshard import reshard
     from tfshards.prep.image_options import ImageOptions
-    from tfshards.prep.merge import merge
     from tfshards.prep.options import Options
+    from tfshards.prep.proofs.repair import Repair, repair
+    from tfshards.prep.proofs.verify import verify
     from tfshards.prep.prune import Pruned, prune
-    from tfshards.prep.repair import Repair, repair
-    from tfshards.prep.reshard import reshard
-    from tfshards.prep.roles import Roles
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.image_folder import ImageFolder
-    from tfshards.prep.verify import verify
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"tfshards.prep and the command need {error.name}: pip install 'tfshards[prep]'", name=error.name
     ) from error
 
 if TYPE_CHECKING:
-    from tfshards.prep.appender import append
     from tfshards.prep.builder import build
+    from tfshards.prep.copies.appender import append
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.table_roles import Columns
 
@@ -66,7 +66,7 @@ def __getattr__(name: str) -> object:
 
 
 _LATER = {
-    "append": "tfshards.prep.appender",
+    "append": "tfshards.prep.copies.appender",
     "build": "tfshards.prep.builder",
     "Table": "tfshards.prep.sources.table",
     "Columns": "tfshards.prep.sources.table_roles",

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, get_args
 
-from tfshards.prep.adopt_verb import add_adopt_verb
+from tfshards.prep.adoption.verb import add_adopt_verb
 from tfshards.prep.arguments import KINDS, add_arguments, settings_of, source_of
-from tfshards.prep.copy_verbs import add_copy_verbs
-from tfshards.prep.findings import Kind
+from tfshards.prep.audits.findings import Kind
+from tfshards.prep.copies.verbs import add_copy_verbs
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
 from tfshards.prep.progress import size
@@ -164,8 +164,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from tfshards.prep.verify import verify
-    from tfshards.prep.verify_text import verify_json, verify_text
+    from tfshards.prep.proofs.text import verify_json, verify_text
+    from tfshards.prep.proofs.verify import verify
 
     if options.repair is not None:
         return _repair(options)
@@ -178,8 +178,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from tfshards.prep.repair import repair
-    from tfshards.prep.verify_text import repair_json, repair_text
+    from tfshards.prep.proofs.repair import repair
+    from tfshards.prep.proofs.text import repair_json, repair_text
 
     if options.deep or options.decode:
         raise OptionsError(
@@ -206,8 +206,8 @@ def _prune(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from tfshards.prep.audit import audit
-    from tfshards.prep.audit_text import audit_json, audit_text
+    from tfshards.prep.audits.audit import audit
+    from tfshards.prep.audits.text import audit_json, audit_text
 
     made = audit(options.out, distance=_distance(options.distance))
     print(json.dumps(audit_json(made)) if options.json else audit_text(made))

@@ -22,10 +22,10 @@ from tfshards.prep.commit import read_rejects
 from tfshards.prep.forecast import Forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import difference
+from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.rejects import Layouts, final_layouts
 from tfshards.prep.shard import shard_path
 from tfshards.prep.sources.listing import Accepted, Listing, Reader
-from tfshards.prep.verify import shard_problems
 from tfshards.schemas import (
     MANIFEST_NAME,
     InputError,

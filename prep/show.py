@@ -15,9 +15,9 @@ from tfshards.prep.commit import read_rejects
 from tfshards.prep.example import Decoded
 from tfshards.prep.images import describe
 from tfshards.prep.progress import size
+from tfshards.prep.proofs.verify import parse_record
 from tfshards.prep.sources.listing import to_bytes
 from tfshards.prep.tfrecord import RecordError, read_records
-from tfshards.prep.verify import parse_record
 from tfshards.prep.views.labels import escaped
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
 

@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
+from tfshards.prep.proofs.verify import RecordProblem
 from tfshards.prep.sources.listing import Source
 from tfshards.prep.tfrecord import frame, read_records
-from tfshards.prep.verify import RecordProblem
 from tfshards.schemas import Problem, TfshardsError, index_path, read_manifest
 
 SEED = 4

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 
-from tfshards.prep import Arrays, ImageFolder, audit, repeats, similar
-from tfshards.prep.audit import Audit
-from tfshards.prep.audit_text import audit_text
+from tfshards.prep import Arrays, ImageFolder, audit
+from tfshards.prep.audits import repeats, similar
+from tfshards.prep.audits.audit import Audit
+from tfshards.prep.audits.similar import check_distance, near_pairs
+from tfshards.prep.audits.survey import Survey
+from tfshards.prep.audits.text import audit_text
 from tfshards.prep.cli import main
 from tfshards.prep.example import example_encoder
 from tfshards.prep.scan import scan_shard
-from tfshards.prep.similar import check_distance, near_pairs
-from tfshards.prep.survey import Survey
 from tfshards.prep.tfrecord import RecordError, frame, read_records
 from tfshards.schemas import (
     Feature,

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tfshards.prep.adoption.header import image_shape
+from tfshards.prep.adoption.infer import Inferred, infer
+from tfshards.prep.adoption.roles import Roles, parse_raw
+from tfshards.prep.adoption.seen import MOST_CLASSES, Findings
 from tfshards.prep.example import example_encoder
-from tfshards.prep.header import image_shape
-from tfshards.prep.infer import Inferred, infer
-from tfshards.prep.roles import Roles, parse_raw
-from tfshards.prep.seen import MOST_CLASSES, Findings
-from tfshards.prep.verify import parse_record
+from tfshards.prep.proofs.verify import parse_record
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Split, Totals
 
 ELEMENTS = {

@@ -21,13 +21,13 @@ from tfshards.prep import (
     ImageOptions,
     Options,
     build,
-    keys,
     merge,
     reshard,
     verify,
 )
 from tfshards.prep.area import AREA_NAME
-from tfshards.prep.origin import Origin
+from tfshards.prep.copies import keys
+from tfshards.prep.copies.origin import Origin
 from tfshards.prep.progress import Reporter
 from tfshards.prep.shard_file import ShardFile, frames_of
 from tfshards.schemas import (
@@ -350,7 +350,7 @@ def test_keys_are_read_no_further_once_another_shard_has_failed(three, monkeypat
 def test_one_that_was_killed_can_be_run_again(three, tmp_path, contents):
     before = [contents(root) for root in three]
     code = (
-        "import os, sys; from tfshards.prep import linking, merge\n"
+        "import os, sys; from tfshards.prep import merge; from tfshards.prep.copies import linking\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         # behind the first shards
         "linking.shard_problems = die\n"

@@ -18,7 +18,7 @@ from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, repair, ve
 from tfshards.prep.cli import main
 from tfshards.prep.images import decoder_versions
 from tfshards.prep.output import locked
-from tfshards.prep.restore import restored_images, restored_options
+from tfshards.prep.proofs.restore import restored_images, restored_options
 from tfshards.schemas import (
     FormatError,
     InputError,

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep import Arrays, Dealing, Options, build, copying, reshard, verify
+from tfshards.prep import Arrays, Dealing, Options, build, reshard, verify
 from tfshards.prep.area import AREA_NAME
-from tfshards.prep.dealing import deal, mix
+from tfshards.prep.copies import copying
+from tfshards.prep.copies.dealing import deal, mix
 from tfshards.prep.output import locked
 from tfshards.prep.scan import scan_shard
 from tfshards.schemas import (

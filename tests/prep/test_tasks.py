@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from tfshards.prep.copies.tasks import NUM_THREADS, run_tasks
 from tfshards.prep.progress import Progress
-from tfshards.prep.tasks import NUM_THREADS, run_tasks
 from tfshards.schemas import BuildError
 
 

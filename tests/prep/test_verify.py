@@ -23,10 +23,10 @@ from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.example import decode_example, example_encoder
 from tfshards.prep.files import file_digest
 from tfshards.prep.images import decoded_fault
+from tfshards.prep.proofs.text import verify_json, verify_text
+from tfshards.prep.proofs.verify import RecordProblem
 from tfshards.prep.scan import scan_shard
 from tfshards.prep.tfrecord import frame, masked_crc32c, read_records
-from tfshards.prep.verify import RecordProblem
-from tfshards.prep.verify_text import verify_json, verify_text
 from tfshards.schemas import (
     Feature,
     FormatError,
@@ -650,7 +650,7 @@ def test_a_disk_that_cannot_be_read_is_a_problem(dataset, monkeypatch):
     def fail(*_: object) -> object:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr("tfshards.prep.walk._opened", fail)
+    monkeypatch.setattr("tfshards.prep.proofs.walk._opened", fail)
     texts = [str(problem) for problem in verify(dataset, deep=True)]
     assert all(text.endswith(": cannot be read: Input/output error") for text in texts)
     assert len(texts) == 4
@@ -666,7 +666,7 @@ def test_an_interrupt_ends_the_threads(dataset, monkeypatch):
         time.sleep(0.05)
 
     monkeypatch.setattr("tfshards.prep.meter.Meter.add", interrupt)
-    monkeypatch.setattr("tfshards.prep.verify_files._BLOCK", 8)
+    monkeypatch.setattr("tfshards.prep.proofs.files._BLOCK", 8)
     with pytest.raises(KeyboardInterrupt):
         verify(dataset)
     assert sum(ticks) < read_manifest(dataset).splits["train"].num_bytes

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.findings import (
+from tfshards.prep.audits.findings import (
     Finding,
     Instance,
     class_findings,
@@ -22,9 +22,9 @@ from tfshards.prep.findings import (
     example_at,
     size_findings,
 )
-from tfshards.prep.repeats import Partners, find_repeats
-from tfshards.prep.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
-from tfshards.prep.survey import Survey, compared_features, survey
+from tfshards.prep.audits.repeats import Partners, find_repeats
+from tfshards.prep.audits.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
+from tfshards.prep.audits.survey import Survey, compared_features, survey
 from tfshards.schemas import Manifest, read_manifest
 
 

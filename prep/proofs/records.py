@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from tfshards.prep.example import Decoded, decode_example
 from tfshards.prep.images import decoded_fault
+from tfshards.prep.proofs.files import Tick
+from tfshards.prep.proofs.values import parse_record
+from tfshards.prep.proofs.walk import Frame, walk_frames
 from tfshards.prep.sources.listing import to_text
-from tfshards.prep.verify_files import Tick
-from tfshards.prep.verify_values import parse_record
-from tfshards.prep.walk import Frame, walk_frames
 from tfshards.schemas import Manifest, Problem, RecordIndex, Shard
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD

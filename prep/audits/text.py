@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfshards.prep.audit import Audit
-from tfshards.prep.findings import Example, Finding, Instance
+from tfshards.prep.audits.audit import Audit
+from tfshards.prep.audits.findings import Example, Finding, Instance
 from tfshards.prep.print import class_lines
 from tfshards.prep.views.labels import escaped
 from tfshards.schemas.reading import Json

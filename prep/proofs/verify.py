@@ -13,15 +13,15 @@ from typing import TypeVar
 import numpy as np
 
 from tfshards.prep.meter import Meter
-from tfshards.prep.verify_files import (
+from tfshards.prep.proofs.files import (
     Tick,
     file_problems,
     index_of,
     rejects_problems,
     shard_problems,
 )
-from tfshards.prep.verify_records import NO_RECORDS, RecordProblem, Records, look_at_records, places_of
-from tfshards.prep.verify_values import parse_record
+from tfshards.prep.proofs.records import NO_RECORDS, RecordProblem, Records, look_at_records, places_of
+from tfshards.prep.proofs.values import parse_record
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 
 __all__ = ["RecordProblem", "parse_record", "shard_problems", "verify"]

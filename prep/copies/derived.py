@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from tfshards.prep.area import BuildArea, other_areas
 from tfshards.prep.commit import commit, finish, forget_generations
+from tfshards.prep.copies.origin import Origin
 from tfshards.prep.options import Options
-from tfshards.prep.origin import Origin
 from tfshards.prep.output import check_folder, claimed, committed, dataset_name, output_folder
 from tfshards.prep.progress import Talk
 from tfshards.schemas import (

@@ -6,8 +6,8 @@ import gzip
 import zlib
 from pathlib import Path
 
-from tfshards.prep.seen import Findings
-from tfshards.prep.walk import walk_frames
+from tfshards.prep.adoption.seen import Findings
+from tfshards.prep.proofs.walk import walk_frames
 from tfshards.schemas import Shard
 from tfshards.schemas.manifest import Compression
 

@@ -13,13 +13,13 @@ from typing import cast
 from tfshards.prep.area import BuildArea, Reject
 from tfshards.prep.builder import clear, finish_up, manifest_of, staged, write_all
 from tfshards.prep.commit import build_of, commit, generations, rejects_text
-from tfshards.prep.derived import join_splits, prove
+from tfshards.prep.copies.derived import join_splits, prove
+from tfshards.prep.copies.keys import has_keys
+from tfshards.prep.copies.newcomers import Newcomers, find_newcomers
+from tfshards.prep.copies.origin import Origin, open_origin
 from tfshards.prep.files import bytes_digest
 from tfshards.prep.forecast import Forecast, forecast
-from tfshards.prep.keys import has_keys
-from tfshards.prep.newcomers import Newcomers, find_newcomers
 from tfshards.prep.options import Options
-from tfshards.prep.origin import Origin, open_origin
 from tfshards.prep.output import check_output
 from tfshards.prep.pipeline import check_beam_args
 from tfshards.prep.progress import Talk, counted, to_stderr

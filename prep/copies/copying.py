@@ -16,17 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfshards.prep.area import BuildArea, Done, ShardId
-from tfshards.prep.dealing import deal, mix
+from tfshards.prep.copies.dealing import deal, mix
+from tfshards.prep.copies.origin import Origin, ShardReader
+from tfshards.prep.copies.tasks import NUM_THREADS, run_tasks
 from tfshards.prep.files import require_space
 from tfshards.prep.options import Balance
-from tfshards.prep.origin import Origin, ShardReader
 from tfshards.prep.plan import IntArray
 from tfshards.prep.progress import Progress, Reporter, Talk, counted, size
+from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.shard import publish, shard_path
 from tfshards.prep.shard_file import Frames, ShardFile, compressed, join_small
-from tfshards.prep.tasks import NUM_THREADS, run_tasks
 from tfshards.prep.tfrecord import RecordError
-from tfshards.prep.verify import shard_problems
 from tfshards.schemas import BuildError, Shard, index_path
 from tfshards.schemas.manifest import Compression
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.similar import Hashes, Integers, Pairs, near_pairs
-from tfshards.prep.survey import Survey
+from tfshards.prep.audits.similar import Hashes, Integers, Pairs, near_pairs
+from tfshards.prep.audits.survey import Survey
 
 _SAME_BYTES = -1
 _NONE = -1

@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.copies.origin import Origin
+from tfshards.prep.copies.tasks import Task, run_tasks
 from tfshards.prep.example import decode_key
-from tfshards.prep.origin import Origin
 from tfshards.prep.progress import Progress, Reporter
 from tfshards.prep.sources.listing import to_bytes, to_text
-from tfshards.prep.tasks import Task, run_tasks
 from tfshards.prep.tfrecord import RecordError, RecordPlace, read_records
 from tfshards.schemas import BuildError, Feature, InputError, Shard
 

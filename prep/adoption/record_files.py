@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tfshards.prep.split_names import numbering
+from tfshards.prep.adoption.split_names import numbering
 from tfshards.prep.tfrecord import masked_crc32c
 from tfshards.schemas import MANIFEST_NAME, Problem
 from tfshards.schemas.names import shard_path_fault

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tfshards.prep.area import BuildArea
-from tfshards.prep.copying import Copying, copy_shards
-from tfshards.prep.dealing import Dealing
-from tfshards.prep.derived import derive, derived_id, new_dataset
-from tfshards.prep.origin import open_origin
+from tfshards.prep.copies.copying import Copying, copy_shards
+from tfshards.prep.copies.dealing import Dealing
+from tfshards.prep.copies.derived import derive, derived_id, new_dataset
+from tfshards.prep.copies.origin import open_origin
 from tfshards.prep.progress import Talk, to_stderr
 from tfshards.schemas import Manifest, Shard, Split
 from tfshards.schemas.reading import Json

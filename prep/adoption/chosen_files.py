@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
+from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
+from tfshards.prep.adoption.tfds_folder import tfds_folders
 from tfshards.prep.progress import counted
-from tfshards.prep.record_files import FoundFile, file_faults, list_files, record_files
-from tfshards.prep.split_names import missing_shards, splits_by_glob, splits_by_name
-from tfshards.prep.tfds_folder import tfds_folders
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.manifest import Compression
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.roles import Roles
-from tfshards.prep.seen import KEY, Findings, Seen
+from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.seen import KEY, Findings, Seen
 from tfshards.schemas import Feature, Problem
 
 

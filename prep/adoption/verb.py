@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TypeVar
 
+from tfshards.prep.adoption.roles import Roles, parse_raw
+from tfshards.prep.adoption.split_names import parse_globs
 from tfshards.prep.classes import read_labels
 from tfshards.prep.print import info_text
-from tfshards.prep.roles import Roles, parse_raw
-from tfshards.prep.split_names import parse_globs
 from tfshards.schemas import FormatError, one_line
 
 Parser = TypeVar("Parser", bound=argparse.ArgumentParser)
@@ -39,8 +39,8 @@ def add_adopt_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _adopt(options: argparse.Namespace) -> int:
-    from tfshards.prep.adopt import adopt
-    from tfshards.prep.adopted_manifest import AdoptOptions
+    from tfshards.prep.adoption.adopt import adopt
+    from tfshards.prep.adoption.manifest import AdoptOptions
 
     settings = AdoptOptions(
         name=options.name,

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.area import BuildArea, ShardId
-from tfshards.prep.origin import Origin
+from tfshards.prep.copies.origin import Origin
+from tfshards.prep.copies.tasks import Task, run_tasks
 from tfshards.prep.progress import Progress, Reporter, Talk, counted
+from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.shard import shard_path
-from tfshards.prep.tasks import Task, run_tasks
-from tfshards.prep.verify import shard_problems
 from tfshards.schemas import BuildError, Shard, index_path
 
 

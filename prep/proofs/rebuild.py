@@ -18,11 +18,11 @@ from tfshards.prep.files import bytes_digest
 from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.plan import IntArray
 from tfshards.prep.progress import Reporter
+from tfshards.prep.proofs.files import rejects_path
+from tfshards.prep.proofs.restore import kind_of_source, restored_options, restored_source
 from tfshards.prep.rejects import final_layouts, repeated_inputs
-from tfshards.prep.restore import kind_of_source, restored_options, restored_source
 from tfshards.prep.shard import Job, write_shard
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.prep.verify_files import rejects_path
 from tfshards.schemas import InputError, Manifest, Shard, index_path
 from tfshards.schemas.atomic import sync_directory, write_atomically
 from tfshards.schemas.reading import shown

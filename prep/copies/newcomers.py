@@ -10,11 +10,11 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.area import Reject
-from tfshards.prep.compare import class_difference, feature_difference
+from tfshards.prep.copies.compare import class_difference, feature_difference
+from tfshards.prep.copies.keys import Hashes, hash_keys, read_keys
+from tfshards.prep.copies.origin import Origin, ShardReader
 from tfshards.prep.example import example_encoder
 from tfshards.prep.images import decoder_versions
-from tfshards.prep.keys import Hashes, hash_keys, read_keys
-from tfshards.prep.origin import Origin, ShardReader
 from tfshards.prep.plan import BoolArray, IntArray
 from tfshards.prep.sources.image_folder import ImageFolder
 from tfshards.prep.sources.listing import Accepted, Listing, Reader, RowKeys, to_bytes

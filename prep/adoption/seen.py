@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tfshards.prep.adoption.header import HeaderShape, common_shape, image_shape
+from tfshards.prep.adoption.roles import Roles
 from tfshards.prep.example import Decoded, decode_example, empty_wires
-from tfshards.prep.header import HeaderShape, common_shape, image_shape
-from tfshards.prep.roles import Roles
 from tfshards.schemas import Problem
 
 # More different integers than that are no classes, unless someone says so.

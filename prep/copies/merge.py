@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from tfshards.prep.area import BuildArea
 from tfshards.prep.commit import rejects_text
-from tfshards.prep.compare import class_difference, feature_difference
-from tfshards.prep.copying import Copying, copy_shards
-from tfshards.prep.dealing import Dealing
-from tfshards.prep.derived import derive, derived_id, join_splits, new_dataset
+from tfshards.prep.copies.compare import class_difference, feature_difference
+from tfshards.prep.copies.copying import Copying, copy_shards
+from tfshards.prep.copies.dealing import Dealing
+from tfshards.prep.copies.derived import derive, derived_id, join_splits, new_dataset
+from tfshards.prep.copies.keys import check_keys_differ, has_keys
+from tfshards.prep.copies.linking import Linking, link_shards
+from tfshards.prep.copies.origin import Origin, open_origin
 from tfshards.prep.files import bytes_digest
-from tfshards.prep.keys import check_keys_differ, has_keys
-from tfshards.prep.linking import Linking, link_shards
-from tfshards.prep.origin import Origin, open_origin
 from tfshards.prep.progress import Talk, to_stderr
 from tfshards.schemas import (
     InputError,

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tfshards.prep.progress import counted
-from tfshards.prep.repair import Repair
-from tfshards.prep.verify import RecordProblem
+from tfshards.prep.proofs.repair import Repair
+from tfshards.prep.proofs.verify import RecordProblem
 from tfshards.schemas import Problem, one_line
 from tfshards.schemas.reading import Json
 

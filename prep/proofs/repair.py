@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from tfshards.prep.files import bytes_digest
 from tfshards.prep.output import locked
-from tfshards.prep.rebuild import rebuild
-from tfshards.prep.restore import SOURCES
+from tfshards.prep.proofs.files import rejects_path, rejects_problems, shard_problems
+from tfshards.prep.proofs.rebuild import rebuild
+from tfshards.prep.proofs.restore import SOURCES
+from tfshards.prep.proofs.verify import verify
 from tfshards.prep.scan import scan_shard
 from tfshards.prep.sources.listing import Source
-from tfshards.prep.verify import verify
-from tfshards.prep.verify_files import rejects_path, rejects_problems, shard_problems
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
 from tfshards.schemas import Manifest, Problem, index_path, read_manifest

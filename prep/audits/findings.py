@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.survey import NO_LABEL, Survey
+from tfshards.prep.audits.survey import NO_LABEL, Survey
 from tfshards.schemas import Manifest
 
 Kind = Literal["leak", "duplicate", "conflict", "class", "size"]

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
-from tfshards.prep.adopted_files import labels_are_foreign, write_adopted
-from tfshards.prep.adopted_manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
-from tfshards.prep.chosen_files import ChosenFiles, choose_files
-from tfshards.prep.damage import find_damage
+from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
+from tfshards.prep.adoption.damage import find_damage
+from tfshards.prep.adoption.files import labels_are_foreign, write_adopted
+from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
+from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.meter import Meter
 from tfshards.prep.output import difference, locked
-from tfshards.prep.roles import Roles
 from tfshards.prep.scan import scan_shard
-from tfshards.prep.seen import Findings
 from tfshards.prep.tfrecord import RecordError
 from tfshards.schemas import MANIFEST_NAME, FormatError, InputError, Manifest, one_line, read_manifest
 from tfshards.schemas.manifest import Compression

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfshards.prep.chosen_files import ChosenFiles
+from tfshards.prep.adoption.chosen_files import ChosenFiles
+from tfshards.prep.adoption.infer import Inferred, infer, label_faults
+from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.seen import Findings
+from tfshards.prep.adoption.split_names import check_globs
+from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
 from tfshards.prep.classes import check_class_names
-from tfshards.prep.infer import Inferred, infer, label_faults
-from tfshards.prep.roles import Roles
-from tfshards.prep.seen import Findings
-from tfshards.prep.split_names import check_globs
-from tfshards.prep.tfds_folder import tfds_class_names, tfds_folders, tfds_name
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.manifest import name_fault
 from tfshards.schemas.reading import Json

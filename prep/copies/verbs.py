@@ -6,7 +6,7 @@ import argparse
 from typing import TypeVar
 
 from tfshards.prep.arguments import KINDS, add_append_arguments, parse_shards, settings_of, source_of
-from tfshards.prep.dealing import Dealing
+from tfshards.prep.copies.dealing import Dealing
 from tfshards.prep.options import parse_size
 from tfshards.prep.print import info_text
 from tfshards.schemas import Manifest
@@ -67,7 +67,7 @@ def _dealing_of(options: argparse.Namespace) -> Dealing:
 
 
 def _reshard(options: argparse.Namespace) -> int:
-    from tfshards.prep.reshard import reshard
+    from tfshards.prep.copies.reshard import reshard
 
     made = reshard(
         options.root,
@@ -80,7 +80,7 @@ def _reshard(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from tfshards.prep.merge import merge
+    from tfshards.prep.copies.merge import merge
 
     is_dealt = options.shards or options.shard_size or options.balance or options.compression
     made = merge(
@@ -96,7 +96,7 @@ def _merge(options: argparse.Namespace) -> int:
 def _append(options: argparse.Namespace) -> int:
     source = source_of(options)
     shards, settings = settings_of(options)
-    from tfshards.prep.appender import append
+    from tfshards.prep.copies.appender import append
 
     made = append(source, options.out, shards=shards, options=settings, beam_args=options.beam_args)
     return _print(made, options)

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from tfshards.prep.audits.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
 from tfshards.prep.example import Decoded
 from tfshards.prep.images import glance
-from tfshards.prep.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
+from tfshards.prep.proofs.verify import parse_record
 from tfshards.prep.tfrecord import RecordError, read_records
-from tfshards.prep.verify import parse_record
 from tfshards.schemas import InputError, Manifest, Shard
 
 NO_LABEL = -(1 << 63)

@@ -1,0 +1,1 @@
+"""Making a dataset of TFRecord files that were written elsewhere."""

@@ -1,0 +1,1 @@
+"""Looking for what deserves a look in a dataset: leaks, repeats, rare classes."""

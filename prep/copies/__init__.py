@@ -1,0 +1,1 @@
+"""Making datasets of others, whose records are copied as they stand."""
