@@ -39,12 +39,13 @@ def run_tasks(tasks: Sequence[Task], progress: Progress) -> None:
             list(pool.map(run, tasks))
 
     thread = threading.Thread(target=run_all, name="tasks", daemon=True)
-    thread.start()
     try:
+        thread.start()
         progress.follow(thread)
     except KeyboardInterrupt:
         stop.set()
-        thread.join(timeout=10)
+        if thread.ident is not None:
+            thread.join(timeout=10)
         raise
     if failures:
         raise failures[0]

@@ -34,6 +34,7 @@ from tfshards.schemas import (
     read_manifest,
     write_manifest,
 )
+from tfshards.schemas.manifest import with_digest
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -368,7 +369,7 @@ def test_a_record_against_the_schema_is_named(dataset):
     out = dataset({})
     document = json.loads((out / "dataset.json").read_text())
     document["schema"]["features"].append({"name": "more", "kind": "int", "dtype": "int64", "shape": []})
-    (out / "dataset.json").write_text(json.dumps(document))
+    (out / "dataset.json").write_text(with_digest(json.dumps(document)))
     with pytest.raises(RecordError, match="record 0 at byte 0: the feature 'more' is missing"):
         audit(out)
 
