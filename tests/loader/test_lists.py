@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
 from tfshards.schemas import KINDS, Feature, OptionsError, Schema
+from tfshards.schemas.manifest import with_digest
 
 MIXED = Shuffle(seed=5)
 PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
@@ -238,7 +239,7 @@ def test_a_list_of_another_kind_than_the_schema_says_is_an_error(write_dataset, 
     words = Schema((Feature("x", "float", "float32", (None,)),))
     path = write_dataset(tmp_path / "floats", words, {"train": [[{"x": [1.5]}]]})
     text = (path / "dataset.json").read_text().replace('"float"', '"int"').replace("float32", "int64")
-    (path / "dataset.json").write_text(text)
+    (path / "dataset.json").write_text(with_digest(text))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Key: x.*Data types don't match"):
         list(loader.load(path, batch_size=1))
 

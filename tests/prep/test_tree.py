@@ -25,6 +25,7 @@ from tfshards.prep.show import find
 from tfshards.prep.sources.listing import to_text
 from tfshards.prep.sources.tree import folders_in, images_in
 from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas.manifest import with_digest
 
 ANY = Options(max_rejected=1)
 COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
@@ -369,7 +370,7 @@ def test_a_manifest_made_elsewhere_steers_no_terminal(image_folder, tmp_path, qu
     document = json.loads((out / "dataset.json").read_text())
     document["totals"]["reasons"]["skipped"] = {"\x1b[31m\nred": 1}
     document["totals"]["conversions"] = {"\u202edone": 1}
-    (out / "dataset.json").write_text(json.dumps(document))
+    (out / "dataset.json").write_text(with_digest(json.dumps(document)))
     assert cli.main(["info", str(out)]) == 0
     text = capsys.readouterr().out
     assert r"  skipped: 1 \x1b[31m\nred" in text
