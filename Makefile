@@ -33,14 +33,17 @@ fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
 
-# Kills so many builds; TORTURE_SEED=WORD kills them at other moments
+# Kills so many builds, and damages each shard of small datasets so many times while the loader reads them;
+# TORTURE_SEED=WORD kills at other moments
 TORTURE_KILLS ?= 500
+TORTURE_FAULTS ?= 200
 TORTURE_SEED ?= 4
 
 torture: export TORTURE_KILLS := $(TORTURE_KILLS)
+torture: export TORTURE_FAULTS := $(TORTURE_FAULTS)
 torture: export TORTURE_SEED := $(TORTURE_SEED)
 torture: $(VENV)/.installed
-	$(BIN)/python -m pytest -s tests/durability/test_kills.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -s tests/durability/test_kills.py tests/loader/test_faults.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

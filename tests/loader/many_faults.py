@@ -20,9 +20,6 @@ from tfshards import loader
 from tfshards.loader.trust import inspect_shards
 from tfshards.schemas import TfshardsError, index_path, read_manifest
 
-# Reading takes a third of a second, a look at load some milliseconds.
-READ_SHARE = 12
-
 
 def refused_at_load(root, name):
     """Return whether the look at load finds fault with the file ``name``, and names it."""
@@ -77,7 +74,7 @@ def load(root):
     return loader.load(root, batch_size=16, remainder="keep", select=("number", "text"))
 
 
-def main(root, number):
+def main(root, number, number_read):
     manifest, chance = read_manifest(root), random.Random(0)
     shards = [shard.path for shard in manifest.shards]
     dataset = load(root)
@@ -88,7 +85,7 @@ def main(root, number):
         path = root / name
         data = path.read_bytes()
         for tried, (kind, changed) in enumerate(
-            faults(data, chance, READ_SHARE if name in shards else number)
+            faults(data, chance, number_read if name in shards else number)
         ):
             path.write_bytes(changed)
             if not refused_at_load(root, Path(name).name):
@@ -108,4 +105,4 @@ def main(root, number):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
