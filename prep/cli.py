@@ -62,7 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TfshardsError, OSError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt as error:
-        print("\ninterrupted; the same command goes on where it ended", file=sys.stderr)
+        # whatever writes shards can be resumed
+        goes_on = {"build", "append", "reshard", "merge"} & set(own[:1])
+        print(
+            f"\ninterrupted{'; the same command goes on where it ended' if goes_on else ''}", file=sys.stderr
+        )
         return 143 if isinstance(error, _Terminated) else 130
 
 

@@ -96,7 +96,7 @@ def _read_frame(file: BinaryIO, header: bytes, place: RecordPlace) -> bytes:
     length, crc = _HEADER.unpack(header)
     if crc != masked_crc32c(header[:8]):
         raise RecordError(*place, "the checksum of the record's length does not hold")
-    data = _read_exactly(file, length)
+    data = read_exactly(file, length)
     footer = file.read(FOOTER.size) if len(data) == length else b""
     if len(footer) < FOOTER.size:
         raise RecordError(*place, f"says {length} bytes of data; the file ends before")
@@ -105,7 +105,7 @@ def _read_frame(file: BinaryIO, header: bytes, place: RecordPlace) -> bytes:
     return data
 
 
-def _read_exactly(file: BinaryIO, length: int) -> bytes:
+def read_exactly(file: BinaryIO, length: int) -> bytes:
     """Return so many bytes, or all that are left; in parts, since a length may be anything."""
     if length <= _BUFFER_BYTES:
         return file.read(length)

@@ -55,13 +55,15 @@ def kind_of_source(manifest: Manifest) -> str:
         InputError: it was built from none of these, such as one that was made of other datasets.
     """
     kind = manifest.options.get("source")
-    if kind not in SOURCES:
-        how = f"was made by {kind}" if isinstance(kind, str) else "does not say how it was made"
-        raise InputError(
-            f"the dataset {manifest.name!r} {how}; only the shards of one that was built from images, arrays "
-            "or a table can be made again: make it anew as it was made, or take a sound copy of the files"
-        )
-    return kind
+    how = f"was made by {kind}" if isinstance(kind, str) else "does not say how it was made"
+    if kind in SOURCES:
+        if not manifest.options.get("appended"):
+            return str(kind)
+        how = "was appended to"
+    raise InputError(
+        f"the dataset {manifest.name!r} {how}; only the shards of one that was built from images, arrays "
+        "or a table at once can be made again: make it anew as it was made, or take a sound copy of the files"
+    )
 
 
 def restored_options(manifest: Manifest) -> Options:

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.tfrecord import FOOTER, masked_crc32c
+from tfshards.prep.tfrecord import FOOTER, masked_crc32c, read_exactly
 from tfshards.schemas import RecordIndex, Shard
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.manifest import Compression
@@ -141,7 +141,8 @@ class _Walk:
 
     def _data(self, number: int, offset: int, length: int) -> Frame:
         """Return a frame of this length, behind whose header the file stands."""
-        data, footer = self.file.read(length), self.file.read(FOOTER.size)
+        data = read_exactly(self.file, length)
+        footer = self.file.read(FOOTER.size)
         if len(data) < length or len(footer) < FOOTER.size:
             # compressed, a file tells its end no earlier
             return Frame(number, offset, None, fault=_cut(length), is_last=True)

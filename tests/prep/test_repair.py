@@ -340,7 +340,12 @@ def test_other_rejects_are_refused(dataset, photos, contents):
 
 def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents):
     flip(shard_path(dataset))
-    for options, how in (({}, "does not say how it was made"), ({"source": "merge"}, "was made by merge")):
+    appended = {**read_manifest(dataset).options, "appended": [{"build_id": "00000000"}]}
+    for options, how in (
+        ({}, "does not say how it was made"),
+        ({"source": "merge"}, "was made by merge"),
+        (appended, "was appended to"),
+    ):
         write_manifest(replace(read_manifest(dataset), options=options), dataset)
         refused(dataset, photos, f"'out' {how}; only the shards of one that was built from images", contents)
     index_file(dataset, 1).unlink()
