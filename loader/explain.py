@@ -19,7 +19,7 @@ from tfshards.schemas.index import FRAME_OVERHEAD
 _END = -1
 _REMEDY = (
     "; `tfshards verify --deep` finds all that is damaged: restore the file or rebuild the dataset, "
-    "or go on without the bad records by on_damage=skip"
+    "or go on without the bad records by on_damage='skip' and remainder='pad'"
 )
 
 

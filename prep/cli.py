@@ -27,7 +27,16 @@ from tfshards.prep.copies.verbs import add_copy_verbs
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
 from tfshards.prep.progress import size
-from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, one_line, read_manifest
+from tfshards.schemas import (
+    MANIFEST_NAME,
+    FormatError,
+    InputError,
+    OptionsError,
+    Problem,
+    TfshardsError,
+    one_line,
+    read_manifest,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -176,7 +185,9 @@ def _verify(options: argparse.Namespace) -> int:
     try:
         problems = verify(options.out, deep=options.deep, decode=options.decode)
     except FormatError as error:
-        problems = list(error.problems)
+        problems = [
+            Problem(f"{MANIFEST_NAME}: {problem.place}", problem.message) for problem in error.problems
+        ]
     print(verify_json(problems) if options.json else verify_text(options.out, problems))
     return 1 if problems else 0
 

@@ -35,7 +35,8 @@ def check_rejects(rejects: Sequence[Reject], plan: Forecast, options: Options, a
     raise BuildError(
         f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than --max-rejected allows "
         f"({float(options.rejected_share):.3%})",
-        f"{path} names them; mend them or allow more",
+        f"{path} names them; mend them and build anew, or allow more and take in mended ones later by "
+        "--retry-rejected",
     )
 
 

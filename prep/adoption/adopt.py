@@ -87,11 +87,9 @@ def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
         if overwrite:
             return None
         raise
-    if current.options.get("source") != SOURCE and not overwrite:
-        raise InputError(
-            f"{folder} is a dataset already, build {current.build_id}, and needs no adoption; give "
-            "--overwrite to replace its manifest"
-        )
+    if current.options.get("source") != SOURCE:
+        # its manifest knows what records do not tell, such as class names and what was rejected
+        raise InputError(f"{folder} is a dataset already, build {current.build_id}, and needs no adoption")
     return current
 
 

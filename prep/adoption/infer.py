@@ -75,7 +75,7 @@ def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list
 
 def _unknown_names(found: Findings) -> Iterator[Problem]:
     for name in found.roles.names:
-        if name not in found.features and name not in found.roles.drop:
+        if name not in found.features and name not in found.dropped:
             there = ", ".join(map(repr, sorted(found.features))) or "none"
             yield Problem(f"feature {name!r}", f"is in no record; there are {there}")
 

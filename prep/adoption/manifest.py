@@ -103,7 +103,8 @@ def adopted_manifest(
     for warning in inferred.warnings:
         talk(f"warning: {warning}")
     tfds = tfds_folders(folder, chosen.paths)
-    names, problems = _class_names(folder, tfds, inferred, together, options)
+    folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
+    names, problems = _class_names(folder, folders, inferred, together, options)
     problems = [*inferred.problems, *problems]
     if problems:
         raise InputError(f"{folder} cannot be adopted:", *(f"  {problem}" for problem in problems))
@@ -128,7 +129,7 @@ def adopted_manifest(
 
 
 def _class_names(
-    folder: Path, tfds: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
+    folder: Path, folders: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
 ) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the names of the classes, and what contradicts them."""
     label = inferred.label
@@ -139,7 +140,7 @@ def _class_names(
                 Problem("--labels", f"no feature is a label; name it with --label; there are {there}")
             ]
         return (), []
-    names = tuple(options.class_names or tfds_class_names(folder, tfds, label.name))
+    names = tuple(options.class_names or tfds_class_names(folder, folders, label.name))
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         return (), [

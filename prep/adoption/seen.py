@@ -155,6 +155,7 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     num_problems: int = 0
     keys: list[bytes] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
 
     def note(self, path: str, message: str) -> None:
         """Add a problem of the shard ``path``."""
@@ -185,7 +186,8 @@ class Findings:
             self.note(path, f"{place}: {what}{kind}; only tf.train.Example with features can be adopted")
             return
         for name in self.roles.drop:
-            values.pop(name, None)
+            if values.pop(name, None) is not None:
+                self.dropped.add(name)
         wires = empty_wires(data) if not all(values.values()) else {}
         fault = self._add(values, wires, f"{path}, {place}")
         if fault:
@@ -203,6 +205,7 @@ class Findings:
         self.problems += other.problems
         self.num_problems += other.num_problems
         self.keys += other.keys
+        self.dropped |= other.dropped
 
     def _add(self, values: Mapping[str, Decoded], empty: Mapping[str, str], at: str) -> str | None:
         fault = None

@@ -107,6 +107,15 @@ def _with_classes(listing: Listing, reader: Reader, origin: Origin) -> Listing:
     difference = class_difference(schema, str(origin.root), own, "the source")
     if difference:
         raise InputError(f"{difference}; what is appended needs the dataset's class names")
+    if listing.labels is None or schema.class_names:
+        return listing
+    known = {int(label) for split in origin.manifest.splits.values() for label in split.label_counts}
+    new = sorted(set(np.unique(listing.labels).tolist()) - known) if known else []
+    if new:
+        told = (
+            f"the class {new[0]} had no examples in {origin.root} so far: a model of its classes has no place"
+        )
+        return replace(listing, warnings=(*listing.warnings, f"{told} for it"))
     return listing
 
 

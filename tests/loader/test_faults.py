@@ -16,7 +16,7 @@ SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "by
 # In each index and in the manifest, which a look at load finds in milliseconds.
 FAULTS = 80
 # In each shard, of which a reading takes some tenths of a second: `make torture` asks for more.
-SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "12"))
+SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "8"))
 
 
 def examples(lengths):

@@ -750,10 +750,27 @@ def test_verify_tells_an_empty_list_of_another_type_which_tensorflow_refuses(tmp
         adopt(tmp_path, overwrite=True, **QUIET)
 
 
-def test_adopting_again_replaces_the_manifest_of_a_dataset_of_ours_if_that_is_said(tmp_path):
+def test_a_dataset_of_ours_is_not_adopted_by_force(tmp_path):
     build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
-    assert adopt(tmp_path, overwrite=True, **QUIET).options["source"] == "adopt"
-    assert verify(tmp_path, deep=True) == []
+    before = (tmp_path / "dataset.json").read_bytes()
+    with pytest.raises(InputError, match=r"is a dataset already, build .*, and needs no adoption$"):
+        adopt(tmp_path, overwrite=True, **QUIET)
+    assert (tmp_path / "dataset.json").read_bytes() == before
+
+
+def test_class_names_come_back_from_the_view_of_a_dataset_whose_manifest_was_lost(tmp_path):
+    source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
+    built = build(source, tmp_path / "out", shards=2, **QUIET)
+    (tmp_path / "out" / "dataset.json").unlink()
+    made = adopt(tmp_path / "out", **QUIET)
+    assert made.schema.class_names == ("cat", "dog")
+    assert made.splits["train"].label_counts == built.splits["train"].label_counts
+
+
+def test_a_feature_that_is_dropped_and_in_no_record_is_told(tmp_path):
+    write(tmp_path / "d" / "a", numbered(range(3)))
+    with pytest.raises(InputError, match="feature 'lable': is in no record; there are "):
+        adopt(tmp_path / "d", AdoptOptions(roles=Roles(drop=("lable",))), **QUIET)
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path):

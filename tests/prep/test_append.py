@@ -450,3 +450,17 @@ def test_no_key_leaves_its_split(found, parts, seed, by):
     }
     assert again.cuts == made.cuts
     assert sorted(itertools.chain(*again.examples.values())) == list(range(len(held)))
+
+
+def test_a_class_without_a_name_that_the_dataset_has_not_is_warned_about(tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(Arrays({"x": np.arange(20), "label": np.arange(20) % 5}), out, shards=2)
+    labels = np.append(np.arange(20) % 5, [0, 4, 7, 6])
+    grown = Arrays({"x": np.arange(24), "label": labels})
+    lines: list[str] = []
+    append(grown, out, talk=lines.append)
+    assert any(line.startswith("warning: the class 6 had no examples in ") for line in lines)
+    lines.clear()
+    more = Arrays({"x": np.arange(25), "label": np.append(labels, 7)})
+    append(more, out, talk=lines.append)
+    assert not any("class" in line for line in lines)
