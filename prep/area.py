@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -109,6 +110,20 @@ class BuildArea:
     def unfinished_path(self, name: str) -> Path:
         """Return where the file ``name`` grows before it is renamed."""
         return self.root / f"unfinished{self.attempt}" / name
+
+    def link(self, source: Path, target: str) -> None:
+        """Make ``target``, relative to the output, another name of a file, or a copy of it, in one step."""
+        unfinished = self.unfinished_path(target.replace("/", "-"))
+        try:
+            os.link(source, unfinished)
+        except OSError:
+            # such as a file system without hard links
+            with suppress(FileNotFoundError):
+                unfinished.unlink()
+            shutil.copyfile(source, unfinished)
+            with unfinished.open("rb") as copy:
+                os.fsync(copy.fileno())
+        unfinished.replace(self.out / target)
 
     def write_done(self, layout: Layout, shard: ShardId, done: Done) -> None:
         """Keep what became of one shard."""

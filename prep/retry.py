@@ -6,12 +6,9 @@ with the sizes and modification times that its rejects had, the inputs of today 
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -144,8 +141,8 @@ def link_unchanged(
         layout = layouts[shard.split]
         path = shard_path(name, shard, area.build_id, len(layout))
         # a shard without its index would not be known as a build's, should it be left behind
-        _link(area, index_path(old.path), index_path(path))
-        _link(area, old.path, path)
+        area.link(area.out / index_path(old.path), index_path(path))
+        area.link(area.out / old.path, path)
         return Done(
             replace(old, path=path),
             rows_digest(plan.listing.rows(layout[shard.shard_index])),
@@ -167,15 +164,3 @@ def _as_it_was(listing: Listing, rejects: Sequence[Reject]) -> Listing:
 def _is_as_it_was(listing: Listing, reject: Reject) -> bool:
     number = listing.find(reject.key)
     return bool(listing.sizes[number] == reject.size and listing.stamps[number] == reject.stamp)
-
-
-def _link(area: BuildArea, source: str, target: str) -> None:
-    """Make ``target`` another name of ``source``, or a copy of it, in one step."""
-    unfinished = area.unfinished_path(target.replace("/", "-"))
-    try:
-        os.link(area.out / source, unfinished)
-    except OSError:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-        shutil.copyfile(area.out / source, unfinished)
-    unfinished.replace(area.out / target)

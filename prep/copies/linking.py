@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from tfshards.prep.area import BuildArea, ShardId
 from tfshards.prep.copies.origin import Origin
@@ -83,8 +79,8 @@ def _link(
 ) -> None:
     try:
         # a shard without its index would not be known as a build's, should it be left behind
-        _link_file(area, origin.root / index_path(old.path), index_path(new.path))
-        _link_file(area, origin.root / old.path, new.path)
+        area.link(origin.root / index_path(old.path), index_path(new.path))
+        area.link(origin.root / old.path, new.path)
     except OSError as error:
         raise BuildError(f"{error.filename or area.out}: {error.strerror}") from None
     problems = shard_problems(area.out, new)
@@ -93,17 +89,3 @@ def _link(
         fault = str(problems[0]).replace(new.path, old.path)
         raise BuildError(f"{origin.root} is damaged: {fault}; tfshards verify names all that is wrong")
     reporter.report(new.num_examples, new.num_bytes)
-
-
-def _link_file(area: BuildArea, source: Path, target: str) -> None:
-    """Make ``target`` another name of a file, or a copy of it, in one step."""
-    unfinished = area.unfinished_path(target.replace("/", "-"))
-    try:
-        os.link(source, unfinished)
-    except OSError:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-        shutil.copyfile(source, unfinished)
-        with unfinished.open("rb") as copy:
-            os.fsync(copy.fileno())
-    unfinished.replace(area.out / target)
