@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from tfshards.loader.assign import num_steps
 from tfshards.loader.checks import split_name
-from tfshards.loader.options import (
-    Check,
-    Image,
-    Lists,
-    OnDamage,
-    Position,
-    Remainder,
-    Shuffle,
-    Worker,
-    check_batch_size,
-    check_remainder,
-)
+from tfshards.loader.options import Remainder, Worker, check_batch_size, check_remainder
 from tfshards.loader.pipeline import load
+from tfshards.loader.request import LoadOptions
 from tfshards.schemas import OptionsError, read_manifest
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def distribute(
@@ -32,16 +25,7 @@ def distribute(
     split: str | None = None,
     *,
     global_batch_size: int,
-    shuffle: Shuffle | None = None,
-    epochs: int | None = 1,
-    remainder: Remainder = "drop",
-    select: Sequence[str] | None = None,
-    image: Image | Mapping[str, Image] | None = None,
-    start: Position | None = None,
-    lists: Lists = "ragged",
-    class_names: Sequence[str] | None = None,
-    check: Check = "files",
-    on_damage: OnDamage = "raise",
+    **options: Unpack[LoadOptions],
 ) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, dealt to the replicas of ``strategy``.
 
@@ -54,16 +38,8 @@ def distribute(
         path: the directory with ``dataset.json``.
         split: may be left out where there is one only.
         global_batch_size: of all replicas together.
-        shuffle: as for ``load``.
-        epochs: as for ``load``.
-        remainder: "drop" or "pad", as for ``load``; "keep" would leave replicas without examples.
-        select: as for ``load``.
-        image: as for ``load``.
-        start: as for ``load``.
-        lists: as for ``load``.
-        class_names: as for ``load``.
-        check: as for ``load``.
-        on_damage: as for ``load``.
+        options: those of ``load``, but for ``worker``; ``remainder="keep"`` is refused, since it would leave
+            replicas without examples.
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, or as for ``load``.
@@ -76,6 +52,7 @@ def distribute(
     if isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy):
         # Its InputContext says "pipeline 0 of 1" to each worker: all would read everything.
         raise OptionsError("ParameterServerStrategy is not served; use MirroredStrategy")
+    remainder = options.get("remainder", "drop")
     if remainder == "keep":
         raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
     replicas = strategy.num_replicas_in_sync
@@ -93,22 +70,7 @@ def distribute(
 
     def worker_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         worker = Worker(context.input_pipeline_id, context.num_input_pipelines)
-        dataset = load(
-            path,
-            split,
-            batch_size=global_batch_size // worker.count,
-            worker=worker,
-            shuffle=shuffle,
-            epochs=epochs,
-            remainder=remainder,
-            select=select,
-            image=image,
-            start=start,
-            lists=lists,
-            class_names=class_names,
-            check=check,
-            on_damage=on_damage,
-        )
+        dataset = load(path, split, batch_size=global_batch_size // worker.count, worker=worker, **options)
         return dataset.rebatch(context.get_per_replica_batch_size(global_batch_size))
 
     return strategy.distribute_datasets_from_function(worker_dataset)

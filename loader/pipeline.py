@@ -29,15 +29,8 @@ from tfshards.loader.options import (
     Remainder,
     Shuffle,
     Worker,
-    check_batch_size,
-    check_damage,
-    check_images,
-    check_integer,
-    check_lists,
-    check_names,
-    check_remainder,
-    check_type,
 )
+from tfshards.loader.request import Request
 from tfshards.loader.streams import read_windows
 from tfshards.schemas import read_manifest
 
@@ -103,44 +96,54 @@ def load(
         InputError: there is no dataset in ``path``, or no such split in it.
         FormatError: the manifest or an index breaks the format, or a shard is not that of the manifest.
     """
-    check_batch_size("batch_size", batch_size)
-    check_remainder(remainder)
-    check_lists(lists)
-    check_images(image)
-    check_names("class_names", class_names)
-    check_damage(check, on_damage, remainder)
-    for option, value, kind in (
-        ("worker", worker, Worker),
-        ("shuffle", shuffle, Shuffle),
-        ("start", start, Position),
-    ):
-        check_type(option, value, kind)
-    if epochs is not None:
-        check_integer("epochs", epochs)
-    one_run = start is not None or epochs != 1
-    worker, start = worker or Worker(), start or Position()
-    root = Path(path)
+    request = Request(
+        path=path,
+        split=split,
+        batch_size=batch_size,
+        worker=Worker() if worker is None else worker,
+        shuffle=shuffle,
+        epochs=epochs,
+        remainder=remainder,
+        select=select,
+        image=image,
+        start=start,
+        lists=lists,
+        class_names=class_names,
+        check=check,
+        on_damage=on_damage,
+    )
+    return _dataset(request)
+
+
+def _dataset(request: Request) -> tf.data.Dataset:
+    root, shuffle, start = Path(request.path), request.shuffle, request.begin
     manifest = read_manifest(root)
-    name = split_name(manifest, split, root)
-    check_class_names(manifest.schema, class_names, root)
-    features = selected_features(manifest.schema, select, remainder)
-    images = decoded_images(features, image)
+    name = split_name(manifest, request.split, root)
+    check_class_names(manifest.schema, request.class_names, root)
+    features = selected_features(manifest.schema, request.select, request.remainder)
+    images = decoded_images(features, request.image)
     taken = manifest.splits[name]
-    assignment = assign(taken.num_examples, taken.record_bytes, batch_size, worker, remainder, shuffle)
-    check_start(start, epochs, assignment, shuffle)
+    assignment = assign(
+        taken.num_examples, taken.record_bytes, request.batch_size, request.worker, request.remainder, shuffle
+    )
+    check_start(start, request.epochs, assignment, shuffle)
     if assignment.num_steps == 0:
-        warnings.warn(no_steps(name, assignment), stacklevel=2)
-    shards = open_shards(root, name, manifest, check, on_damage)
+        # the line that called load() is the one to look at
+        warnings.warn(no_steps(name, assignment), stacklevel=3)
+    shards = open_shards(root, name, manifest, request.check, request.on_damage)
     random = shuffle is not None or any(each.crop == "random" for each in images.values())
-    windows = read_windows(assignment, shards, shuffle, start, epochs, random and not one_run)
-    reading = Reading(shards, assignment, features, select is not None, shuffle, images, lists)
+    next_each_time = random and not request.is_one_run
+    windows = read_windows(assignment, shards, shuffle, start, request.epochs, next_each_time)
+    reading = Reading(
+        shards, assignment, features, request.select is not None, shuffle, images, request.lists
+    )
     steps = batches(reading, windows, start.step)
     options = tf.data.Options()
     options.deterministic = True
     # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.
     options.autotune.enabled = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    length = _length(assignment, start, epochs)
+    length = _length(assignment, start, request.epochs)
     return (
         steps.apply(tf.data.experimental.assert_cardinality(length))
         .prefetch(BATCHES_AHEAD)

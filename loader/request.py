@@ -1,0 +1,85 @@
+"""One call of ``load`` as a value: its options under one roof, checked as far as no file is needed for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from tfshards.loader.options import (
+    Check,
+    Image,
+    Lists,
+    OnDamage,
+    Position,
+    Remainder,
+    Shuffle,
+    Worker,
+    check_batch_size,
+    check_damage,
+    check_images,
+    check_integer,
+    check_lists,
+    check_names,
+    check_remainder,
+    check_type,
+)
+
+
+class LoadOptions(TypedDict, total=False):
+    """The options that ``distribute`` and ``per_device`` hand on to ``load``, which documents them."""
+
+    shuffle: Shuffle | None
+    epochs: int | None
+    remainder: Remainder
+    select: Sequence[str] | None
+    image: Image | Mapping[str, Image] | None
+    start: Position | None
+    lists: Lists
+    class_names: Sequence[str] | None
+    check: Check
+    on_damage: OnDamage
+
+
+@dataclass(frozen=True)
+class Request:
+    """What ``load`` was asked for; its documentation says what each attribute means."""
+
+    path: str | os.PathLike[str]
+    split: str | None
+    batch_size: int
+    worker: Worker
+    shuffle: Shuffle | None
+    epochs: int | None
+    remainder: Remainder
+    select: Sequence[str] | None
+    image: Image | Mapping[str, Image] | None
+    start: Position | None
+    lists: Lists
+    class_names: Sequence[str] | None
+    check: Check
+    on_damage: OnDamage
+
+    def __post_init__(self) -> None:
+        check_batch_size("batch_size", self.batch_size)
+        check_remainder(self.remainder)
+        check_lists(self.lists)
+        check_images(self.image)
+        check_names("class_names", self.class_names)
+        check_damage(self.check, self.on_damage, self.remainder)
+        check_type("worker", self.worker, Worker)
+        check_type("shuffle", self.shuffle, Shuffle)
+        check_type("start", self.start, Position)
+        if self.epochs is not None:
+            check_integer("epochs", self.epochs)
+
+    @property
+    def begin(self) -> Position:
+        """The position of the first batch."""
+        return self.start or Position()
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether each iteration gives the same batches, rather than those of the next epoch."""
+        return self.start is not None or self.epochs != 1
