@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tfshards.loader.assign import Assignment, divisors, num_lanes
-from tfshards.loader.batches import WEIGHT
+from tfshards.loader.deliver import WEIGHT
 from tfshards.loader.options import Image, Position, Remainder, Shuffle
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, assign
-from tfshards.loader.batches import Reading, batches
+from tfshards.loader.batches import batches
 from tfshards.loader.checks import (
     check_class_names,
     check_start,
@@ -30,6 +30,7 @@ from tfshards.loader.options import (
     Shuffle,
     Worker,
 )
+from tfshards.loader.reading import Reading
 from tfshards.loader.request import Request
 from tfshards.loader.streams import read_windows
 from tfshards.schemas import read_manifest
