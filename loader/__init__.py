@@ -8,7 +8,8 @@ try:
     from tfshards.loader.balance import class_weights
     from tfshards.loader.damaged import DamagedRecord, damaged_records
     from tfshards.loader.distribute import distribute, steps_per_epoch
-    from tfshards.loader.options import Image, Position, Shuffle, Worker
+    from tfshards.loader.image_options import Image
+    from tfshards.loader.options import Position, Shuffle, Worker
     from tfshards.loader.pipeline import load
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

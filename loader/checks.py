@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tfshards.loader.assign import Assignment, divisors, num_lanes
 from tfshards.loader.deliver import WEIGHT
-from tfshards.loader.options import Image, Position, Remainder, Shuffle
+from tfshards.loader.image_options import Image
+from tfshards.loader.options import Position, Remainder, Shuffle
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from tfshards.loader.image_options import Image
 from tfshards.loader.images import decode_image
-from tfshards.loader.options import Image
 from tfshards.loader.reading import Reading, Values
 
 

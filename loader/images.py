@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from tfshards.loader.options import Image
+from tfshards.loader.image_options import Image
 from tfshards.loader.order import CROP, random_bits
 
 MIN_AREA, MAX_AREA = 0.08, 1.0

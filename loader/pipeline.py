@@ -19,10 +19,10 @@ from tfshards.loader.checks import (
     selected_features,
     split_name,
 )
+from tfshards.loader.image_options import Image
 from tfshards.loader.open import open_shards
 from tfshards.loader.options import (
     Check,
-    Image,
     Lists,
     OnDamage,
     Position,

@@ -9,7 +9,8 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment
-from tfshards.loader.options import Image, Lists, Shuffle
+from tfshards.loader.image_options import Image
+from tfshards.loader.options import Lists, Shuffle
 from tfshards.loader.read import Shards
 from tfshards.schemas import Feature
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from tfshards.loader.image_options import Image, check_images
 from tfshards.loader.options import (
     Check,
-    Image,
     Lists,
     OnDamage,
     Position,
@@ -18,7 +18,6 @@ from tfshards.loader.options import (
     Worker,
     check_batch_size,
     check_damage,
-    check_images,
     check_integer,
     check_lists,
     check_names,
