@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from tfshards.loader.environment import rank_and_size
 from tfshards.schemas import OptionsError
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]
@@ -35,6 +37,19 @@ class Worker:
             raise OptionsError(
                 f"Worker.index={self.index} does not fit count={self.count}; use 0 to {self.count - 1}"
             )
+
+    @classmethod
+    def from_environment(cls) -> Worker:
+        """Return the worker that this process was started as; the only one if nothing says otherwise.
+
+        ``TF_CONFIG`` is asked, where the chief is the first worker and an evaluator the only one, and the
+        variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, Slurm.
+
+        Raises:
+            OptionsError: variables contradict each other, one of a pair is missing, one cannot be understood,
+                or ``TF_CONFIG`` is about parameter servers, for which there is ``distribute``.
+        """
+        return cls(*rank_and_size(os.environ))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,102 @@
+"""``Worker.from_environment``: what TensorFlow's clusters and launchers say of this process."""
+
+import json
+import os
+
+import pytest
+
+from tfshards import loader
+from tfshards.schemas import OptionsError
+
+NAMES = ("TF_CONFIG", "HOROVOD", "OMPI_COMM_WORLD", "PMI", "SLURM", "RANK", "WORLD_SIZE")
+
+
+def cluster(kind, index, **sizes):
+    hosts = {name: [f"localhost:{port}" for port in range(size)] for name, size in sizes.items()}
+    return {"TF_CONFIG": json.dumps({"cluster": hosts, "task": {"type": kind, "index": index}})}
+
+
+def openmpi(rank, size):
+    return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size)}
+
+
+def slurm(rank, size):
+    return {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(size)}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """A function that leaves only these variables of launchers set."""
+
+    def leave(variables):
+        for name in [name for name in os.environ if name.startswith(NAMES)]:
+            monkeypatch.delenv(name)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return leave
+
+
+@pytest.mark.parametrize(
+    ("variables", "worker", "reason"),
+    [
+        ({}, (0, 1), "no launcher"),
+        ({"TF_CONFIG": ""}, (0, 1), "an empty variable says nothing"),
+        ({"TF_CONFIG": "{}"}, (0, 1), "nor does an empty object"),
+        (cluster("worker", 1, worker=3), (1, 3), "no chief"),
+        (cluster("worker", "1", worker=3), (1, 3), "an index written as text, as some tools do"),
+        (cluster("chief", 0, chief=1, worker=2), (0, 3), "the chief is the first worker"),
+        (cluster("worker", 0, chief=1, worker=2), (1, 3), "the workers come behind it"),
+        (cluster("worker", 1, master=1, worker=2), (2, 3), "its name in old clusters"),
+        (cluster("chief", 0, chief=1), (0, 1), "a chief alone"),
+        (cluster("evaluator", 0, chief=1, worker=2), (0, 1), "the evaluator reads for itself"),
+        (cluster("worker", 1, worker=2, evaluator=1), (1, 2), "and takes no part of the workers' data"),
+        (openmpi(2, 4), (2, 4), "mpirun"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2), "MPICH, Intel MPI"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 2), "horovodrun"),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, (3, 8), "torchrun"),
+        (slurm(5, 6), (5, 6), "srun"),
+        (slurm(0, 2) | openmpi(3, 4), (3, 4), "mpirun in an allocation of Slurm: its own ranks count"),
+        (openmpi(1, 2) | {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 2), "two that agree"),
+        (openmpi(1, 2) | cluster("worker", 1, worker=2), (1, 2), "a cluster whose processes mpirun starts"),
+    ],
+)
+def test_a_worker_is_what_the_variables_say(environment, variables, worker, reason):
+    environment(variables)
+    assert loader.Worker.from_environment() == loader.Worker(*worker), reason
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"RANK": "1"}, "^RANK=1 is set, but WORLD_SIZE is not; set them right, unset them, or give loader"),
+        ({"SLURM_NTASKS": "4"}, "^SLURM_NTASKS=4 is set, but SLURM_PROCID is not"),
+        (
+            openmpi(4, 4),
+            r"OMPI_COMM_WORLD_RANK=4 with OMPI_COMM_WORLD_SIZE=4 must be an integer from 0 to 3;",
+        ),
+        (openmpi("x", 4), "OMPI_COMM_WORLD_RANK=x with .* must be an integer from 0 to 3"),
+        (openmpi(0, 0), "OMPI_COMM_WORLD_SIZE=0 must be an integer from 1 on"),
+        (
+            openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
+            "contradictory .*: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say 1 of 2, "
+            "PMI_RANK and PMI_SIZE say 0 of 2; set them right",
+        ),
+        (openmpi(0, 2) | cluster("worker", 0, worker=3), "TF_CONFIG says 0 of 3, OMPI.* say 0 of 2"),
+        (cluster("ps", 0, worker=2, ps=1), r"TF_CONFIG names parameter servers .* use loader\.distribute"),
+        (cluster("worker", 0, worker=2, ps=1), r"whose coordinator says .* use loader\.distribute"),
+        (cluster("worker", 2, worker=2), "TF_CONFIG's task index=2 must be an integer from 0 to 1"),
+        (cluster("worker", -1, worker=2), "TF_CONFIG's task index=-1 must be an integer from 0 to 1"),
+        (cluster("chief", 0, worker=2), "TF_CONFIG has the task type 'chief', but its cluster has worker"),
+        (cluster("judge", 0, judge=1), "TF_CONFIG has the task type 'judge', but its cluster has judge"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "must have a cluster, and a task with type and"),
+        ({"TF_CONFIG": '{"task": {"type": "worker", "index": 0}}'}, "must have a cluster, and a task"),
+        ({"TF_CONFIG": "worker 0"}, "TF_CONFIG='worker 0' is no JSON object with cluster and task"),
+        ({"TF_CONFIG": "[1]"}, r"TF_CONFIG='\[1\]' is no JSON object"),
+        ({"TF_CONFIG": '{"cluster": {"worker": 2}}'}, "is no JSON object with cluster and task"),
+    ],
+)
+def test_variables_that_contradict_or_lack_something_are_refused_by_name(environment, variables, message):
+    environment(variables)
+    with pytest.raises(OptionsError, match=message):
+        loader.Worker.from_environment()
