@@ -95,7 +95,7 @@ def run(name: str, source: Path, work: Path, shards: int, size: int, with_pss: b
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(exist_ok=True)
     result = measure.measure(_command(name, source, out, shards), work, with_pss)
-    records = [path for path in _files(out) if ".tfrecord" in path.name and path.suffix != ".idx"]
+    records = [path for path in _files(out) if ".tfrecord" in path.name and path.parent.name != "index"]
     written = sum(path.stat().st_size for path in records)
     if len(records) != shards or written < size:
         raise SystemExit(f"{name} wrote {len(records)} files of {written} bytes from {size} bytes")

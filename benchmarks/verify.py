@@ -1,11 +1,11 @@
-"""What proof costs: verify against sha256sum on the same shards, and digests and indexes within a build.
+"""What proof costs: verify against sha256sum on the same shards; digests, indexes and labels within a build.
 
     python benchmarks/verify.py --photos photos/ --copies 8 --rounds 7
 
-Every contestant is a process of its own, in turns, page cache warm. A build without digests and indexes is
-none that tfshards can make: a sitecustomize.py takes them out, in the main process and in its workers, and
-the builds that it is compared with load one that takes out nothing, or puts BLAKE3 in the place of SHA-256
-(pip install blake3).
+Every contestant is a process of its own, in turns, page cache warm. A build without digests, indexes and
+labels is none that tfshards can make: a sitecustomize.py takes them out, in the main process and in its
+workers, and the builds that it is compared with load one that takes out nothing, or puts BLAKE3 in the place
+of SHA-256 (pip install blake3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import tfshards.prep.shard_file as shard_file
 LEAVING_OUT = """
 from tfshards.schemas import Shard
 
-def append(self, frames):
+def append(self, frames, labels=()):
     for group in shard_file._groups(frames.buffers, shard_file._WRITE_BYTES):
         self._write(group)
     self._num_bytes += sum(map(len, frames.buffers))
@@ -40,11 +40,12 @@ def append(self, frames):
 def describe(self, path):
     digest = "sha256:" + "0" * 64
     num_bytes = sum(self._lengths)
-    return Shard(path, len(self._lengths), self._num_bytes, num_bytes, digest, digest, "0" * 16, "")
+    labels = digest if self.has_labels else ""
+    return Shard(path, len(self._lengths), self._num_bytes, num_bytes, digest, digest, "0" * 16, "", labels)
 
 shard_file.ShardFile.append = append
 shard_file.ShardFile.shard = describe
-shard_file.ShardFile.index = property(lambda self: b"")
+shard_file.ShardFile.index = shard_file.ShardFile.labels = property(lambda self: b"")
 shard.publish = lambda area, path, data: (area.out / "index").mkdir(exist_ok=True)
 """
 # Another hash in the same place; its digests are as long.
@@ -56,7 +57,7 @@ shard_file.hashlib = types.SimpleNamespace(sha256=blake3.blake3)
 BUILDS = {
     "build": LOADING,
     "build with BLAKE3": LOADING + WITH_BLAKE3,
-    "build without digests and indexes": LOADING + LEAVING_OUT,
+    "build without digests, indexes and labels": LOADING + LEAVING_OUT,
 }
 LOOKS = ("sha256sum", "verify", "verify of one small shard", "verify --deep", "verify --decode")
 PACKAGES = ("tfshards", "apache-beam", "numpy", "google-crc32c", "blake3")
@@ -110,7 +111,7 @@ def look(name: str, sound: Path, small: Path, work: Path) -> Measurement:
 
 
 def build(name: str, source: Path, work: Path) -> Measurement:
-    """Run a build, with or without digests and indexes.
+    """Run a build, with or without digests, indexes and labels.
 
     Raises:
         RuntimeError: what was to be left out was not, or the other way round.
@@ -148,7 +149,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
     start = statistics.median(wall["verify of one small shard"])
     alone = ratios(wall["sha256sum"], [seconds - start for seconds in wall["verify"]])
     on_cpu = ratios(cpu["sha256sum"], cpu["verify"])
-    bare, other = "build without digests and indexes", "build with BLAKE3"
+    bare, other = "build without digests, indexes and labels", "build with BLAKE3"
     more = [over - 1 for over in ratios(wall["build"], wall[bare])]
     on_cores = [over - 1 for over in ratios(cpu["build"], cpu[bare])]
     blake3 = [[over - 1 for over in ratios(taken[other], taken[bare])] for taken in (wall, cpu)]
@@ -163,7 +164,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
             f"- the same without the interpreter's start and imports: {spread(alone, 2)}; "
             f"in CPU time, with them: {spread(on_cpu, 2)}",
             goal(
-                f"wall that digests and indexes add to a build ({spread(more, 2)})",
+                f"wall that digests, indexes and labels add to a build ({spread(more, 2)})",
                 statistics.median(more),
                 0.1,
             ),

@@ -125,6 +125,12 @@ class BuildArea:
                 os.fsync(copy.fileno())
         unfinished.replace(self.out / target)
 
+    def link_shard(self, root: Path, old: Shard, new: Shard) -> None:
+        """Make ``new`` another name of the shard ``old`` in ``root``, and so of the files beside it."""
+        # a shard without its index would not be known as a build's, should it be left behind
+        for source, target in zip((*old.beside, old.path), (*new.beside, new.path), strict=True):
+            self.link(root / source, target)
+
     def write_done(self, layout: Layout, shard: ShardId, done: Done) -> None:
         """Keep what became of one shard."""
         write_atomically(self._path(layout, shard, "done"), json.dumps(asdict(done)).encode("ascii"))

@@ -286,12 +286,14 @@ def _parser() -> argparse.ArgumentParser:
     show = _add_verb(verbs, "show", _show, "print the example with a key")
     show.add_argument("key", metavar="KEY", help="path relative to the image folder, or row number")
     show.add_argument("--save", metavar="FILE", help="write the encoded image to FILE")
-    verify = _add_verb(verbs, "verify", _verify, "compare sizes, digests and indexes with the manifest")
+    verify = _add_verb(
+        verbs, "verify", _verify, "compare sizes, digests, indexes and labels with the manifest"
+    )
     verify.add_argument("--deep", action="store_true", help="read and check every record, too")
     verify.add_argument("--decode", action="store_true", help="also decode every image; implies --deep")
     again = (
         "make damaged files again, and no others, from SRC: the image folder, the arrays, or the table and "
-        "the folder of its images that were built; without SRC only indexes, from their shards"
+        "the folder of its images that were built; without SRC only indexes and labels, from their shards"
     )
     verify.add_argument("--repair", nargs="*", metavar="SRC", help=again)
     verify.add_argument("--json", action="store_true", help="print all problems as JSON")

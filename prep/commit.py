@@ -15,12 +15,12 @@ from tfshards.prep.plan import IntArray
 from tfshards.prep.sources.listing import Listing
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
-from tfshards.schemas import InputError, Manifest, Problem, Totals, index_path, write_manifest
+from tfshards.schemas import InputError, Manifest, Problem, Totals, write_manifest
 from tfshards.schemas.atomic import sync_directory, write_atomically
 
-# Shards, indexes and rejects carry their build's id: this is how a generation is told from another.
+# Shards, files beside them and rejects carry their build's id: this is how generations are told apart.
 _OF_BUILD = re.compile(
-    r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx)?|rejected-([0-9a-f]{8})\.jsonl)"
+    r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx|\.labels)?|rejected-([0-9a-f]{8})\.jsonl)"
 )
 # Of a line of the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size", "modified")
@@ -55,7 +55,7 @@ def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, i
 
 def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
     """Make the build the dataset: after this returns it is, before the manifest's renaming it is not."""
-    # the names of shards and indexes must outlast a power failure if the manifest's does
+    # the names of shards and of what is beside them must outlast a power failure if the manifest's does
     sync_directory(area.out / "index")
     if rejects:
         write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
@@ -97,20 +97,20 @@ def rejects_text(rejects: Sequence[Reject]) -> bytes:
 
 
 def forget_generations(out: Path, keep: set[str], current: Manifest | None) -> None:
-    """Remove every build's shards, indexes and rejects but those of ids in ``keep``, and of ``current``."""
+    """Remove what ``generations`` yields, but for the builds of the ids in ``keep``."""
     for path in generations(out, current):
         if build_of(path) not in keep:
             path.unlink()
 
 
 def generations(out: Path, current: Manifest | None) -> Iterator[Path]:
-    """Yield shards, indexes and rejects that builds wrote into ``out`` and the manifest does not name.
+    """Yield what builds wrote into ``out`` and the manifest does not name: shards, indexes, labels, rejects.
 
-    Each shard stands before its index: only with an index is a shard known to be a build's.
+    Each shard stands before what is beside it: only with an index is a shard known to be a build's.
     """
     named = {f"rejected-{current.build_id}.jsonl"} if current else set()
     for shard in current.shards if current else ():
-        named |= {shard.path, index_path(shard.path)}
+        named |= {shard.path, *shard.beside}
     indexes = {path.name for path in _listed(out / "index")}
     for path in (*_listed(out), *_listed(out / "index")):
         is_ours = path.parent != out or path.suffix == ".jsonl" or f"{path.name}.idx" in indexes
@@ -119,7 +119,7 @@ def generations(out: Path, current: Manifest | None) -> Iterator[Path]:
 
 
 def build_of(path: Path) -> str:
-    """Return the build id in the name of a shard, an index or a rejects file; empty for other files."""
+    """Return the build id in the name of a shard, a file beside it or a rejects file; else nothing."""
     match = _OF_BUILD.fullmatch(path.name)
     return match[1] or match[2] if match else ""
 

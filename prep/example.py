@@ -76,6 +76,19 @@ def decode_key(data: bytes) -> bytes | None:
     return strings[0] if len(strings) == 1 else None
 
 
+def decode_label(data: bytes, name: str) -> int:
+    """Return the one value of the feature ``name`` in the bytes of an example, and nothing of the others.
+
+    Raises:
+        ValueError: ``data`` is no ``tf.train.Example``, or the feature is missing or not one integer.
+    """
+    features = _parse(data).features.feature  # type: ignore[attr-defined]
+    numbers: Sequence[int] = features[name].int64_list.value if name in features else []
+    if len(numbers) != 1:
+        raise ValueError(f"the feature {name!r} has {len(numbers)} integers instead of 1")
+    return numbers[0]
+
+
 def empty_wires(data: bytes) -> dict[str, str]:
     """Return by name the type of each list without elements in the bytes of an example.
 

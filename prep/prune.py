@@ -32,9 +32,9 @@ class Pruned:
 def prune(out: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
     """Take away what the dataset in ``out`` does not need, and return it.
 
-    That is: shards, indexes and rejects of earlier builds, and of builds that ended before their commit; what
-    such builds need to go on; temporary files of killed ones. Nothing else is touched. Training that has an
-    earlier build of the dataset open would miss its shards.
+    That is: shards, indexes, labels and rejects of earlier builds, and of builds that ended before their
+    commit; what such builds need to go on; temporary files of killed ones. Nothing else is touched. Training
+    that has an earlier build of the dataset open would miss its shards.
 
     Args:
         out: the dataset's directory, or one in which a build was started and not committed.

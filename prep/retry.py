@@ -28,7 +28,6 @@ from tfshards.schemas import (
     InputError,
     Manifest,
     file_problems,
-    index_path,
     read_manifest,
 )
 
@@ -140,13 +139,9 @@ def link_unchanged(
             return None
         layout = layouts[shard.split]
         path = shard_path(name, shard, area.build_id, len(layout))
-        # a shard without its index would not be known as a build's, should it be left behind
-        area.link(area.out / index_path(old.path), index_path(path))
-        area.link(area.out / old.path, path)
-        return Done(
-            replace(old, path=path),
-            rows_digest(plan.listing.rows(layout[shard.shard_index])),
-        )
+        new = replace(old, path=path)
+        area.link_shard(area.out, old, new)
+        return Done(new, rows_digest(plan.listing.rows(layout[shard.shard_index])))
 
     with ThreadPoolExecutor() as pool:
         return {shard: done for shard, done in zip(same, pool.map(link, same), strict=True) if done}

@@ -14,7 +14,7 @@ from tfshards.prep.progress import Progress, Talk, counted, size
 from tfshards.prep.rejects import Layouts
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader
-from tfshards.schemas import BuildError, index_path
+from tfshards.schemas import BuildError
 from tfshards.schemas.manifest import Compression
 
 
@@ -103,8 +103,8 @@ class Run:
         return None
 
     def _holds(self, done: Done) -> bool:
-        """Whether a shard and its index are still what was written."""
-        digests = {done.shard.path: done.shard.digest, index_path(done.shard.path): done.shard.index_digest}
+        """Whether a shard and the files beside it are still what was written."""
+        digests = {done.shard.path: done.shard.digest, **done.shard.beside}
         files = {self.area.out / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 

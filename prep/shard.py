@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tfshards.prep.area import BuildArea, Done, Layout, Reject, ShardId, rows_digest
 from tfshards.prep.duplicates import content_digest
@@ -21,7 +22,7 @@ from tfshards.prep.files import system_fault
 from tfshards.prep.progress import Reporter
 from tfshards.prep.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.listing import Accepted, Reader, Row
-from tfshards.schemas import BuildError, InputError, Schema, TfshardsError, index_path
+from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.manifest import Compression
 
 # Examples are read in pieces of about this many bytes, a few pieces ahead of the writer; so a worker's
@@ -70,7 +71,7 @@ def shard_path(name: str, shard: ShardId, build_id: str, num_shards: int) -> str
 
 
 def write_shard(job: Job, shard: ShardId) -> None:
-    """Write one shard with its index and note in the build area what became of it.
+    """Write one shard with the files beside it and note in the build area what became of it.
 
     Raises:
         TfshardsError: an input is gone or changed, or another worker failed; the build area says why.
@@ -98,11 +99,11 @@ def _write(job: Job, shard: ShardId) -> None:
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     contents: list[str] = []
-    with ShardFile(unfinished) as file:
+    with ShardFile(unfinished, job.schema.label is not None) as file:
         for piece in _read_ahead(rows, _piece_reader(job)):
             if job.area.stop_path.exists():
                 raise BuildError("stopped, since another worker failed")
-            file.append(piece.frames)
+            file.append(piece.frames, piece.labels)
             accepted += piece.accepted
             rejected += piece.rejected
             conversions.update(piece.conversions)
@@ -113,7 +114,8 @@ def _write(job: Job, shard: ShardId) -> None:
         raise InputError(
             f"{rejected[0].key}: was accepted before, and is now {rejected[0].reason}; it changed"
         )
-    publish(job.area, index_path(path), file.index)
+    for beside, data in file.beside(path).items():
+        publish(job.area, beside, data)
     unfinished.replace(job.area.out / path)
     there = rows_digest(accepted) if rejected else planned
     done = Done(file.shard(path), there, tuple(rejected), dict(sorted(conversions.items())), tuple(contents))
@@ -122,9 +124,10 @@ def _write(job: Job, shard: ShardId) -> None:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of examples, encoded and framed."""
+    """A run of examples, encoded and framed; with their labels, if they have such."""
 
     frames: Frames
+    labels: list[int]
     accepted: list[Row]
     rejected: list[Reject]
     conversions: list[str]
@@ -134,6 +137,7 @@ class _Piece:
 def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
     encode = example_encoder(job.schema)
     content = content_digest(job.schema) if job.compares else None
+    label = job.schema.features.index(job.schema.label) if job.schema.label else None
 
     def read(rows: Sequence[Row]) -> _Piece:
         accepted: list[Row] = []
@@ -149,7 +153,8 @@ def _piece_reader(job: Job) -> Callable[[Sequence[Row]], _Piece]:
                 rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
         frames = frames_of(map(encode, values), job.compression)
         contents = [content(item) for item in values] if content else []
-        return _Piece(frames, accepted, rejected, conversions, contents)
+        labels = [] if label is None else [cast("int", item[label]) for item in values]
+        return _Piece(frames, labels, accepted, rejected, conversions, contents)
 
     return read
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from tfshards.prep.example import SMALL_BYTES
 from tfshards.prep.files import bytes_digest
+from tfshards.prep.plan import IntArray
 from tfshards.prep.tfrecord import frame
-from tfshards.schemas import RecordIndex, Shard
+from tfshards.schemas import RecordIndex, Shard, index_path, labels_bytes, labels_path
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.manifest import Compression
@@ -64,9 +65,15 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A shard that is being written to a new file, run by run; a context manager that closes it."""
+    """A shard that is being written to a new file, run by run; a context manager that closes it.
+
+    Attributes:
+        path: of the file.
+        has_labels: whether each record has a label.
+    """
 
     path: Path
+    has_labels: bool = False
 
     def __post_init__(self) -> None:
         self._file = self.path.open("xb", buffering=0)
@@ -75,6 +82,7 @@ class ShardFile:
         self._last_bytes = b""
         self._lengths: list[int] = []
         self._footers: list[bytes] = []
+        self._labels: list[bytes] = []
 
     def __enter__(self) -> ShardFile:
         return self
@@ -88,8 +96,12 @@ class ShardFile:
             with suppress(OSError):
                 self.path.unlink()
 
-    def append(self, frames: Frames) -> None:
+    def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
         """Write a run of records behind those that are there.
+
+        Args:
+            frames: the run.
+            labels: of its records, where they have labels.
 
         Raises:
             OSError: the file cannot be written.
@@ -103,6 +115,7 @@ class ShardFile:
         self._last_bytes = (self._last_bytes + tail)[-NUM_LAST_BYTES:]
         self._lengths += frames.lengths
         self._footers.append(frames.footers)
+        self._labels.append(labels_bytes(labels))
 
     def sync(self) -> None:
         """Make what was written last through a power failure."""
@@ -112,6 +125,16 @@ class ShardFile:
     def index(self) -> bytes:
         """The text of the shard's index."""
         return self._index.to_text().encode("ascii")
+
+    @property
+    def labels(self) -> bytes:
+        """The content of the shard's labels; empty, too, where it has none."""
+        return b"".join(self._labels)
+
+    def beside(self, path: str) -> dict[str, bytes]:
+        """Return the content of each file that belongs to the shard at ``path`` in the dataset, by path."""
+        labels = {labels_path(path): self.labels} if self.has_labels else {}
+        return {index_path(path): self.index, **labels}
 
     def shard(self, path: str) -> Shard:
         """Return what the manifest says of the shard, at ``path`` in the dataset."""
@@ -126,6 +149,7 @@ class ShardFile:
             bytes_digest(self.index),
             examples_digest(lengths - FRAME_OVERHEAD, checksums),
             self._last_bytes.hex(),
+            bytes_digest(self.labels) if self.has_labels else "",
         )
 
     @property

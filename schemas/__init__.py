@@ -1,4 +1,4 @@
-"""What ``prep`` and ``loader`` agree on: features, the schema, the manifest, the record index.
+"""What ``prep`` and ``loader`` agree on: features, the schema, the manifest, a shard's index and labels.
 
 This room knows only the standard library and NumPy.
 """
@@ -14,6 +14,7 @@ from tfshards.schemas.errors import (
 )
 from tfshards.schemas.feature import KINDS, Feature, Kind
 from tfshards.schemas.index import RecordIndex, index_path, parse_index
+from tfshards.schemas.labels import labels_bytes, labels_path, parse_labels
 from tfshards.schemas.manifest import (
     FORMAT_VERSION,
     MANIFEST_NAME,
@@ -48,8 +49,11 @@ __all__ = [
     "Totals",
     "file_problems",
     "index_path",
+    "labels_bytes",
+    "labels_path",
     "one_line",
     "parse_index",
+    "parse_labels",
     "parse_manifest",
     "read_manifest",
     "write_manifest",

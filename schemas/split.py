@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
-from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.index import FRAME_OVERHEAD, index_path
+from tfshards.schemas.labels import labels_path
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.reading import Json, ObjectReader, shown
 from tfshards.schemas.schema import Schema
@@ -34,6 +36,7 @@ class Shard:
         examples_digest: of its records, in whatever order (see ``digests.examples_digest``).
         last_bytes: the last 8 bytes of the file in hex, or fewer if it has no more: what a reader can
             compare of each shard before it starts.
+        labels_digest: of its labels, as of the index; empty where the schema has no label.
     """
 
     path: str
@@ -44,6 +47,13 @@ class Shard:
     index_digest: str
     examples_digest: str
     last_bytes: str
+    labels_digest: str = ""
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The digest of each file that belongs to the shard, by path: its index, and its labels if any."""
+        labels = {labels_path(self.path): self.labels_digest} if self.labels_digest else {}
+        return {index_path(self.path): self.index_digest, **labels}
 
     def to_json(self) -> dict[str, Json]:
         """Return the shard as it stands in ``dataset.json``."""
@@ -56,11 +66,12 @@ class Shard:
             "index_digest": self.index_digest,
             "examples_digest": self.examples_digest,
             "last_bytes": self.last_bytes,
+            "labels_digest": self.labels_digest,
         }
 
     @classmethod
-    def read(cls, reader: ObjectReader) -> Shard:
-        """Return the shard in ``reader``, after noting what is wrong with it."""
+    def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
+        """Return the shard in ``reader``, after noting what is wrong with it; see ``Split.read``."""
         reader.only(_SHARD_FIELDS)
         path = reader.text("path", shard_path_fault)
         known = len(reader.problems)
@@ -81,8 +92,17 @@ class Shard:
         digest, index_digest = (reader.text(name, digest_fault) for name in ("digest", "index_digest"))
         examples_digest = reader.text("examples_digest", _examples_digest_fault)
         last_bytes = reader.text("last_bytes", _last_bytes_fault)
+        labels_digest = reader.text("labels_digest", partial(_labels_digest_fault, schema=schema))
         return cls(
-            path, num_examples, num_bytes, record_bytes, digest, index_digest, examples_digest, last_bytes
+            path,
+            num_examples,
+            num_bytes,
+            record_bytes,
+            digest,
+            index_digest,
+            examples_digest,
+            last_bytes,
+            labels_digest,
         )
 
 
@@ -138,7 +158,8 @@ class Split:
         """
         reader.only(("num_examples", "label_counts", "shards"))
         split = cls(
-            tuple(Shard.read(item) for item in reader.objects("shards")), reader.counts("label_counts")
+            tuple(Shard.read(item, schema) for item in reader.objects("shards")),
+            reader.counts("label_counts"),
         )
         if reader.value.get("shards") == []:
             reader.note("shards", "is empty, must hold at least one")
@@ -177,6 +198,15 @@ def digest_fault(digest: str) -> str | None:
 def _examples_digest_fault(digest: str) -> str | None:
     sound = _EXAMPLES_DIGEST.fullmatch(digest)
     return None if sound else f"is {shown(digest)}, must be 16 lower-case hex digits"
+
+
+def _labels_digest_fault(digest: str, schema: Schema | None) -> str | None:
+    if schema is None:
+        # whether there are labels is not known
+        return digest_fault(digest) if digest else None
+    if schema.label is not None:
+        return digest_fault(digest)
+    return "is given, but the schema has no scalar feature of kind 'label'" if digest else None
 
 
 def _last_bytes_fault(last_bytes: str) -> str | None:

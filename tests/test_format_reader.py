@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.schemas import KINDS, file_problems, index_path, parse_index, read_manifest
+from tfshards.schemas import (
+    KINDS,
+    file_problems,
+    index_path,
+    labels_path,
+    parse_index,
+    parse_labels,
+    read_manifest,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 
@@ -113,7 +121,21 @@ def read_shard(root, shard, manifest):
     found = (index / f"{path.name}.idx").read_bytes()
     if found != "".join(lines).encode("ascii") or digest_of(found) != shard["index_digest"]:
         raise ValueError(f"{path}: the index is another's")
+    check_labels(index / f"{path.name}.labels", shard, manifest, examples)
     return examples
+
+
+def check_labels(path, shard, manifest, examples):
+    scalars = [f["name"] for f in manifest["schema"]["features"] if (f["kind"], f["shape"]) == ("label", [])]
+    if not scalars:
+        if shard["labels_digest"] or path.exists():
+            raise ValueError(f"{path}: there is no feature that it could be of")
+        return
+    found = path.read_bytes()
+    if found != b"".join(struct.pack("<q", int(example[scalars[0]])) for example in examples):
+        raise ValueError(f"{path}: holds other labels than the records")
+    if digest_of(found) != shard["labels_digest"]:
+        raise ValueError(f"{path}: the digest differs")
 
 
 def number_of(length, checksum):
@@ -310,6 +332,9 @@ def write_dataset(root, compression="none"):
             lengths = [len(record) + 16 for record in records]
             lines = [f"{sum(lengths[:i])} {length}\n" for i, length in enumerate(lengths)]
             (root / "index" / f"{name}.idx").write_text("".join(lines), encoding="ascii")
+            # of the first scalar of kind label, which is int8
+            labels = struct.pack("<q", int(extremes("int8")[1, 2])) * len(keys)
+            (root / "index" / f"{name}.labels").write_bytes(labels)
             if compression == "gzip" and keys:
                 data = (root / name).read_bytes()
                 # two members
@@ -318,6 +343,7 @@ def write_dataset(root, compression="none"):
             others = {
                 "record_bytes": sum(lengths),
                 "index_digest": digest_of("".join(lines).encode("ascii")),
+                "labels_digest": digest_of(labels),
                 "examples_digest": f"{numbers % 2**64:016x}",
             }
             written.append({"path": name, "num_examples": len(keys)} | stated(root / name) | others)
@@ -421,6 +447,8 @@ def test_our_validator_takes_what_was_written_by_the_page(written):
     for shard in manifest.shards:
         index = parse_index((written / index_path(shard.path)).read_text(encoding="ascii"), shard.path)
         assert (len(index.lengths), index.num_bytes) == (shard.num_examples, shard.record_bytes)
+        labels = (written / labels_path(shard.path)).read_bytes()
+        assert parse_labels(labels, shard.num_examples, shard.path).tolist() == [100] * shard.num_examples
 
 
 def code_block(language):
@@ -436,6 +464,7 @@ def write_the_page_s_example(root):
     shard.write_bytes(bytes.fromhex("".join(column[1] for column in columns)))
     (root / "index").mkdir()
     (root / "index" / f"{shard.name}.idx").write_text(code_block("text"), encoding="ascii")
+    (root / "index" / f"{shard.name}.labels").write_bytes(bytes.fromhex(code_block("labels")))
     return shard
 
 
@@ -538,6 +567,24 @@ def test_an_index_that_is_another_shard_s_is_refused(tmp_path):
     shard = write_the_page_s_example(tmp_path)
     (tmp_path / "index" / f"{shard.name}.idx").write_text("0 64\n", encoding="ascii")
     with pytest.raises(ValueError, match="the index is another's"):
+        read_dataset(tmp_path)
+
+
+def test_labels_that_are_not_the_records_are_refused(tmp_path):
+    shard = write_the_page_s_example(tmp_path)
+    labels = tmp_path / "index" / f"{shard.name}.labels"
+    labels.write_bytes(bytes(8))
+    with pytest.raises(ValueError, match=r"\.labels: holds other labels than the records"):
+        read_dataset(tmp_path)
+    labels.write_bytes(struct.pack("<q", 1))
+    manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
+    manifest["splits"]["train"]["shards"][0]["labels_digest"] = ""
+    write_manifest(tmp_path, manifest)
+    with pytest.raises(ValueError, match=r"\.labels: the digest differs"):
+        read_dataset(tmp_path)
+    manifest["schema"]["features"][1]["kind"] = "int"
+    write_manifest(tmp_path, manifest | {"schema": manifest["schema"] | {"class_names": []}})
+    with pytest.raises(ValueError, match=r"\.labels: there is no feature that it could be of"):
         read_dataset(tmp_path)
 
 

@@ -37,8 +37,9 @@ def adopt(
 ) -> Manifest:
     """Make the TFRecord files in the folder ``root`` a dataset, and return its manifest.
 
-    Every record is read and checked. Written are the manifest, the indexes, and ``labels.txt`` if classes
-    have names; the files themselves are not touched. If all that is there already, nothing is written.
+    Every record is read and checked. Written are the manifest, the indexes, the labels of the shards if there
+    is such a feature, and ``labels.txt`` if classes have names; the files themselves are not touched. If all
+    that is there already, nothing is written.
 
     Args:
         root: the folder of the files.
@@ -66,8 +67,12 @@ def adopt(
             raise InputError(f"{folder} was adopted with other {what}; give --overwrite to adopt it again")
         if manifest.schema.class_names and labels_are_foreign(folder, current):
             talk(f"warning: {folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}")
-        indexes = {path: one.index for path, one in scanned.items()}
-        if not write_adopted(folder, manifest, indexes, current):
+        beside = {
+            path: content
+            for one in scanned.values()
+            for path, content in {**one.index, **one.labels(manifest.schema)}.items()
+        }
+        if not write_adopted(folder, manifest, beside, current):
             talk(f"{folder} is up to date")
     return manifest
 
@@ -129,7 +134,7 @@ def _scan(folder: Path, path: str, compression: Compression, roles: Roles, stop:
         found.look(path, number, offset, data)
 
     try:
-        shard, index = scan_shard(folder, path, compression, look)
+        shard, beside = scan_shard(folder, path, compression, look)
     except RecordError:
-        return Scanned(None, b"", find_damage(folder, path, compression, Findings(roles)))
-    return Scanned(shard, index, found)
+        return Scanned(None, {}, find_damage(folder, path, compression, Findings(roles)))
+    return Scanned(shard, beside, found)

@@ -1,4 +1,4 @@
-"""What is written beside adopted files: indexes, ``labels.txt``, and last the manifest."""
+"""What is written beside adopted files: indexes, labels, ``labels.txt``, and last the manifest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tfshards.prep.commit import temporary_files
 from tfshards.prep.views.labels import labels_text
-from tfshards.schemas import Manifest, index_path, write_manifest
+from tfshards.schemas import Manifest, write_manifest
 from tfshards.schemas.atomic import write_atomically
 
 _LABELS = "labels.txt"
 
 
 def write_adopted(
-    root: Path, manifest: Manifest, indexes: Mapping[str, bytes], current: Manifest | None
+    root: Path, manifest: Manifest, beside: Mapping[str, bytes], current: Manifest | None
 ) -> bool:
     """Write what belongs to ``manifest`` and is not there yet; return whether anything was written.
 
@@ -23,19 +23,19 @@ def write_adopted(
     Args:
         root: the folder of the files.
         manifest: of the dataset that they become.
-        indexes: the text of each shard's index.
+        beside: the content of each file that belongs to a shard, by path.
         current: the manifest that is there, or None.
 
     Raises:
         OSError: a file cannot be written; the manifest that was there still is.
     """
-    written = [_write(root / index_path(path), text) for path, text in indexes.items()]
+    written = [_write(root / path, content) for path, content in beside.items()]
     written.append(_write_labels(root, manifest, current))
     if not current or current.to_text() != manifest.to_text():
         write_manifest(manifest, root)
         written.append(True)
         _forget(root, manifest, current)
-    for folder in {root, *((root / index_path(path)).parent for path in indexes)}:
+    for folder in {root, *((root / path).parent for path in beside)}:
         # of a run that was killed
         for path in temporary_files(folder):
             path.unlink()
@@ -76,7 +76,6 @@ def _forget(root: Path, manifest: Manifest, current: Manifest | None) -> None:
         and not labels_are_foreign(root, current)
     ):
         (root / _LABELS).unlink(missing_ok=True)
-    kept = {shard.path for shard in manifest.shards}
-    for shard in current.shards:
-        if shard.path not in kept:
-            (root / index_path(shard.path)).unlink(missing_ok=True)
+    kept = {path for shard in manifest.shards for path in shard.beside}
+    for path in {path for shard in current.shards for path in shard.beside} - kept:
+        (root / path).unlink(missing_ok=True)

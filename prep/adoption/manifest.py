@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles
@@ -17,7 +17,19 @@ from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.split_names import check_globs
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
 from tfshards.prep.classes import check_class_names
-from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
+from tfshards.prep.files import bytes_digest
+from tfshards.schemas import (
+    InputError,
+    Manifest,
+    OptionsError,
+    Problem,
+    Schema,
+    Shard,
+    Split,
+    Totals,
+    labels_bytes,
+    labels_path,
+)
 from tfshards.schemas.manifest import name_fault
 from tfshards.schemas.reading import Json
 
@@ -72,14 +84,28 @@ class Scanned:
     """What one file holds.
 
     Attributes:
-        shard: as the manifest has it; None if the file is damaged.
-        index: the text of its index.
+        shard: as the manifest has it, but for labels; None if the file is damaged.
+        index: of the shard, by its path.
         found: in its records.
     """
 
     shard: Shard | None
-    index: bytes
+    index: Mapping[str, bytes]
     found: Findings
+
+    def labels(self, schema: Schema) -> dict[str, bytes]:
+        """Return the content of the file of the shard's labels, by its path; nothing if there are none."""
+        if schema.label is None or self.shard is None:
+            return {}
+        # an empty file has no features
+        seen = self.found.features.get(schema.label.name)
+        return {labels_path(self.shard.path): labels_bytes(seen.label_of_each if seen else [])}
+
+    def described(self, schema: Schema) -> Shard:
+        """Return the shard as the manifest has it."""
+        assert self.shard is not None
+        digests = map(bytes_digest, self.labels(schema).values())
+        return replace(self.shard, labels_digest=next(digests, ""))
 
 
 def adopted_manifest(
@@ -111,7 +137,7 @@ def adopted_manifest(
     schema = Schema(inferred.features, names)
     splits = {
         name: Split(
-            tuple(shard for path in paths if (shard := scanned[path].shard)),
+            tuple(scanned[path].described(schema) for path in paths),
             _label_counts([scanned[path].found for path in paths], schema),
         )
         for name, paths in chosen.splits.items()

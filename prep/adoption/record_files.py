@@ -94,7 +94,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(root, f"{path}/")
-        elif not (entry.name.endswith(".idx") or path in (MANIFEST_NAME, "labels.txt")):
+        elif not (_is_beside(path) or path in (MANIFEST_NAME, "labels.txt")):
             try:
                 status = entry.stat()
             except FileNotFoundError:
@@ -102,6 +102,11 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
                 continue
             form = _form(root / path, status.st_size) if stat.S_ISREG(status.st_mode) else "other"
             yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
+
+
+def _is_beside(path: str) -> bool:
+    """Whether a file is an index, tfshards' own or another's, or holds the labels of a shard."""
+    return path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
 
 
 def _form(path: Path, num_bytes: int) -> Form:

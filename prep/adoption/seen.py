@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Seen:
         no_image_at: the first record whose first element does not.
         image_shape: of all images.
         labels: how often each first element occurs; None where that is not counted.
+        label_of_each: the first element of each record of one shard, for as long as they are counted.
         least_label: of those, and a record that has it.
         greatest_label: of those, and a record that has it.
         clash: how two shards contradict each other.
@@ -59,6 +61,7 @@ class Seen:
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
     labels: Counter[int] | None = None
+    label_of_each: array[int] = field(default_factory=lambda: array("q"))
     least_label: tuple[int, str] = (_NONE, "")
     greatest_label: tuple[int, str] = (-_NONE, "")
     clash: str = ""
@@ -88,6 +91,7 @@ class Seen:
             self._add_bytes(first, at)
         elif self.labels is not None and isinstance(first, int):
             self.labels[first] += 1
+            self.label_of_each.append(first)
             if first < self.least_label[0]:
                 self.least_label = first, at
             if first > self.greatest_label[0]:
@@ -238,6 +242,7 @@ class Findings:
         labels = self.features[name].labels
         if labels is not None and len(labels) > MOST_CLASSES and name != self.roles.label:
             self.features[name].labels = None
+            del self.features[name].label_of_each[:]
 
 
 _FEATURE_LISTS = 2

@@ -6,7 +6,9 @@ from tfshards.schemas import Feature, Schema
 
 
 def feature_difference(one: Schema, here: str, other: Schema, there: str) -> str | None:
-    """Return in which feature two schemas differ, as a part of a sentence; the order does not count.
+    """Return in which feature two schemas differ, as a part of a sentence.
+
+    The order does not count, but where it decides which of several features tells an example's class.
 
     ``here`` and ``there`` say whose they are.
     """
@@ -15,6 +17,11 @@ def feature_difference(one: Schema, here: str, other: Schema, there: str) -> str
         if features.get(name) != others.get(name):
             found = _described(features.get(name)), _described(others.get(name))
             return f"the feature {name!r} is {found[0]} in {here}, and {found[1]} in {there}"
+    if one.label and other.label and one.label != other.label:
+        return (
+            f"the first scalar feature of kind 'label' is {one.label.name!r} in {here}, "
+            f"and {other.label.name!r} in {there}"
+        )
     return None
 
 

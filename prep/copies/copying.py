@@ -27,7 +27,7 @@ from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.shard import publish, shard_path
 from tfshards.prep.shard_file import Frames, ShardFile, compressed, join_small
 from tfshards.prep.tfrecord import RecordError
-from tfshards.schemas import BuildError, Shard, index_path
+from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.manifest import Compression
 
 # Frames are kept until there are so many bytes of them: the unit of hashing, writing and compression.
@@ -134,12 +134,20 @@ class _Deal:
         starts: shape ``(len(shards),)``, the number of each one's first record.
         order: shape ``(num_examples,)``, record numbers in the order in which they are dealt.
         layout: by new shard, places in ``order``, ascending.
+        labels: shape ``(num_examples,)``, by record number; None where there are none.
     """
 
     shards: list[tuple[int, Shard]]
     starts: IntArray
     order: IntArray
     layout: list[IntArray]
+    labels: IntArray | None
+
+    def labels_of(self, shard: ShardId) -> IntArray | None:
+        """Return the labels of the records of a new shard, in order; None where there are none."""
+        if self.labels is None:
+            return None
+        return self.labels[self.order[self.layout[shard.shard_index]]]
 
 
 def _deal(copying: Copying, split: str) -> _Deal:
@@ -152,7 +160,15 @@ def _deal(copying: Copying, split: str) -> _Deal:
         sizes = np.concatenate([index.lengths for index in indexes])[order]
     ends = np.cumsum([shard.num_examples for _, shard in shards])
     starts = np.concatenate([[0], ends[:-1]])
-    return _Deal(shards, starts, order, deal(len(order), copying.num_shards[split], sizes))
+    found = [copying.origins[number].labels(shard) for number, shard in shards]
+    labels = [of_shard for of_shard in found if of_shard is not None]
+    return _Deal(
+        shards,
+        starts,
+        order,
+        deal(len(order), copying.num_shards[split], sizes),
+        np.concatenate(labels) if labels else None,
+    )
 
 
 def _groups(copying: Copying, shards: Sequence[ShardId]) -> Iterator[Sequence[ShardId]]:
@@ -244,6 +260,8 @@ class _Growing:
     def __init__(self, one: _Pass, shard: ShardId, num_examples: int, opened: ExitStack) -> None:
         self._pass, self._shard, self._missing, self._opened = one, shard, num_examples, opened
         self._path = one.copying.shard_path(shard)
+        self._labels = one.deal.labels_of(shard)
+        self._num_written = 0
         self._file: ShardFile | None = None
         self._frames: list[bytes] = []
         self._footers: list[bytes] = []
@@ -267,10 +285,13 @@ class _Growing:
         area = self._pass.copying.area
         if self._file is None:
             unfinished = area.unfinished_path(f"{self._path}.{uuid.uuid4().hex}")
-            self._file = self._opened.enter_context(ShardFile(unfinished))
+            self._file = self._opened.enter_context(ShardFile(unfinished, self._labels is not None))
         lengths = [len(frame) for frame in self._frames]
         run = Frames(join_small(self._frames), lengths, b"".join(self._footers))
-        self._file.append(compressed(run, self._pass.copying.compression))
+        end = self._num_written + len(lengths)
+        labels = self._labels[self._num_written : end] if self._labels is not None else ()
+        self._file.append(compressed(run, self._pass.copying.compression), labels)
+        self._num_written = end
         self._pass.reporter.report(len(lengths), self._num_bytes)
         self._frames, self._footers, self._num_bytes = [], [], 0
         return self._file
@@ -279,6 +300,7 @@ class _Growing:
         area, file = self._pass.copying.area, self._write()
         file.sync()
         file.__exit__(None, None, None)
-        publish(area, index_path(self._path), file.index)
+        for beside, data in file.beside(self._path).items():
+            publish(area, beside, data)
         file.path.replace(area.out / self._path)
         area.write_done("first", self._shard, Done(file.shard(self._path), rows_digest=""))

@@ -13,7 +13,7 @@ from tfshards.prep.copies.tasks import Task, run_tasks
 from tfshards.prep.progress import Progress, Reporter, Talk, counted
 from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.shard import shard_path
-from tfshards.schemas import BuildError, Shard, index_path
+from tfshards.schemas import BuildError, Shard
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Linking:
 
 
 def link_shards(linking: Linking, talk: Talk) -> dict[str, tuple[Shard, ...]]:
-    """Make new names for all shards and their indexes, or copies where the file system has no such links.
+    """Make new names for all shards and what is beside them, or copies where there are no such links.
 
     What then stands under a new name is compared with its digest.
 
@@ -78,9 +78,7 @@ def _link(
     area: BuildArea, origin: Origin, old: Shard, new: Shard, reporter: Reporter, _: threading.Event
 ) -> None:
     try:
-        # a shard without its index would not be known as a build's, should it be left behind
-        area.link(origin.root / index_path(old.path), index_path(new.path))
-        area.link(origin.root / old.path, new.path)
+        area.link_shard(origin.root, old, new)
     except OSError as error:
         raise BuildError(f"{error.filename or area.out}: {error.strerror}") from None
     problems = shard_problems(area.out, new)

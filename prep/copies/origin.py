@@ -11,6 +11,7 @@ from pathlib import Path
 from tfshards.prep.area import Reject
 from tfshards.prep.commit import read_rejects, rejects_text
 from tfshards.prep.files import bytes_digest
+from tfshards.prep.plan import IntArray
 from tfshards.prep.tfrecord import RecordError, frame, open_shard
 from tfshards.schemas import (
     InputError,
@@ -19,7 +20,9 @@ from tfshards.schemas import (
     Shard,
     file_problems,
     index_path,
+    labels_path,
     parse_index,
+    parse_labels,
     read_manifest,
 )
 from tfshards.schemas.reading import Json
@@ -47,13 +50,18 @@ class Origin:
             InputError: the index is missing, or not what was written.
         """
         path = index_path(shard.path)
-        try:
-            data = (self.root / path).read_bytes()
-        except OSError as error:
-            raise self._damaged(f"{path}: cannot be read: {error.strerror}") from None
-        if bytes_digest(data) != shard.index_digest:
-            raise self._damaged(f"{path}: is not what was written: the digest differs")
-        return parse_index(data.decode("ascii"), path)
+        return parse_index(self._beside(shard, path).decode("ascii"), path)
+
+    def labels(self, shard: Shard) -> IntArray | None:
+        """Return the label of each record of a shard, shape ``(num_examples,)``; None if there are no labels.
+
+        Raises:
+            InputError: the file of labels is missing, or not what was written.
+        """
+        path = labels_path(shard.path)
+        if path not in shard.beside:
+            return None
+        return parse_labels(self._beside(shard, path), shard.num_examples, path)
 
     def rejects(self) -> list[Reject]:
         """Return the rejected inputs.
@@ -73,6 +81,16 @@ class Origin:
         """Return what the options of a dataset made of this one say of it."""
         manifest = self.manifest
         return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
+
+    def _beside(self, shard: Shard, path: str) -> bytes:
+        """Return the content of a file beside a shard, proved by its digest."""
+        try:
+            data = (self.root / path).read_bytes()
+        except OSError as error:
+            raise self._damaged(f"{path}: cannot be read: {error.strerror}") from None
+        if bytes_digest(data) != shard.beside[path]:
+            raise self._damaged(f"{path}: is not what was written: the digest differs")
+        return data
 
     def _damaged(self, problem: str) -> InputError:
         return InputError(f"{self.root} is damaged: {problem}; tfshards verify names all that is wrong")

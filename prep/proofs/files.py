@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tfshards.prep.files import file_digest
+from tfshards.prep.files import bytes_digest, file_digest
+from tfshards.prep.plan import IntArray
 from tfshards.schemas import (
     FormatError,
     Manifest,
@@ -18,9 +19,12 @@ from tfshards.schemas import (
     RecordIndex,
     Shard,
     index_path,
+    labels_path,
     parse_index,
+    parse_labels,
 )
 from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.labels import labels_size_fault
 
 # Is told how many bytes more are done.
 Tick: TypeAlias = Callable[[int], object]
@@ -37,8 +41,8 @@ def _no_tick(_: int) -> None:
 
 
 def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
-    """Return what is wrong with the file or the index of one shard of the dataset in ``folder``."""
-    return file_problems(folder, shard) + index_of(folder, shard).problems
+    """Return what is wrong with one shard of the dataset in ``folder``, or with a file beside it."""
+    return file_problems(folder, shard) + beside(folder, shard).problems
 
 
 def file_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
@@ -62,42 +66,68 @@ def file_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Pro
 
 # eq=False: NumPy compares arrays element by element, which is no answer here
 @dataclass(frozen=True, eq=False)
-class FoundIndex:
-    """The index of a shard.
+class Beside:
+    """What stands beside a shard; what is there can be trusted.
 
     Attributes:
         index: None where there are problems with it.
-        problems: with it.
+        labels: shape ``(num_examples,)``; None where there are problems with them, or no labels.
+        problems: with both.
     """
 
     index: RecordIndex | None
+    labels: IntArray | None
     problems: list[Problem]
 
 
-def index_of(folder: Path, shard: Shard) -> FoundIndex:
-    """Return the index of one shard, or what is wrong with it; one that is returned can be trusted."""
+def beside(folder: Path, shard: Shard) -> Beside:
+    """Return what stands beside one shard, and what is wrong with it."""
+    index, of_index = _index(folder, shard)
+    labels, of_labels = _labels(folder, shard) if shard.labels_digest else (None, [])
+    return Beside(index, labels, of_index + of_labels)
+
+
+def _index(folder: Path, shard: Shard) -> tuple[RecordIndex | None, list[Problem]]:
     path = index_path(shard.path)
     try:
         num_bytes = regular_size(folder / path)
         most = _MAX_LINE * shard.num_examples
         if num_bytes > most:
             fault = f"has {num_bytes} bytes; that of {shard.num_examples} records has at most {most}"
-            return FoundIndex(None, [Problem(path, fault)])
+            return None, [Problem(path, fault)]
         index = parse_index((folder / path).read_text(encoding="ascii"), path)
         digest = file_digest(folder / path)
     except OSError as error:
-        return FoundIndex(None, [Problem(path, f"cannot be read: {error.strerror}")])
+        return None, [Problem(path, f"cannot be read: {error.strerror}")]
     except UnicodeDecodeError:
-        return FoundIndex(None, [Problem(path, "holds other characters than digits and spaces")])
+        return None, [Problem(path, "holds other characters than digits and spaces")]
     except FormatError as error:
-        return FoundIndex(None, [Problem(path, str(problem)) for problem in error.problems])
+        return None, [Problem(path, str(problem)) for problem in error.problems]
     if (len(index.lengths), index.num_bytes) != (shard.num_examples, shard.record_bytes):
         found = f"{len(index.lengths)} records of {index.num_bytes} bytes"
         fault = f"has {found}, the manifest says {shard.num_examples} of {shard.record_bytes}"
-        return FoundIndex(None, [Problem(path, fault)])
+        return None, [Problem(path, fault)]
     if digest != shard.index_digest:
-        return FoundIndex(None, [Problem(path, _OTHER_BYTES)])
-    return FoundIndex(index, [])
+        return None, [Problem(path, _OTHER_BYTES)]
+    return index, []
+
+
+def _labels(folder: Path, shard: Shard) -> tuple[IntArray | None, list[Problem]]:
+    path = labels_path(shard.path)
+    try:
+        fault = labels_size_fault(regular_size(folder / path), shard.num_examples)
+        if fault:
+            return None, [Problem(path, fault)]
+        data = (folder / path).read_bytes()
+        labels = parse_labels(data, shard.num_examples, path)
+    except OSError as error:
+        return None, [Problem(path, f"cannot be read: {error.strerror}")]
+    except FormatError as error:
+        # it has changed just now
+        return None, list(error.problems)
+    if bytes_digest(data) != shard.labels_digest:
+        return None, [Problem(path, _OTHER_BYTES)]
+    return labels, []
 
 
 def rejects_path(manifest: Manifest) -> str:

@@ -23,7 +23,7 @@ from tfshards.prep.proofs.restore import kind_of_source, restored_options, resto
 from tfshards.prep.rejects import final_layouts, repeated_inputs
 from tfshards.prep.shard import Job, write_shard
 from tfshards.prep.sources.listing import Reader, Source
-from tfshards.schemas import InputError, Manifest, Shard, index_path
+from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.atomic import sync_directory, write_atomically
 from tfshards.schemas.reading import shown
 
@@ -36,7 +36,7 @@ _REMEDY = (
 def rebuild(
     folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | Sequence[str]
 ) -> Iterator[str]:
-    """Make the damaged shards, with their indexes, and the rejects file again; yield the path of each.
+    """Make the damaged shards, with what is beside them, and the rejects file again; yield the path of each.
 
     Args:
         folder: the dataset's directory, which no other process writes into.
@@ -65,7 +65,7 @@ def rebuild(
                 shard = manifest.splits[split].shards[place]
                 if shard.path in damaged:
                     again.write("final", ShardId(split, place), numbers, shard)
-                    for path in (index_path(shard.path), shard.path):
+                    for path in (*shard.beside, shard.path):
                         if path in damaged:
                             (folder / path).parent.mkdir(exist_ok=True)
                             (again.area.out / path).replace(folder / path)

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from tfshards.prep.example import Decoded, decode_example
 from tfshards.prep.images import decoded_fault
-from tfshards.prep.proofs.files import Tick
+from tfshards.prep.proofs.files import Beside, Tick
 from tfshards.prep.proofs.values import parse_record
 from tfshards.prep.proofs.walk import Frame, walk_frames
 from tfshards.prep.sources.listing import to_text
-from tfshards.schemas import Manifest, Problem, RecordIndex, Shard
+from tfshards.schemas import Manifest, Problem, RecordIndex, Shard, labels_path
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.reading import Json
@@ -71,7 +71,7 @@ def look_at_records(
     folder: Path,
     shard: Shard,
     manifest: Manifest,
-    index: RecordIndex | None,
+    beside: Beside,
     decoders: ThreadPoolExecutor | None,
     tick: Tick,
 ) -> Records:
@@ -81,13 +81,13 @@ def look_at_records(
         folder: the dataset's directory.
         shard: of it.
         manifest: of it.
-        index: of the shard, if it can be trusted.
+        beside: what stands beside the shard, with which the records are compared.
         decoders: decode the images; None decodes none.
         tick: is told how many bytes of the file are done.
     """
-    look = _Look(shard, manifest, index, decoders)
+    look = _Look(shard, manifest, beside, decoders)
     done = 0
-    for frame in walk_frames(folder / shard.path, shard, manifest.compression, index):
+    for frame in walk_frames(folder / shard.path, shard, manifest.compression, beside.index):
         look.at(frame)
         if frame.offset - done >= _TICK_BYTES:
             # compressed, a file is shorter than what is in it
@@ -122,7 +122,7 @@ class _Look:
 
     shard: Shard
     manifest: Manifest
-    index: RecordIndex | None
+    beside: Beside
     decoders: ThreadPoolExecutor | None
     faults: list[_Fault] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -136,7 +136,7 @@ class _Look:
         self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._last_key: str | None = None
-        self._is_whole = self._follows_index = True
+        self._is_whole = self._follows_index = self._follows_labels = True
 
     def at(self, frame: Frame) -> None:
         """Take in one frame."""
@@ -182,18 +182,34 @@ class _Look:
             return
         label = self.manifest.schema.label
         if label:
-            self.labels.update(cast("list[int]", values[label.name]))
+            (number,) = cast("list[int]", values[label.name])
+            self.labels[number] += 1
+            self._follow_labels(frame, number, key)
         if self.decoders:
             self._decode(frame, key, values, self.decoders)
 
     def _follow_index(self, frame: Frame, length: int, key: str | None) -> None:
         """Note the first record that is not where the index says."""
-        if self.index is None or not self._follows_index or frame.number >= len(self.index.lengths):
+        index = self.beside.index
+        if index is None or not self._follows_index or frame.number >= len(index.lengths):
             return
-        stated = int(self.index.lengths[frame.number])
+        stated = int(index.lengths[frame.number])
         if length != stated:
             self._follows_index = False
             self._note(frame, f"takes {length} bytes with its frame, the index says {stated}", key, "key")
+
+    def _follow_labels(self, frame: Frame, label: int, key: str | None) -> None:
+        """Note the first record whose label is not the one that stands beside the shard."""
+        labels = self.beside.labels
+        # records that are not where they were have other labels there, too
+        follows = self._follows_labels and self._follows_index
+        if labels is None or not follows or frame.number >= len(labels):
+            return
+        stated = int(labels[frame.number])
+        if label != stated:
+            self._follows_labels = False
+            path = labels_path(self.shard.path)
+            self._note(frame, f"has the label {label}, {path} says {stated}", key, "key")
 
     def _decode(
         self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor

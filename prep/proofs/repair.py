@@ -18,7 +18,7 @@ from tfshards.prep.scan import scan_shard
 from tfshards.prep.sources.listing import Source
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import write_tfds_view
-from tfshards.schemas import Manifest, Problem, index_path, read_manifest
+from tfshards.schemas import Manifest, Problem, read_manifest
 from tfshards.schemas.atomic import write_atomically
 
 # A source, or its inputs as the command line names them.
@@ -52,7 +52,7 @@ def repair(
         root: the dataset's directory.
         source: what it was built from: the image folder, the arrays or the table as they were given to
             ``build``, to which the manifest has the options; or a source with the options of then. Without
-            it only indexes are mended, which follow from their shards.
+            it only indexes and labels are mended, which follow from their shards.
         talk: is told each file that is made again.
 
     Raises:
@@ -81,12 +81,13 @@ def repair(
 def _made_again(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs) -> Iterator[str]:
     """Yield the path of each file that was made again."""
     for shard in manifest.shards:
-        path = index_path(shard.path)
-        if path in damaged and shard.path not in damaged:
-            _, text = scan_shard(folder, shard.path, manifest.compression)
-            if bytes_digest(text) == shard.index_digest:
+        if shard.path in damaged or not damaged & set(shard.beside):
+            continue
+        _, beside = scan_shard(folder, shard.path, manifest.compression, label=manifest.schema.label)
+        for path, data in beside.items():
+            if path in damaged and bytes_digest(data) == shard.beside[path]:
                 (folder / path).parent.mkdir(exist_ok=True)
-                write_atomically(folder / path, text)
+                write_atomically(folder / path, data)
                 yield path
     if source and damaged & {rejects_path(manifest), *(shard.path for shard in manifest.shards)}:
         inputs = [os.fspath(source)] if isinstance(source, (str, os.PathLike)) else source
@@ -96,7 +97,7 @@ def _made_again(folder: Path, manifest: Manifest, damaged: set[str], source: Inp
 def _still_wrong(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with files that were made again, as they now are on the disk."""
     for shard in manifest.shards:
-        if shard.path in repaired or index_path(shard.path) in repaired:
+        if not {shard.path, *shard.beside}.isdisjoint(repaired):
             yield from (found for found in shard_problems(folder, shard) if found.place in repaired)
     if rejects_path(manifest) in repaired:
         yield from rejects_problems(folder, manifest)

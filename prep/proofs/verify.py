@@ -13,13 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from tfshards.prep.meter import Meter
-from tfshards.prep.proofs.files import (
-    Tick,
-    file_problems,
-    index_of,
-    rejects_problems,
-    shard_problems,
-)
+from tfshards.prep.proofs.files import Tick, beside, file_problems, rejects_problems, shard_problems
 from tfshards.prep.proofs.records import NO_RECORDS, RecordProblem, Records, look_at_records, places_of
 from tfshards.prep.proofs.values import parse_record
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
@@ -34,13 +28,14 @@ _SHOWN = 5
 def verify(root: str | os.PathLike[str], *, deep: bool = False, decode: bool = False) -> list[Problem]:
     """Return all that is wrong with the dataset in ``root``; empty if it is sound.
 
-    Compares the size and digest of every file with the manifest: shards, indexes, the rejects file; and the
-    manifest with its own digest. What is wrong with a record comes as a ``RecordProblem``.
+    Compares the size and digest of every file with the manifest: shards, indexes, labels, the rejects file;
+    and the manifest with its own digest. What is wrong with a record comes as a ``RecordProblem``.
 
     Args:
         root: the dataset's directory.
         deep: also read every record: checksums, features against the schema, labels, keys without
-            repetition, the index's lengths, the label counts. It goes on behind what is damaged.
+            repetition, the index's lengths, the labels beside the shards, the label counts. It goes on behind
+            what is damaged.
         decode: also decode every image, and compare it with the schema; implies ``deep``.
 
     Raises:
@@ -93,12 +88,12 @@ def _looking(
     folder: Path, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
 ) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
     def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
-        of_file, found = file_problems(folder, shard, tick), index_of(folder, shard)
+        of_file, found = file_problems(folder, shard, tick), beside(folder, shard)
         if not deep:
             return of_file + found.problems, None
         if not (folder / shard.path).is_file():
             return of_file + found.problems, NO_RECORDS
-        records = look_at_records(folder, shard, manifest, found.index, decoders, tick)
+        records = look_at_records(folder, shard, manifest, found, decoders, tick)
         told = of_file + records.problems
         if of_file and not records.problems:
             how = "" if manifest.compression == "none" else ", or compressed in another way"
@@ -124,7 +119,7 @@ def _repeated_keys(folder: Path, manifest: Manifest, found: Sequence[Records]) -
         shard = manifest.shards[place]
         inside = repeats[shard_of[repeats] == place]
         earlier = dict(zip(numbers[inside].tolist(), original[inside].tolist(), strict=True))
-        index = index_of(folder, shard).index
+        index = beside(folder, shard).index
         for number, offset, key in places_of(folder, shard, manifest, index, set(earlier)):
             of = earlier[number]
             same = f"has the key of record {numbers[of]} of {manifest.shards[shard_of[of]].path}"

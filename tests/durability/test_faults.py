@@ -20,7 +20,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.proofs.verify import RecordProblem
 from tfshards.prep.sources.listing import Source
 from tfshards.prep.tfrecord import frame, read_records
-from tfshards.schemas import Problem, TfshardsError, index_path, read_manifest
+from tfshards.schemas import Problem, TfshardsError, index_path, labels_path, read_manifest
 
 SEED = 4
 # Of each of the three datasets: well above 1,000 together, headers not counted.
@@ -94,6 +94,7 @@ def files_of(root: Path) -> dict[str, list[Path]]:
     return {
         "shard": [root / shard.path for shard in manifest.shards],
         "index": [root / index_path(shard.path) for shard in manifest.shards],
+        "labels": [root / labels_path(shard.path) for shard in manifest.shards],
         "manifest": [root / "dataset.json"],
         "rejects": sorted(root.glob("rejected-*.jsonl")),
     }
@@ -144,7 +145,7 @@ def test_every_flipped_bit_is_found(dataset, counts):
     random_ = random.Random(SEED)
     kinds = {kind: files for kind, files in files_of(dataset).items() if files}
     # shards are most of a dataset
-    shares = {"shard": 4, "index": 2, "manifest": 2, "rejects": 1}
+    shares = {"shard": 4, "index": 2, "labels": 1, "manifest": 2, "rejects": 1}
     whole = sum(shares[kind] for kind in kinds)
     num_flips = 0
     for kind, files in kinds.items():
@@ -180,6 +181,9 @@ def test_every_cut_is_found(dataset, counts):
                 lengths |= {max(0, len(data) - number) for number in range(1, 20)}
             if kind == "index":
                 lengths |= {place + 1 for place, byte in enumerate(data[:-1]) if byte == 10}
+            if kind == "labels":
+                # between two of them
+                lengths |= set(range(0, len(data), 8))
             for length in sorted(lengths):
                 attempt(dataset, path, data[:length], f"cut of {kind}", counts)
             num_cuts += len(lengths)
@@ -220,19 +224,20 @@ def shard_bytes(records: list[bytes], compression: str) -> bytes:
 
 
 def test_exchanged_files_are_found(dataset, counts):
-    for kind in ("shard", "index"):
+    for kind in ("shard", "index", "labels"):
         one, two = files_of(dataset)[kind][:2]
         if one.read_bytes() != two.read_bytes():
             exchange(dataset, one, two, f"{kind} exchanged", counts)
-    # both, so that each index is that of the shard beside it
+    # all, so that each index is that of the shard beside it
     files = files_of(dataset)
-    before = {path: path.read_bytes() for kind in ("shard", "index") for path in files[kind][:2]}
-    for kind in ("shard", "index"):
+    kinds = ("shard", "index", "labels")
+    before = {path: path.read_bytes() for kind in kinds for path in files[kind][:2]}
+    for kind in kinds:
         one, two = files[kind][:2]
         one.write_bytes(before[two])
         two.write_bytes(before[one])
     damaged = {path.relative_to(dataset).as_posix() for path in files["shard"][:2]}
-    judge(dataset, damaged, "shards exchanged with their indexes", counts)
+    judge(dataset, damaged, "shards exchanged with what is beside them", counts)
     for path, data in before.items():
         path.write_bytes(data)
     assert verify(dataset, deep=True) == []
@@ -250,7 +255,7 @@ def exchange(root: Path, one: Path, two: Path, fault: str, counts: Counts) -> No
 def test_files_of_another_build_are_found(request, dataset, tmp_path, counts):
     name = request.node.callspec.params["dataset"]
     other = make(tmp_path, name, seed=1)
-    for kind in ("shard", "index", "manifest"):
+    for kind in ("shard", "index", "labels", "manifest"):
         for path, foreign in zip(files_of(dataset)[kind], files_of(other)[kind], strict=True):
             data = foreign.read_bytes()
             if data == path.read_bytes():

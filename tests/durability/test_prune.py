@@ -18,7 +18,7 @@ from tfshards.schemas import BuildError, FormatError, InputError, read_manifest,
 from .commands import contents
 from .inputs import mend, write_inputs
 
-NUMBERS = Arrays({"x": np.arange(40)})
+NUMBERS = Arrays({"x": np.arange(30), "label": np.arange(30) % 3})
 MINE = (
     "notes.txt",
     ".hidden",
@@ -49,7 +49,8 @@ def test_an_earlier_generation_goes_and_nothing_else(two_generations):
     before = contents(out)
     found = prune(out)
     paths = [shard.path for shard in old.shards]
-    paths += [f"index/{path}.idx" for path in paths]
+    paths += [path for shard in old.shards for path in shard.beside]
+    assert len(paths) == 6
     assert found == [Pruned(path, len(before[path])) for path in paths]
     assert contents(out) == {path: data for path, data in before.items() if path not in paths}
     assert read_manifest(out) == new
@@ -75,8 +76,8 @@ def test_what_the_manifest_names_stays_whatever_build_it_is_of(two_generations):
     assert len({path.split(".")[0] for path in named}) == 2
     gone = {item.path for item in prune(out)}
     assert not gone & named
-    assert all((out / path).exists() and (out / "index" / f"{path}.idx").exists() for path in named)
-    assert len(gone) == 4
+    assert all((out / path).exists() for shard in shards for path in (shard.path, *shard.beside))
+    assert len(gone) == 6
 
 
 def test_rejects_and_temporary_files_and_the_build_area_go(tmp_path):

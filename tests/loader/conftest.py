@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from tfshards.schemas import (
     Split,
     Totals,
     index_path,
+    labels_bytes,
+    labels_path,
     write_manifest,
 )
 from tfshards.schemas.digests import examples_digest
@@ -53,7 +56,14 @@ def serialize(schema: Schema, example: Example) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def write_shard(root: Path, name: str, records: Sequence[bytes], compression: Compression = "none") -> Shard:
+def write_shard(
+    root: Path,
+    name: str,
+    records: Sequence[bytes],
+    compression: Compression = "none",
+    labels: Sequence[int] | None = None,
+) -> Shard:
+    """Write a shard and what stands beside it; without ``labels`` there is no file of them."""
     with tf.io.TFRecordWriter(str(root / name)) as writer:
         for record in records:
             writer.write(record)
@@ -70,6 +80,8 @@ def write_shard(root: Path, name: str, records: Sequence[bytes], compression: Co
         members = [data[low:high] for low, high in itertools.pairwise(bounds) if low < high]
         (root / name).write_bytes(b"".join(gzip.compress(member, mtime=0) for member in members))
     data = (root / name).read_bytes()
+    if labels is not None:
+        (root / labels_path(name)).write_bytes(labels_bytes(labels))
     return Shard(
         name,
         len(records),
@@ -79,6 +91,7 @@ def write_shard(root: Path, name: str, records: Sequence[bytes], compression: Co
         digest(index.read_bytes()),
         examples_digest(lengths - 16, checksums),
         data[-8:].hex(),
+        "" if labels is None else digest(labels_bytes(labels)),
     )
 
 
@@ -93,7 +106,10 @@ def write(
     label_counts: Mapping[str, Mapping[str, int]] | None = None,
     compression: Compression = "none",
 ) -> Path:
-    """Write the dataset whose splits hold these shards of examples, and return ``root``."""
+    """Write the dataset whose splits hold these shards of examples, and return ``root``.
+
+    Without ``label_counts`` those of the examples are counted.
+    """
     root.mkdir(parents=True, exist_ok=True)
     written = {}
     for split, shards in splits.items():
@@ -104,15 +120,28 @@ def write(
                     f"d-{split}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}",
                     [serialize(schema, example) for example in examples],
                     compression,
+                    labels_of(schema, examples),
                 )
                 for index, examples in enumerate(shards)
             ),
-            (label_counts or {}).get(split, {}),
+            count_labels(schema, shards) if label_counts is None else label_counts.get(split, {}),
         )
     total = sum(split.num_examples for split in written.values())
     totals = Totals(total, total)
     write_manifest(Manifest("d", BUILD_ID, schema, written, totals, compression=compression), root)
     return root
+
+
+def labels_of(schema: Schema, examples: Sequence[Example]) -> list[int] | None:
+    label = schema.label
+    return None if label is None else [int(example[label.name]) for example in examples]
+
+
+def count_labels(schema: Schema, shards: Sequence[Sequence[Example]]) -> dict[str, int]:
+    counts = Counter(label for examples in shards for label in labels_of(schema, examples) or ())
+    if schema.class_names:
+        return {name: counts[number] for number, name in enumerate(schema.class_names)} if counts else {}
+    return {str(number): count for number, count in sorted(counts.items())}
 
 
 NUMBERS = Schema((Feature("number", "int", "int64"),))

@@ -12,7 +12,9 @@ NUMBERED = Schema((Feature("label", "label", "int64"),))
 @pytest.fixture
 def labelled(write_dataset, tmp_path):
     def make(schema, counts):
-        examples = [{"label": 0}] * sum(counts.values())
+        names = schema.class_names
+        labels = {name: names.index(name) if names else int(name) for name in counts}
+        examples = [{"label": labels[name]} for name, count in counts.items() for _ in range(count)]
         return write_dataset(tmp_path / "labelled", schema, {"train": [examples]}, {"train": counts})
 
     return make

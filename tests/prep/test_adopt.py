@@ -325,8 +325,9 @@ def test_a_second_time_it_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     assert main(["adopt", str(tmp_path)]) == 0
     assert f"{tmp_path} is up to date" in capsys.readouterr().err
     assert stamps(tmp_path) == before
-    # an index can always be made again; what a killed run was writing goes
+    # an index and labels can always be made again; what a killed run was writing goes
     (tmp_path / "index" / "x.tfrecord.idx").unlink()
+    (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
     for folder in (tmp_path, tmp_path / "index"):
         (folder / f".x.{'0' * 16}.tmp").touch()
     assert main(["adopt", str(tmp_path)]) == 0
@@ -353,6 +354,11 @@ def test_what_has_changed_is_adopted_again_only_if_that_is_said(tmp_path):
     second = adopt(tmp_path, overwrite=True, **QUIET)
     assert second.build_id != first.build_id
     assert not (tmp_path / "index" / "y.tfrecord.idx").exists()
+    assert verify(tmp_path, deep=True) == []
+    labels = np.fromfile(tmp_path / "index" / "x.tfrecord.labels", "<i8")
+    assert labels.tolist() == [number % 2 for number in range(5)]
+    adopt(tmp_path, options, overwrite=True, **QUIET)
+    assert [path.name for path in (tmp_path / "index").iterdir()] == ["x.tfrecord.idx"]
     assert verify(tmp_path, deep=True) == []
 
 

@@ -84,7 +84,7 @@ def test_there_are_exactly_n_shards_that_differ_by_at_most_one_example(
     assert [shard.path for shard in manifest.shards] == names
     assert {name for name in contents(tmp_path / "out") if "tfrecord" in name} == {
         *names,
-        *(f"index/{name}.idx" for name in names),
+        *(f"index/{name}.{suffix}" for name in names for suffix in ("idx", "labels")),
     }
 
 

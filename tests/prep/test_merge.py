@@ -40,6 +40,7 @@ from tfshards.schemas import (
     Split,
     Totals,
     index_path,
+    labels_path,
     read_manifest,
     write_manifest,
 )
@@ -293,12 +294,34 @@ def test_a_damaged_index_is_named(two, tmp_path):
         merge(two, tmp_path / "out", talk=quiet)
 
 
+def test_damaged_labels_are_named(two, tmp_path):
+    flip(two[1] / labels_path(read_manifest(two[1]).shards[0].path))
+    with pytest.raises(BuildError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its bytes are not"):
+        merge(two, tmp_path / "out", talk=quiet)
+    with pytest.raises(InputError, match=r"/b is damaged: index/b-train-\w+.*\.labels: is not what was"):
+        merge(two, tmp_path / "out", Dealing(shards=2), talk=quiet)
+
+
+def test_datasets_whose_examples_another_feature_classes_are_not_merged(tmp_path):
+    one, other = Feature("kind", "label", "int64"), Feature("label", "label", "int64")
+    roots = [
+        by_hand(tmp_path / "a", Schema((one, other)), []),
+        by_hand(tmp_path / "b", Schema((other, one)), []),
+    ]
+    message = (
+        r"^the first scalar feature of kind 'label' is 'kind' in .*/a, and 'label' in .*/b; datasets that"
+    )
+    with pytest.raises(InputError, match=message):
+        merge(roots, tmp_path / "out", talk=quiet)
+
+
 def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
     """Write a dataset of records that need not be what the schema says."""
     (root / "index").mkdir(parents=True)
-    with ShardFile(root / "x.tfrecord") as file:
+    with ShardFile(root / "x.tfrecord", schema.label is not None) as file:
         file.append(frames_of([(data,) for data in examples], "none"))
-    (root / "index" / "x.tfrecord.idx").write_bytes(file.index)
+    for path, content in file.beside("x.tfrecord").items():
+        (root / path).write_bytes(content)
     splits = {"train": Split((file.shard("x.tfrecord"),))}
     totals = Totals(len(examples), len(examples))
     write_manifest(Manifest("x", "00000000", schema, splits, totals), root)

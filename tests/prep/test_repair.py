@@ -24,6 +24,7 @@ from tfshards.schemas import (
     InputError,
     OptionsError,
     index_path,
+    labels_path,
     read_manifest,
     write_manifest,
 )
@@ -52,6 +53,10 @@ def index_file(root: Path, number: int = 0) -> Path:
     return root / index_path(read_manifest(root).shards[number].path)
 
 
+def labels_file(root: Path, number: int = 0) -> Path:
+    return root / labels_path(read_manifest(root).shards[number].path)
+
+
 def rejects_file(root: Path) -> Path:
     return root / f"rejected-{read_manifest(root).build_id}.jsonl"
 
@@ -74,7 +79,11 @@ DAMAGES: dict[str, Callable[[Path], list[Path]]] = {
     "a shard": lambda root: [flip(shard_path(root, 1))],
     "two shards": lambda root: [flip(shard_path(root, 1)), flip(shard_path(root, 3))],
     "a shard that is gone": lambda root: [shard_path(root)],
-    "a shard and its index": lambda root: [flip(index_file(root, 1), 0), flip(shard_path(root, 1))],
+    "a shard and what is beside it": lambda root: [
+        flip(index_file(root, 1), 0),
+        flip(labels_file(root, 1), 0),
+        flip(shard_path(root, 1)),
+    ],
     "the index of another shard": lambda root: [flip(index_file(root, 2), 0), flip(shard_path(root, 1))],
     "the rejects": lambda root: [flip(rejects_file(root))],
     "rejects, an index, and a shard": lambda root: [
@@ -108,22 +117,28 @@ def test_a_sound_dataset_is_left_alone(dataset, photos):
     assert states(dataset) == whole
 
 
-def test_an_index_needs_no_source(dataset, contents):
+def test_an_index_and_labels_need_no_source(dataset, contents):
     before = contents(dataset)
     index_file(dataset, 2).unlink()
-    assert repair(dataset).repaired == (index_file(dataset, 2).relative_to(dataset).as_posix(),)
+    labels_file(dataset, 2).unlink()
+    flip(labels_file(dataset, 1), 0)
+    mended = [labels_file(dataset, 1), index_file(dataset, 2), labels_file(dataset, 2)]
+    assert repair(dataset).repaired == tuple(path.relative_to(dataset).as_posix() for path in mended)
     assert contents(dataset) == before
 
 
-def test_an_index_that_the_manifest_does_not_fit_is_left(dataset, contents):
+@pytest.mark.parametrize(
+    ("digest", "path_of"), [("index_digest", index_path), ("labels_digest", labels_path)]
+)
+def test_what_is_beside_a_shard_and_the_manifest_does_not_fit_is_left(digest, path_of, dataset, contents):
     manifest = read_manifest(dataset)
     train = manifest.splits["train"]
-    other = replace(train.shards[0], index_digest="sha256:" + "0" * 64)
+    other = replace(train.shards[0], **{digest: "sha256:" + "0" * 64})
     splits = {"train": replace(train, shards=(other, *train.shards[1:]))}
     write_manifest(replace(manifest, splits=splits), dataset)
     before = contents(dataset)
     made = repair(dataset)
-    assert (made.repaired, [problem.place for problem in made.left]) == ((), [index_path(other.path)])
+    assert (made.repaired, [problem.place for problem in made.left]) == ((), [path_of(other.path)])
     assert contents(dataset) == before
 
 

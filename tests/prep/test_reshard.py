@@ -32,6 +32,7 @@ from tfshards.schemas import (
     OptionsError,
     Split,
     index_path,
+    labels_path,
     read_manifest,
     write_manifest,
 )
@@ -92,7 +93,8 @@ def test_each_split_keeps_its_examples_in_as_many_shards_as_asked_for(
             assert records(out)[split] == records(root)[split]
             assert max(counts(made, split)) - min(counts(made, split)) <= 1
     for shard in made.shards:
-        assert scan_shard(out, shard.path, new) == (shard, (out / index_path(shard.path)).read_bytes())
+        found = {path: (out / path).read_bytes() for path in shard.beside}
+        assert scan_shard(out, shard.path, new, label=made.schema.label) == (shard, found)
 
 
 def test_by_bytes_shards_are_as_even_as_longest_first_packing_makes_them(origins, tmp_path):
@@ -179,14 +181,15 @@ def test_runs_of_compressed_records_are_cut_at_the_same_places_whatever_is_writt
 def test_a_split_without_examples_stays_one(old, tmp_path):
     before = read_manifest(old)
     (old / "empty.tfrecord").touch()
-    (old / "index" / "empty.tfrecord.idx").touch()
-    shard, _ = scan_shard(old, "empty.tfrecord")
+    shard, _ = scan_shard(old, "empty.tfrecord", label=before.schema.label)
     train = before.splits["train"]
     # an empty shard within a split, too
     train = replace(train, shards=(train.shards[0], shard, *train.shards[1:]))
     (old / "other.tfrecord").touch()
-    (old / "index" / "other.tfrecord.idx").touch()
-    splits = {"train": train, "val": Split((replace(shard, path="other.tfrecord"),))}
+    other = replace(shard, path="other.tfrecord")
+    for path in (*shard.beside, *other.beside):
+        (old / path).touch()
+    splits = {"train": train, "val": Split((other,))}
     write_manifest(replace(before, splits=splits), old)
     for balance in ("count", "bytes"):
         made = reshard(
@@ -318,6 +321,10 @@ def first_index(root: Path) -> Path:
     return root / index_path(read_manifest(root).shards[0].path)
 
 
+def first_labels(root: Path) -> Path:
+    return root / labels_path(read_manifest(root).shards[0].path)
+
+
 DAMAGE = {
     "a bit of a length": (
         lambda root: flip(first_shard(root), 0),
@@ -353,6 +360,16 @@ DAMAGE = {
         lambda root: flip(first_index(root), 0),
         InputError,
         r"old is damaged: index/old-.*\.idx: is not what was written: the digest differs",
+    ),
+    "no labels": (
+        lambda root: first_labels(root).unlink(),
+        InputError,
+        r"old is damaged: index/old-.*\.labels: cannot be read: No such file",
+    ),
+    "other labels": (
+        lambda root: flip(first_labels(root), 0),
+        InputError,
+        r"old is damaged: index/old-.*\.labels: is not what was written: the digest differs",
     ),
 }
 

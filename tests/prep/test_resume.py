@@ -16,7 +16,7 @@ import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.area import AREA_NAME, BuildArea, Done, Reject, ShardId
-from tfshards.schemas import BuildError, InputError, Shard, index_path, read_manifest
+from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
 
@@ -152,6 +152,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "the shard is cut": (cut, "{shard}"),
     "the index is gone": (without, "index/{shard}.idx"),
     "the index is damaged": (damaged, "index/{shard}.idx"),
+    "the labels are gone": (without, "index/{shard}.labels"),
+    "the labels are damaged": (damaged, "index/{shard}.labels"),
     "the note is gone": (without, ".build/{id}/first/train-00002.done"),
     "the note is cut": (cut, ".build/{id}/first/train-00002.done"),
     "the note is of another release": (
@@ -308,7 +310,7 @@ def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
     area = BuildArea(tmp_path, "12345678")
     area.open()
     digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
-    shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8)
+    shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8, digest)
     done = Done(
         shard,
         "abc",
@@ -330,8 +332,8 @@ def test_another_build_of_the_same_output_takes_the_place_of_one_that_was_stoppe
     assert talk[0].startswith("giving up build ")
     assert talk[1].startswith(f"starting build {manifest.build_id}: 15 examples, ")
     assert {path.name for path in stopped.glob("*tfrecord*")} == {shard.path for shard in manifest.shards}
-    assert {path.name for path in (stopped / "index").iterdir()} == {
-        Path(index_path(shard.path)).name for shard in manifest.shards
+    assert {f"index/{path.name}" for path in (stopped / "index").iterdir()} == {
+        path for shard in manifest.shards for path in shard.beside
     }
     assert not (stopped / AREA_NAME).exists()
 

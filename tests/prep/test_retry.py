@@ -16,7 +16,7 @@ from PIL import Image
 from tests.prep.test_resume import build_command, killed_when
 from tfshards.prep import ImageFolder, ImageOptions, Options, verify
 from tfshards.prep.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, index_path, read_manifest
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
 ANY = Options(max_rejected=1)
 BAD = ("ant/bad.png", "bee/bad.png", "cat/bad.jpg")
@@ -109,7 +109,7 @@ def test_it_makes_what_a_build_of_the_mended_folder_makes(
     # who has the old one open goes on: its files stay until the next build
     for shard in before.shards:
         assert (out / shard.path).stat().st_size == shard.num_bytes
-        assert (out / index_path(shard.path)).is_file()
+        assert all((out / path).is_file() for path in shard.beside)
 
 
 def test_shards_that_stay_as_they_are_are_the_same_files(half_bad, tmp_path, quiet_build, talk):
@@ -339,6 +339,7 @@ UNSOUND = {
     "a shard with a flipped bit": (flipped, "{shard}"),
     "an index with a flipped bit": (flipped, "index/{shard}.idx"),
     "an index that is gone": (without, "index/{shard}.idx"),
+    "labels with a flipped bit": (flipped, "index/{shard}.labels"),
 }
 
 

@@ -8,10 +8,11 @@ import hashlib
 import pytest
 import tensorflow as tf
 
+from tfshards.prep.example import example_encoder
 from tfshards.prep.scan import scan_shard
 from tfshards.prep.shard_file import ShardFile, frames_of
 from tfshards.prep.tfrecord import RecordError, masked_crc32c, read_records
-from tfshards.schemas import parse_index
+from tfshards.schemas import Feature, Schema, parse_index, parse_labels
 
 # in parts, as the encoder of large examples gives them
 RUNS = [
@@ -24,10 +25,12 @@ RUNS = [
 RECORDS = [b"".join(parts) for run in RUNS for parts in run]
 
 
-def write(root, compression, runs=RUNS):
-    with ShardFile(root / "a.tfrecord") as file:
+def write(root, compression, runs=RUNS, labels=()):
+    """Write the shard, with the labels if there are such."""
+    left = iter(labels)
+    with ShardFile(root / "a.tfrecord", bool(labels)) as file:
         for run in runs:
-            file.append(frames_of(run, compression))
+            file.append(frames_of(run, compression), [next(left) for _ in run] if labels else ())
         file.sync()
     return file
 
@@ -35,7 +38,9 @@ def write(root, compression, runs=RUNS):
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_shard_is_described_as_its_file_is(compression, tmp_path):
     file = write(tmp_path, compression)
-    assert (file.shard("a.tfrecord"), file.index) == scan_shard(tmp_path, "a.tfrecord", compression)
+    described = file.shard("a.tfrecord"), file.beside("a.tfrecord")
+    assert described == scan_shard(tmp_path, "a.tfrecord", compression)
+    assert described[1] == {"index/a.tfrecord.idx": file.index}
     data = (tmp_path / "a.tfrecord").read_bytes()
     shard = file.shard("b/c")
     assert (shard.path, shard.num_examples, shard.num_bytes) == ("b/c", len(RECORDS), len(data))
@@ -62,6 +67,24 @@ def test_a_shard_without_examples_is_an_empty_file(compression, tmp_path):
     assert file.shard("a.tfrecord") == scan_shard(tmp_path, "a.tfrecord", compression)[0]
     assert (file.shard("a").last_bytes, file.index) == ("", b"")
     assert list(read_records(tmp_path / "a.tfrecord", compression)) == []
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_labels_stand_beside_a_shard_and_are_found_in_its_records(compression, tmp_path):
+    label = Feature("label", "label", "int64")
+    encode = example_encoder(Schema((Feature("x", "bytes", "bytes"), label)))
+    labels = [3, -1, 2**63 - 1, -(2**63), 0, 3]
+    records = [encode([b"x" * 3000 * place, label]) for place, label in enumerate(labels)]
+    file = write(tmp_path, compression, [records[:1], records[1:4], [], records[4:]], labels)
+    described = file.shard("a.tfrecord"), file.beside("a.tfrecord")
+    assert described == scan_shard(tmp_path, "a.tfrecord", compression, label=label)
+    assert parse_labels(described[1]["index/a.tfrecord.labels"], 6, "labels").tolist() == labels
+    assert described[0].beside.keys() == described[1].keys()
+    for name, found in {"x": 0, "none": 0}.items():
+        with pytest.raises(
+            RecordError, match=rf"record 0 at byte 0: the feature '{name}' has {found} integers"
+        ):
+            scan_shard(tmp_path, "a.tfrecord", compression, label=Feature(name, "label", "int64"))
 
 
 def test_a_short_shard_has_fewer_last_bytes_than_eight_in_no_case_but_empty(tmp_path):

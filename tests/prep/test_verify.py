@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, verify
-from tfshards.prep.example import decode_example, example_encoder
+from tfshards.prep.example import decode_example, decode_label, example_encoder
 from tfshards.prep.files import file_digest
 from tfshards.prep.images import decoded_fault
 from tfshards.prep.proofs.text import verify_json, verify_text
@@ -39,6 +39,8 @@ from tfshards.schemas import (
     Split,
     Totals,
     index_path,
+    labels_bytes,
+    labels_path,
     parse_index,
     read_manifest,
     write_manifest,
@@ -73,11 +75,23 @@ def put(root: Path, manifest: Manifest, old: Shard, records: list[bytes]) -> Non
     index = RecordIndex(np.array([len(record) + 16 for record in records], dtype=np.int64))
     (root / index_path(old.path)).write_text(index.to_text())
     new = scan_shard(root, old.path)[0]
+    label = manifest.schema.label
+    if label:
+        (root / labels_path(old.path)).write_bytes(labels_bytes([label_of(data, label) for data in records]))
+        new = replace(new, labels_digest=file_digest(root / labels_path(old.path)))
     splits = {
         name: replace(split, shards=tuple(new if shard == old else shard for shard in split.shards))
         for name, split in manifest.splits.items()
     }
     write_manifest(replace(manifest, splits=splits), root)
+
+
+def label_of(data: bytes, label: Feature) -> int:
+    try:
+        return decode_label(data, label.name)
+    except ValueError:
+        # some records are no examples
+        return 0
 
 
 def repeat_a_record(records: list[bytes]) -> list[bytes]:
@@ -142,8 +156,25 @@ def wrong_index_in_both(root: Path) -> None:
     edit_first(root, index_digest=file_digest(index_of_first(root)))
 
 
+def labels_of_first(root: Path) -> Path:
+    return root / labels_path(read_manifest(root).shards[0].path)
+
+
+def swap_labels_beside(root: Path) -> None:
+    """Write the labels of the first shard in another order, the file still as long."""
+    labels = np.fromfile(labels_of_first(root), "<i8")
+    assert len(set(labels.tolist())) == 2
+    labels_of_first(root).write_bytes(labels_bytes(1 - labels))
+
+
+def swap_labels_in_both(root: Path) -> None:
+    swap_labels_beside(root)
+    edit_first(root, labels_digest=file_digest(labels_of_first(root)))
+
+
 OTHER_BYTES = r"00000-of-00002: its bytes are not those that were written: the digest differs$"
 OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes are not those that were written: the digest differs$"
+OTHER_LABELS = r"^index/.*00000-of-00002\.labels: its bytes are not .*: the digest differs$"
 OTHER_SIZE = r"00000-of-00002: has \d+ bytes, the manifest says \d+$"
 
 # what is done -> found by a look at sizes and digests, found by reading all
@@ -241,6 +272,27 @@ FAULTS = {
         [],
         [r"record 0 at byte 0, key '.*': takes \d+ bytes with its frame, the index says \d+$"],
     ),
+    "missing labels": (
+        lambda root: labels_of_first(root).unlink(),
+        [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
+        [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
+    ),
+    "a pipe in the place of labels": (
+        lambda root: (labels_of_first(root).unlink(), os.mkfifo(labels_of_first(root))),
+        [r"^index/.*\.labels: cannot be read: is no regular file$"],
+        [r"^index/.*\.labels: cannot be read: is no regular file$"],
+    ),
+    "labels that are too many": (
+        lambda root: labels_of_first(root).write_bytes(bytes(1000)),
+        [r"^index/.*\.labels: has 1000 bytes; the labels of 5 records have 40$"],
+        [r"^index/.*\.labels: has 1000 bytes; the labels of 5 records have 40$"],
+    ),
+    "labels of other classes": (swap_labels_beside, [OTHER_LABELS], [OTHER_LABELS]),
+    "a manifest and labels of other classes": (
+        swap_labels_in_both,
+        [],
+        [r"-00002: record 0 at byte 0, key '.*': has the label (\d), index/.*-00002\.labels says (?!\1)\d$"],
+    ),
     "a manifest of other last bytes": (
         lambda root: edit_first(root, last_bytes="00" * 8),
         [r"00000-of-00002: ends with the bytes [0-9a-f]{16}, the manifest says 0{16}$"],
@@ -293,8 +345,12 @@ def test_a_manifest_that_counts_records_that_are_not_there_is_found_by_reading(d
         document["totals"]["entries"] += 1
 
     edit_json(dataset, one_more)
-    assert_found(verify(dataset), [r"^index/.*: has 5 records of \d+ bytes, the manifest says 6 of \d+$"])
-    assert_found(verify(dataset, deep=True), [r"holds 5 records, the manifest says 6$", r"^index/"])
+    beside = [
+        r"^index/.*: has 5 records of \d+ bytes, the manifest says 6 of \d+$",
+        r"labels of 6 .* have 48$",
+    ]
+    assert_found(verify(dataset), beside)
+    assert_found(verify(dataset, deep=True), [r"holds 5 records, the manifest says 6$", *beside])
 
 
 def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):

@@ -35,13 +35,15 @@ IMAGE = Feature("image", "image", "uint8", (None, None, 3))
 LABEL = Feature("label", "label", "int64")
 KEY = Feature("key", "bytes", "bytes")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+LABELS_DIGEST = "sha256:" + "00112233" * 8
 OTHER_TYPES = [None, True, 7, 2.5, "text", ["item"], {"field": 1}]
 
 
-def shard(path, num_examples=10, num_bytes=None):
+def shard(path, num_examples=10, num_bytes=None, labels_digest=LABELS_DIGEST):
     num_bytes = 100 * num_examples if num_bytes is None else num_bytes
     index_digest = "sha256:" + "fedcba9876543210" * 4
-    return Shard(path, num_examples, num_bytes, num_bytes, DIGEST, index_digest, "00ff" * 4, "ff" * 8)
+    digests = (DIGEST, index_digest, "00ff" * 4)
+    return Shard(path, num_examples, num_bytes, num_bytes, *digests, "ff" * 8, labels_digest)
 
 
 def photos() -> Manifest:
@@ -153,7 +155,12 @@ RAW = st.builds(
 def splits(draw, name, schema):
     sizes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
     shards = tuple(
-        shard(f"{name}/{index}", size, size and size * 16 + draw(st.integers(0, 2**50)))
+        shard(
+            f"{name}/{index}",
+            size,
+            size and size * 16 + draw(st.integers(0, 2**50)),
+            LABELS_DIGEST if schema.label else "",
+        )
         for index, size in enumerate(sizes)
     )
     if not schema.label or draw(st.booleans()):
@@ -379,6 +386,12 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
             id="no digest of the index",
         ),
         pytest.param(
+            ("splits", "val", "shards", 0, "labels_digest"),
+            "",
+            "splits.val.shards[0].labels_digest: is '', must be 'sha256:' and 64 lower",
+            id="no digest of the labels",
+        ),
+        pytest.param(
             ("splits", "val", "shards", 0, "examples_digest"),
             "0" * 17,
             "splits.val.shards[0].examples_digest: is '00000000000000000', must be 16 lower",
@@ -528,18 +541,34 @@ def test_classes_without_names_are_counted_by_number(labels, dtype, wrong):
 
 @pytest.mark.parametrize("feature", [KEY, Feature("tags", "label", "int64", (3,))])
 def test_only_the_classes_of_a_scalar_label_are_counted(feature):
-    split = Split((shard("x"),), {"1": 10})
+    split = Split((shard("x", labels_digest=""),), {"1": 10})
     manifest = Manifest("a", "0" * 8, Schema((feature,)), {"all": split}, Totals(10, 10))
     message = "is not empty, but the schema has no scalar feature of kind 'label'"
     assert problems_of(signed(manifest)) == [("splits.all.label_counts", message)]
-    uncounted = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
+    uncounted = dataclasses.replace(manifest, splits={"all": Split((shard("x", labels_digest=""),))})
     assert problems_of(signed(uncounted)) == []
+    labelled = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
+    message = "is given, but the schema has no scalar feature of kind 'label'"
+    assert problems_of(signed(labelled)) == [("splits.all.shards[0].labels_digest", message)]
 
 
 def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
-    assert problems_of(changed(("schema", "features", 1), 3)) == [
-        ("schema.features[1]", "is 3, must be an object")
+    top = changed(("schema", "features", 1), 3)
+    top["splits"]["val"]["shards"][0]["labels_digest"] = ""
+    assert problems_of(top) == [("schema.features[1]", "is 3, must be an object")]
+    top["splits"]["val"]["shards"][0]["labels_digest"] = "md5:0"
+    assert problems_of(top)[1:] == [
+        (
+            "splits.val.shards[0].labels_digest",
+            "is 'md5:0', must be 'sha256:' and 64 lower-case hex digits",
+        )
     ]
+
+
+def test_a_shard_tells_the_digest_of_each_file_beside_it():
+    one = shard("part/x")
+    assert one.beside == {"part/index/x.idx": one.index_digest, "part/index/x.labels": LABELS_DIGEST}
+    assert list(shard("x", labels_digest="").beside) == ["index/x.idx"]
 
 
 def test_a_wrong_count_is_not_judged_as_if_it_were_zero():

@@ -36,8 +36,8 @@ def test_a_name_too_long_for_a_file_system_is_not():
 
 def test_names_of_the_greatest_length_make_file_names_that_exist_everywhere():
     shard = f"{'d' * 80}-{'s' * 80}-3f9a2c1b.tfrecord-00000-of-00064"
-    # an index while it is being written
-    assert len(f".{shard}.idx.{'0' * 16}.tmp") <= 255
+    # labels while they are being written
+    assert len(f".{shard}.labels.{'0' * 16}.tmp") <= 255
 
 
 @pytest.mark.parametrize(
