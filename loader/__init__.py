@@ -11,6 +11,7 @@ try:
     from tfshards.loader.image_options import Image
     from tfshards.loader.options import Position, Shuffle, Worker
     from tfshards.loader.pipeline import load
+    from tfshards.loader.wait import InputWait
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"tfshards.loader needs {error.name}: pip install 'tfshards[loader]'", name=error.name
@@ -19,6 +20,7 @@ except ModuleNotFoundError as error:
 __all__ = [
     "DamagedRecord",
     "Image",
+    "InputWait",
     "Position",
     "Shuffle",
     "Worker",

@@ -1,0 +1,103 @@
+"""Run by test_wait.py in a process of its own: devices are told before TensorFlow starts.
+
+The input makes a batch in so many milliseconds, a step takes so many; prints the shares as JSON.
+"""
+
+import contextlib
+import json
+import time
+
+import keras
+import tensorflow as tf
+import tf_keras
+
+from tfshards import loader
+from tfshards.schemas import OptionsError
+
+STEPS = 12
+SLOW, FAST = 36, 18
+
+
+def slowly(milliseconds):
+    batch = {"x": tf.zeros([8, 4]), "tags": tf.ragged.constant([[1, 2], []] * 4, dtype=tf.int64)}
+    batches = tf.data.Dataset.from_tensors((batch, tf.zeros([8, 1]))).repeat(STEPS)
+    spec = batches.element_spec
+    flat = tf.nest.flatten(spec, expand_composites=True)
+    variant = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(batches),
+        sleep_microseconds=tf.constant(milliseconds * 1000, tf.int64),
+        output_types=[each.dtype for each in flat],
+        output_shapes=[each.shape for each in flat],
+    )
+    slow = tf.data.experimental.from_variant(variant, spec)
+    return slow.apply(tf.data.experimental.assert_cardinality(STEPS)).prefetch(2)
+
+
+def dense(milliseconds):
+    return slowly(milliseconds).map(lambda batch, y: (batch["x"], y)).prefetch(2)
+
+
+def fit(keras, input_ms, step_ms, scope=None, steps_per_execution=1, **options):
+    class Works(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            time.sleep(step_ms * steps_per_execution / 1000)
+
+    with scope or contextlib.nullcontext():
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    wait = loader.InputWait()
+    watched = wait.watch(dense(input_ms))
+    # behind the other, so that its work is within what is measured
+    history = model.fit(watched, callbacks=[Works(), wait], epochs=2, verbose=0, **options)
+    assert [round(epoch.share, 9) for epoch in wait.epochs] == [
+        round(share, 9) for share in history.history["input_wait"]
+    ]
+    return {"share": wait.share, "batches": [epoch.num_batches for epoch in wait.epochs], "says": str(wait)}
+
+
+def loop(data, step_ms, element=lambda batch: None):
+    with loader.InputWait() as wait:
+        watched = wait.watch(data)
+        assert watched.element_spec == data.element_spec
+        assert not isinstance(data, tf.data.Dataset) or len(watched) == STEPS
+        for _ in range(2):
+            for batch in watched:
+                element(batch)
+                time.sleep(step_ms / 1000)
+    return {"share": wait.share, "batches": [epoch.num_batches for epoch in wait.epochs], "says": str(wait)}
+
+
+def refused():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    errors = []
+    for attempt in (
+        lambda: model.fit(dense(0), callbacks=[loader.InputWait()], verbose=0),
+        lambda: loader.InputWait().watch([1, 2]),
+    ):
+        try:
+            attempt()
+        except OptionsError as error:
+            errors.append(str(error))
+    return errors
+
+
+if __name__ == "__main__":
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    mirrored = strategy.scope
+    found = {
+        "fit, starved": fit(keras, SLOW, 0),
+        "fit, half": fit(keras, SLOW, FAST),
+        "fit, fed": fit(keras, 0, SLOW),
+        "fit, half, two steps at once": fit(keras, SLOW, FAST, steps_per_execution=2),
+        "fit, half, an iterator over epochs": fit(keras, SLOW, FAST, steps_per_epoch=STEPS // 2),
+        "mirrored fit, half": fit(keras, SLOW, FAST, mirrored()),
+        "mirrored fit, fed": fit(keras, 0, SLOW, mirrored()),
+        "tf_keras fit, half": fit(tf_keras, SLOW, FAST),
+        "loop, half": loop(slowly(SLOW), FAST, lambda batch: batch[0]["tags"].to_list()),
+        "mirrored loop, half": loop(strategy.experimental_distribute_dataset(dense(SLOW)), FAST),
+        "refused": refused(),
+    }
+    print(json.dumps(found))
