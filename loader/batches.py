@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from tfshards.loader.augment import draws_of
 from tfshards.loader.deliver import delivered, without_padding
-from tfshards.loader.example import bits_name, decode_images
+from tfshards.loader.example import decode_images
 from tfshards.loader.explain import check_pieces
-from tfshards.loader.images import crop_bits
 from tfshards.loader.parse import parse_examples
 from tfshards.loader.read import as_written, is_damaged
 from tfshards.loader.reading import Reading, Values, without_elements
@@ -82,10 +82,9 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
     if len(reading.shards.bad_starts):
         damaged = is_damaged(reading.shards, example_numbers(reading.shards, shuffle, epoch, rows))
         beside["real"] = tf.logical_and(rows.real, tf.logical_not(damaged))
-    cropped = {bits_name(image): image for image in images.values() if image.crop == "random"}
-    if cropped:
+    if any(image.is_random for image in images.values()):
         numbers = example_numbers(reading.shards, shuffle, epoch, rows)
-        beside |= {name: crop_bits(image, epoch, numbers) for name, image in cropped.items()}
+        beside |= draws_of(images.values(), epoch, numbers)
     if images:
         return values, beside
     if assignment.window == 1:

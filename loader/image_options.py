@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -12,9 +14,18 @@ from tfshards.loader.options import check_seed, check_type
 from tfshards.schemas import OptionsError
 
 Crop: TypeAlias = Literal["center", "random"]
+Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
 Method: TypeAlias = Literal["bilinear", "nearest", "area"]
+PerChannel: TypeAlias = "float | tuple[float, ...]"
+Normalise: TypeAlias = "Literal['unit', 'symmetric', 'imagenet'] | tuple[PerChannel, PerChannel]"
 
-IMAGE_DTYPES = ("uint8", "float32")
+IMAGE_DTYPES = ("uint8", "float32", "float16", "bfloat16")
+# Mean and standard deviation of values from 0 to 1.
+NORMALISATIONS: Mapping[str, tuple[PerChannel, PerChannel]] = {
+    "unit": (0.0, 1.0),
+    "symmetric": (0.5, 0.5),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +42,24 @@ class Image:
             size: images of one size in one example, such as a photo and its mask, are cut alike.
         channels: 1 (grey), 3 (RGB) or 4 (RGBA, not for JPEG); None for those that the dataset was built with,
             or 3 if it keeps each image's own.
-        dtype: "uint8", rounded, or "float32" with values from 0 to 255.
-        seed: of the random boxes.
+        dtype: "uint8", rounded, or "float32", "float16" or "bfloat16", with values from 0 to 255 unless
+            ``normalise`` says otherwise.
+        seed: of the random boxes and flips.
         method: of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
             numbers need it; or "area", the mean of what a pixel covers.
+        flip: turns a random half of the images over, the left side to the right with "horizontal", upside
+            down with "vertical", each by its own half with "horizontal_and_vertical". As the box, a pure
+            function of the seed, the epoch and the example, but independent of the box: images of equal seeds
+            and flips in one example are turned alike.
+        normalise: how values become floats around zero, computed in float32: ``(mean, std)``, each a number
+            or one for each channel, gives ``(value / 255 - mean) / std``. "unit" is ``(0, 1)``, values from 0
+            to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet" has the three channels of
+            ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
+        dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
+            as it stays no smaller than ``size``. That is faster, and the values change: each is then the mean
+            of what it covers, where resizing alone skips pixels. A box moves by less than a pixel of the
+            shrunk image. Images of other formats, and those less than twice as large as the result, keep
+            their values.
     """
 
     size: tuple[int, int] | None = None
@@ -43,6 +68,9 @@ class Image:
     dtype: str = "uint8"
     seed: int = 0
     method: Method = "bilinear"
+    flip: Flip | None = None
+    normalise: Normalise | None = None
+    dct_scaling: bool = False
 
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
@@ -60,6 +88,59 @@ class Image:
         check_seed("Image.seed", self.seed)
         if self.method not in get_args(Method):
             raise OptionsError(f"Image.method={self.method!r} must be one of {', '.join(get_args(Method))}")
+        if self.flip not in (None, *get_args(Flip)):
+            raise OptionsError(f"Image.flip={self.flip!r} must be None or one of {', '.join(get_args(Flip))}")
+        if self.normalise is not None:
+            self._check_normalise()
+        self._check_scaling()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether anything is drawn for an image."""
+        return self.crop == "random" or self.flip is not None
+
+    def mean_and_std(self) -> tuple[PerChannel, PerChannel]:
+        """Return what ``normalise`` stands for, for values from 0 to 1."""
+        assert self.normalise is not None
+        return NORMALISATIONS[self.normalise] if isinstance(self.normalise, str) else self.normalise
+
+    def _check_normalise(self) -> None:
+        given = f"Image.normalise={self.normalise!r}"
+        if isinstance(self.normalise, str):
+            if self.normalise not in NORMALISATIONS:
+                raise OptionsError(f"{given} must be one of {', '.join(NORMALISATIONS)}, or (mean, std)")
+        elif not isinstance(self.normalise, (tuple, list)) or len(self.normalise) != 2:
+            raise OptionsError(f"{given} must be (mean, std) or one of {', '.join(NORMALISATIONS)}")
+        else:
+            mean, std = (_per_channel(given, part) for part in self.normalise)
+            object.__setattr__(self, "normalise", (mean, std))
+        if self.dtype == "uint8":
+            raise OptionsError(f"{given} makes fractions, which dtype='uint8' would cut off; use 'float32'")
+        parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
+        for name, part in parts.items():
+            possible = (self.channels,) if self.channels else (1, 3, 4)
+            if isinstance(part, tuple) and len(part) not in possible:
+                raise OptionsError(
+                    f"{given} has a {name} for {len(part)} channels, but images have "
+                    f"{' or '.join(map(str, possible))}; give one for each channel, or a single number"
+                )
+        if not np.all(np.asarray(parts["std"]) > 0):
+            raise OptionsError(f"{given} divides by std, which must be above 0")
+
+    def _check_scaling(self) -> None:
+        given = f"Image.dct_scaling={self.dct_scaling!r}"
+        if not isinstance(self.dct_scaling, (bool, np.bool_)):
+            raise OptionsError(f"{given} must be True or False")
+        if not self.dct_scaling:
+            return
+        if self.size is None:
+            raise OptionsError(f"{given} needs a size to shrink to, as in Image(size=(224, 224))")
+        if self.method == "nearest":
+            raise OptionsError(
+                f"{given} mixes values, which method='nearest' is not to do; use one of the two"
+            )
+        if self.channels == 4:
+            raise OptionsError(f"{given} is for JPEG, which has no images of 4 channels; leave it out")
 
 
 def check_images(image: object) -> None:
@@ -82,3 +163,20 @@ def _is_size(size: object) -> bool:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         return False
     return all(isinstance(side, (int, np.integer)) and side >= 1 for side in size)
+
+
+def _per_channel(given: str, part: object) -> PerChannel:
+    """Return a mean or a std as floats.
+
+    Raises:
+        OptionsError: it is not a finite number, nor a sequence of such.
+    """
+    if isinstance(part, (tuple, list)) or (isinstance(part, np.ndarray) and part.ndim):
+        return tuple(_finite(given, each) for each in part)
+    return _finite(given, part)
+
+
+def _finite(given: str, number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
+        raise OptionsError(f"{given} holds {number!r}; mean and std must be finite numbers, or one a channel")
+    return float(number)

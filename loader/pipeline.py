@@ -132,7 +132,7 @@ def _dataset(request: Request) -> tf.data.Dataset:
         # the line that called load() is the one to look at
         warnings.warn(no_steps(name, assignment), stacklevel=3)
     shards = open_shards(root, name, manifest, request.check, request.on_damage)
-    random = shuffle is not None or any(each.crop == "random" for each in images.values())
+    random = shuffle is not None or any(each.is_random for each in images.values())
     next_each_time = random and not request.is_one_run
     windows = read_windows(assignment, shards, shuffle, start, request.epochs, next_each_time)
     reading = Reading(

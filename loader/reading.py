@@ -14,8 +14,8 @@ from tfshards.loader.options import Lists, Shuffle
 from tfshards.loader.read import Shards
 from tfshards.schemas import Feature
 
-# By name; the second holds what travels beside the features until the batches are made: "real", and the bits
-# of random crops by their seed.
+# By name; the second holds what travels beside the features until the batches are made: "real", and what
+# is drawn for random crops and flips.
 Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
 
 

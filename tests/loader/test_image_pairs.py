@@ -63,9 +63,8 @@ def test_each_image_is_decoded_as_its_name_says_and_the_others_stay_encoded(pair
     (stored,) = loader.load(pairs, batch_size=7)
     assert batch["thumb"].numpy().tolist() == stored["thumb"].numpy().tolist()
     assert batch["tags"].to_list() == stored["tags"].to_list()
-    bits = tf.constant(0, tf.int64)
     for name, each in image.items():
-        wanted = [decode_image(encoded, each, bits).numpy() for encoded in stored[name]]
+        wanted = [decode_image(encoded, each, {}).numpy() for encoded in stored[name]]
         assert np.array_equal(batch[name], wanted)
 
 
@@ -92,19 +91,20 @@ def test_the_methods_are_those_of_tensorflow(method, size):
     wanted = tf.image.resize(pixels, size, method).numpy()
     for dtype in ("uint8", "float32"):
         image = Image(size, channels=1, dtype=dtype, method=method)
-        found = decode_image(tf.io.encode_png(pixels), image, tf.constant(0, tf.int64)).numpy()
+        found = decode_image(tf.io.encode_png(pixels), image, {}).numpy()
         assert found.dtype == dtype
         assert np.array_equal(found, np.round(wanted) if dtype == "uint8" else wanted)
 
 
 def cropped(seed, channels=3):
-    return Image((11, 9), "random", channels=channels, method="nearest", seed=seed)
+    flip = "horizontal_and_vertical"
+    return Image((11, 9), "random", channels=channels, method="nearest", seed=seed, flip=flip)
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": Shuffle(2)}, {"worker": Worker(1, 2)}], ids=["stored", "shuffled", "worker"]
 )
-def test_images_of_one_size_and_seed_are_cut_alike_in_every_epoch(pairs, options):
+def test_images_of_one_size_and_seed_are_cut_and_turned_alike_in_every_epoch(pairs, options):
     image = {"photo": cropped(4), "mask": cropped(4, channels=1)}
     epochs = []
     dataset = loader.load(pairs, batch_size=2, image=image, remainder="keep", **options)
@@ -117,7 +117,7 @@ def test_images_of_one_size_and_seed_are_cut_alike_in_every_epoch(pairs, options
     assert any(not np.array_equal(epochs[0][n]["mask"], epochs[1][n]["mask"]) for n in shared)
 
 
-def test_images_of_different_seeds_are_cut_apart(pairs):
+def test_images_of_different_seeds_are_cut_and_turned_apart(pairs):
     image = {"photo": cropped(4), "mask": cropped(5, channels=1)}
     rows = by_number(loader.load(pairs, batch_size=7, image=image))
     equal = [np.array_equal(row["photo"], np.repeat(row["mask"], 3, axis=2)) for row in rows.values()]

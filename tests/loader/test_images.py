@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.images import center_box, decode_image, random_box
-from tfshards.loader.order import random_bits
+from tfshards.loader import Image
+from tfshards.loader.augment import center_box, draws_of, random_box
+from tfshards.loader.images import decode_image
 from tfshards.schemas import Feature, Schema
 
-NO_BITS = tf.constant(0, tf.int64)
+NONE = {}
 
 
 def picture(height, width, channels=3):
@@ -18,6 +18,11 @@ def picture(height, width, channels=3):
     row = np.linspace(0, 200, height)[:, None, None]
     column = np.linspace(0, 55, width)[None, :, None]
     return np.round(row + column + 9 * np.arange(channels)).clip(0, 255).astype(np.uint8)
+
+
+def drawn(image, epoch=0, numbers=60):
+    """What is drawn for the first examples."""
+    return draws_of([image], tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
 
 
 def plainly(encoded, channels):
@@ -49,8 +54,8 @@ PNG, GREY_PNG, ALPHA_PNG = (tf.io.encode_png(picture(31, 23, channels)).numpy() 
 def test_without_a_size_the_pixels_are_those_that_tensorflow_decodes(encoded, channels, reason):
     wanted = plainly(encoded, channels).numpy()
     assert wanted.shape == (31, 23, channels)
-    as_bytes = decode_image(encoded, Image(channels=channels), NO_BITS)
-    as_floats = decode_image(encoded, Image(channels=channels, dtype="float32"), NO_BITS)
+    as_bytes = decode_image(encoded, Image(channels=channels), NONE)
+    as_floats = decode_image(encoded, Image(channels=channels, dtype="float32"), NONE)
     assert (as_bytes.dtype, as_floats.dtype) == (tf.uint8, tf.float32)
     assert np.array_equal(as_bytes, wanted), reason
     assert np.array_equal(as_floats, wanted.astype(np.float32)), reason
@@ -60,9 +65,9 @@ def test_without_a_size_the_pixels_are_those_that_tensorflow_decodes(encoded, ch
 @pytest.mark.parametrize("size", [(8, 8), (10, 3), (62, 46)])
 def test_with_a_size_the_whole_image_is_resized(encoded, size):
     wanted = tf.image.resize(plainly(encoded, 3), size).numpy()
-    assert np.array_equal(decode_image(encoded, Image(size, None, 3, "float32"), NO_BITS), wanted)
+    assert np.array_equal(decode_image(encoded, Image(size, None, 3, "float32"), NONE), wanted)
     assert np.array_equal(
-        decode_image(encoded, Image(size, None, 3), NO_BITS), np.round(wanted).astype(np.uint8)
+        decode_image(encoded, Image(size, None, 3), NONE), np.round(wanted).astype(np.uint8)
     )
 
 
@@ -79,7 +84,7 @@ def test_with_a_size_the_whole_image_is_resized(encoded, size):
     ],
 )
 def test_the_centred_box_is_the_largest_of_the_aspect_ratio(height, width, size, box, reason):
-    found = center_box(tf.constant(height), tf.constant(width), size).numpy().tolist()
+    found = center_box(tf.constant([height, width]), size).numpy().tolist()
     assert found == box, reason
 
 
@@ -89,15 +94,16 @@ def test_the_centred_box_is_the_largest_of_the_aspect_ratio(height, width, size,
 def test_a_centre_crop_is_the_centred_box_resized(encoded, channels):
     pixels = plainly(encoded, channels)[4:27]
     wanted = tf.image.resize(pixels, (6, 6)).numpy()
-    found = decode_image(encoded, Image((6, 6), "center", channels, "float32"), NO_BITS).numpy()
+    found = decode_image(encoded, Image((6, 6), "center", channels, "float32"), NONE).numpy()
     # the crop of a JPEG may differ by its upscaled colours at the border
     assert np.abs(found - wanted).max() <= (2 if encoded == JPEG else 0)
 
 
 @pytest.mark.parametrize(("height", "width"), [(31, 23), (200, 300), (1, 1), (2, 500)])
 def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, width):
-    draw = tf.function(lambda bits: random_box(tf.constant(height), tf.constant(width), (5, 5), bits))
-    boxes = np.array([draw(bits) for bits in random_bits(0, tf.range(60, dtype=tf.int64))])
+    sides = tf.constant([height, width])
+    draw = tf.function(lambda draws: random_box(sides, (5, 5), draws))
+    boxes = np.array([draw(draws) for draws in drawn(Image((5, 5), "random"))["box 0"]])
     top, left, box_height, box_width = boxes.T
     assert min(top.min(), left.min()) >= 0
     assert min(box_height.min(), box_width.min()) >= 1
@@ -116,15 +122,15 @@ def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, wi
 
 
 @pytest.mark.parametrize("encoded", [JPEG, PNG])
-def test_a_random_crop_is_a_function_of_its_bits_whatever_the_format(encoded):
+def test_a_random_crop_is_a_function_of_its_draws_whatever_the_format(encoded):
     image = Image((6, 6), "random", 3, "float32")
-    for bits in random_bits(1, tf.range(3, dtype=tf.int64)):
-        top, left, height, width = random_box(tf.constant(31), tf.constant(23), (6, 6), bits).numpy()
+    for draws in drawn(image)["box 0"][:3]:
+        top, left, height, width = random_box(tf.constant([31, 23]), (6, 6), draws).numpy()
         whole = plainly(encoded, 3)[top : top + height, left : left + width]
         wanted = tf.image.resize(whole, (6, 6)).numpy()
-        found = decode_image(encoded, image, bits).numpy()
+        found = decode_image(encoded, image, {"box 0": draws}).numpy()
         assert np.abs(found - wanted).max() <= (4 if encoded == JPEG else 0)
-        assert np.array_equal(decode_image(encoded, image, bits), found)
+        assert np.array_equal(decode_image(encoded, image, {"box 0": draws}), found)
 
 
 # loads
@@ -143,13 +149,6 @@ def photos(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 
 
-def by_number(dataset):
-    found = {}
-    for images, numbers in dataset.as_numpy_iterator():
-        found.update(zip(numbers.tolist(), images, strict=True))
-    return found
-
-
 def test_without_image_the_stored_bytes_come(photos):
     (batch,) = loader.load(photos, batch_size=7).as_numpy_iterator()
     assert [tf.io.decode_image(encoded).shape[:2] for encoded in batch["image"]] == SIZES
@@ -159,41 +158,12 @@ def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(pho
     dataset = loader.load(photos, batch_size=3, image=Image((8, 6), "center"), remainder="pad")
     assert dataset.element_spec["image"] == tf.TensorSpec((3, 8, 6, 3), tf.uint8)
     (stored,) = loader.load(photos, batch_size=7).as_numpy_iterator()
-    wanted = [
-        decode_image(encoded, Image((8, 6), "center", 3), NO_BITS).numpy() for encoded in stored["image"]
-    ]
+    wanted = [decode_image(encoded, Image((8, 6), "center", 3), NONE).numpy() for encoded in stored["image"]]
     batches = list(dataset.as_numpy_iterator())
     assert [batch["sample_weight"].tolist() for batch in batches] == [[1, 1, 1], [1, 1, 1], [1, 0, 0]]
     found = np.concatenate([batch["image"] for batch in batches])
     assert np.array_equal(found[:7], wanted)
     assert np.array_equal(found[7], wanted[0])
-
-
-def test_a_random_crop_is_a_function_of_seed_epoch_and_example(photos):
-    options = {"select": ("image", "number"), "remainder": "keep"}
-    image = Image((5, 5), "random", 3, "float32")
-    stored = loader.load(photos, batch_size=7, image=image, **options)
-    first, second = by_number(stored), by_number(stored)
-    shuffled = loader.load(photos, batch_size=2, image=image, shuffle=Shuffle(9), **options)
-    other = loader.load(
-        photos, batch_size=7, image=Image((5, 5), "random", dtype="float32", seed=1), **options
-    )
-    last = by_number(loader.load(photos, batch_size=7, image=image, epochs=2, start=Position(1), **options))
-    workers = {}
-    for index in range(2):
-        dataset = loader.load(photos, batch_size=2, worker=Worker(index, 2), image=image, **options)
-        workers.update(by_number(dataset))
-    for found, wanted, same in [
-        (by_number(shuffled), first, True),
-        (by_number(shuffled), second, True),
-        (workers, first, True),
-        (last, second, True),
-        (second, first, False),
-        (by_number(other), first, False),
-    ]:
-        assert sorted(found) == list(range(7))
-        equal = [np.array_equal(found[number], wanted[number]) for number in range(7)]
-        assert all(equal) if same else not any(equal)
 
 
 def test_images_of_one_size_need_none(write_dataset, tmp_path):

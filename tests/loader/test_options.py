@@ -8,6 +8,10 @@ from tfshards.loader import Image, Position, Shuffle, Worker
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 
+def normalised(normalise, channels=None):
+    return Image(dtype="float32", normalise=normalise, channels=channels)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -32,7 +36,40 @@ from tfshards.schemas import Feature, InputError, OptionsError, Schema
         (lambda: Image(size=(4, 4), crop="left"), "Image.crop='left' must be None, 'center' or 'random'"),
         (lambda: Image(crop="center"), r"Image.crop='center' needs a size, as in Image\(size=\(224, 224\)\)"),
         (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4, or None for the dataset's"),
-        (lambda: Image(dtype="float16"), "Image.dtype='float16' must be one of uint8, float32"),
+        (lambda: Image(dtype="int8"), "Image.dtype='int8' must be one of uint8, float32, float16, bfloat16"),
+        (
+            lambda: Image(flip=True),
+            "Image.flip=True must be None or one of horizontal, vertical, horizontal_and",
+        ),
+        (
+            lambda: Image(normalise="unit"),
+            "'unit' makes fractions, .* dtype='uint8' would cut off; use 'float32'",
+        ),
+        (
+            lambda: normalised("zscore"),
+            r"'zscore' must be one of unit, symmetric, imagenet, or \(mean, std\)",
+        ),
+        (lambda: normalised(0.5), r"Image.normalise=0.5 must be \(mean, std\) or one of unit, symm"),
+        (lambda: normalised((0.5,)), r"Image.normalise=\(0.5,\) must be \(mean, std\) or one of"),
+        (lambda: normalised((0, "1")), r"holds '1'; mean and std must be finite numbers, or one a channel"),
+        (lambda: normalised(([0, [1, 2], 3], 1)), r"holds \[1, 2\]; mean and std must be finite numbers"),
+        (lambda: normalised((float("nan"), 1)), "holds nan; mean and std must be finite"),
+        (lambda: normalised((0, (1, 1, float("inf")))), "holds inf; mean and std must be finite"),
+        (lambda: normalised((0, (1, 0, 1))), "divides by std, which must be above 0"),
+        (lambda: normalised((0, -1)), "divides by std, which must be above 0"),
+        (lambda: normalised(((0, 0), 1)), "has a mean for 2 channels, but images have 1 or 3 or 4; give one"),
+        (lambda: normalised((0, (1, 1, 1)), 1), "has a std for 3 channels, but images have 1; give one for"),
+        (lambda: normalised("imagenet", 4), "'imagenet' has a mean for 3 channels, but images have 4"),
+        (lambda: Image((9, 9), dct_scaling=2), "Image.dct_scaling=2 must be True or False"),
+        (lambda: Image(dct_scaling=True), r"Image.dct_scaling=True needs a size to shrink to, as in Image\("),
+        (
+            lambda: Image((9, 9), dct_scaling=True, method="nearest"),
+            "mixes values, which method='nearest' is",
+        ),
+        (
+            lambda: Image((9, 9), dct_scaling=True, channels=4),
+            "is for JPEG, which has no images of 4 channels",
+        ),
         (lambda: Image(method="cubic"), "Image.method='cubic' must be one of bilinear, nearest, area"),
         (lambda: Image(seed=2**63), "Image.seed=9223372036854775808 must lie between"),
     ],
@@ -45,6 +82,7 @@ def test_a_value_that_makes_no_sense_refuses_itself(make, message):
 def test_integers_of_numpy_are_integers():
     assert Worker(np.int64(1), np.int32(2)) == Worker(1, 2)
     assert Image(size=(np.int64(3), 4)).size == (3, 4)
+    assert normalised([np.float32(0.5), np.ones(3)]) == normalised((0.5, (1.0, 1.0, 1.0)))
 
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
