@@ -6,6 +6,7 @@
 
 try:
     from tfshards.loader.balance import class_weights
+    from tfshards.loader.cache import clear_cache
     from tfshards.loader.damaged import DamagedRecord, damaged_records
     from tfshards.loader.distribute import distribute, steps_per_epoch
     from tfshards.loader.image_options import Image
@@ -25,6 +26,7 @@ __all__ = [
     "Shuffle",
     "Worker",
     "class_weights",
+    "clear_cache",
     "damaged_records",
     "distribute",
     "load",

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, assign
 from tfshards.loader.batches import batches
+from tfshards.loader.cache import Cache, cached
 from tfshards.loader.checks import (
     check_class_names,
     check_start,
@@ -54,6 +55,7 @@ def load(
     class_names: Sequence[str] | None = None,
     check: Check = "files",
     on_damage: OnDamage = "raise",
+    cache: str | None = None,
 ) -> tf.data.Dataset:
     """Return the batches of one split, as one worker reads them.
 
@@ -86,6 +88,10 @@ def load(
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which needs
             ``remainder="pad"``, reads all of the split before the first step and delivers in the place of
             each damaged record the split's first good one, with weight 0.
+        cache: where the split's shards are copied before the first step, each checked by its digest:
+            "disk:PATH" a folder on a local disk, where later runs and other processes find them; "memory"
+            that of this process, once for all its datasets of the split, until ``clear_cache()``. What is
+            copied are the stored bytes, so that order, decoding and augmentation stay what they are.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
@@ -94,7 +100,7 @@ def load(
 
     Raises:
         OptionsError: an option is wrong, or does not fit the others or the dataset.
-        InputError: there is no dataset in ``path``, or no such split in it.
+        InputError: there is no dataset in ``path``, no such split in it, or no room for ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard is not that of the manifest.
     """
     request = Request(
@@ -112,6 +118,7 @@ def load(
         class_names=class_names,
         check=check,
         on_damage=on_damage,
+        cache=cache,
     )
     return _dataset(request)
 
@@ -132,6 +139,9 @@ def _dataset(request: Request) -> tf.data.Dataset:
         # the line that called load() is the one to look at
         warnings.warn(no_steps(name, assignment), stacklevel=3)
     shards = open_shards(root, name, manifest, request.check, request.on_damage)
+    if request.cache is not None:
+        near = Cache(request.cache, strict=request.on_damage == "raise")
+        shards = cached(shards, root, name, taken, near)
     random = shuffle is not None or any(each.is_random for each in images.values())
     next_each_time = random and not request.is_one_run
     windows = read_windows(assignment, shards, shuffle, start, request.epochs, next_each_time)

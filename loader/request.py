@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from tfshards.loader.cache import check_cache
 from tfshards.loader.image_options import Image, check_images
 from tfshards.loader.options import (
     Check,
@@ -39,6 +40,7 @@ class LoadOptions(TypedDict, total=False):
     class_names: Sequence[str] | None
     check: Check
     on_damage: OnDamage
+    cache: str | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Request:
     class_names: Sequence[str] | None
     check: Check
     on_damage: OnDamage
+    cache: str | None
 
     def __post_init__(self) -> None:
         check_batch_size("batch_size", self.batch_size)
@@ -67,6 +70,7 @@ class Request:
         check_images(self.image)
         check_names("class_names", self.class_names)
         check_damage(self.check, self.on_damage, self.remainder)
+        check_cache(self.cache)
         check_type("worker", self.worker, Worker)
         check_type("shuffle", self.shuffle, Shuffle)
         check_type("start", self.start, Position)

@@ -8,12 +8,13 @@ from typing import cast
 
 from tfshards.prep.classes import labels_of, read_labels
 from tfshards.prep.image_options import Channels, ImageOptions
-from tfshards.prep.options import Options, parse_share, parse_size
+from tfshards.prep.options import Options, parse_share
 from tfshards.prep.sources.arrays import Arrays
 from tfshards.prep.sources.image_folder import ImageFolder
 from tfshards.prep.sources.listing import Source
 from tfshards.prep.splits import parse_ratios
 from tfshards.schemas import OptionsError
+from tfshards.schemas.sizes import parse_size
 
 KINDS = ("images", "arrays", "table")
 

@@ -21,13 +21,14 @@ from tfshards.prep.forecast import Forecast, forecast
 from tfshards.prep.options import Options
 from tfshards.prep.output import check_output, claimed, committed, dataset_name, output_folder
 from tfshards.prep.pipeline import check_beam_args
-from tfshards.prep.progress import Talk, size, to_stderr
+from tfshards.prep.progress import Talk, to_stderr
 from tfshards.prep.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
 from tfshards.prep.restart import give_up_others, note_build
 from tfshards.prep.retry import Retried, dataset_to_retry, link_unchanged, retry
 from tfshards.prep.run import Run
 from tfshards.prep.sources.listing import Reader, Source
 from tfshards.schemas import MANIFEST_NAME, InputError, Manifest, OptionsError, Split
+from tfshards.schemas.sizes import size
 
 # A dataset that is larger than its source by this factor calls for an explanation.
 _MUCH_LARGER = 1.5

@@ -26,7 +26,6 @@ from tfshards.prep.audits.findings import Kind
 from tfshards.prep.copies.verbs import add_copy_verbs
 from tfshards.prep.output import check_output, dataset_name, output_folder, what_is_there
 from tfshards.prep.print import forecast_text, info_text, show_text
-from tfshards.prep.progress import size
 from tfshards.schemas import (
     MANIFEST_NAME,
     FormatError,
@@ -37,6 +36,7 @@ from tfshards.schemas import (
     one_line,
     read_manifest,
 )
+from tfshards.schemas.sizes import size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from tfshards.prep.progress import size
 from tfshards.schemas import InputError
+from tfshards.schemas.sizes import size
 
 _BLOCK = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from tfshards.prep.progress import size
+from tfshards.schemas.sizes import size
 
 _LINE_SECONDS = 10.0
 

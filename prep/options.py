@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,16 +17,6 @@ Balance = Literal["count", "bytes"]
 Duplicates = Literal["keep", "drop", "fail"]
 
 DEFAULT_SHARD_SIZE = 128 << 20
-_UNITS = {
-    "": 1,
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KIB": 1 << 10,
-    "MIB": 1 << 20,
-    "GIB": 1 << 30,
-}
 
 
 @dataclass(frozen=True)
@@ -116,18 +105,6 @@ class Options:
             # another release of zlib may make other bytes
             **({} if self.compression == "none" else {"compression": {"gzip": zlib.ZLIB_RUNTIME_VERSION}}),
         }
-
-
-def parse_size(text: str, option: str) -> int:
-    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``option`` is for the message.
-
-    Raises:
-        OptionsError: the text is not of that form.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
-    if not match or match[2].upper() not in _UNITS:
-        raise OptionsError(f"{option} {text}: must be a size such as 128MiB, 1.5GB or 4096")
-    return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 
 def parse_share(text: str) -> Fraction:

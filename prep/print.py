@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from tfshards.prep.commit import label_counts
 from tfshards.prep.forecast import Forecast
-from tfshards.prep.progress import size
 from tfshards.prep.show import Found, description
 from tfshards.prep.views.labels import escaped
 from tfshards.schemas import Manifest, Schema, one_line
 from tfshards.schemas.reading import Json
+from tfshards.schemas.sizes import size
 
 _SHOWN_CLASSES = 20
 _WORKERS = range(1, 9)

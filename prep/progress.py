@@ -19,6 +19,7 @@ from typing import TextIO, TypeAlias
 from tqdm import tqdm
 
 from tfshards.schemas import one_line
+from tfshards.schemas.sizes import size
 
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
@@ -131,15 +132,6 @@ class Progress:
         self._examples += num_examples
         self._bytes += num_bytes
         return num_examples
-
-
-def size(num_bytes: float) -> str:
-    """Return a number of bytes for people, such as ``1.4 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(num_bytes) < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"
 
 
 def counted(number: int, noun: str) -> str:

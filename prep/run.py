@@ -10,12 +10,13 @@ from tfshards.prep.area import BuildArea, Done, Layout, ShardId
 from tfshards.prep.files import file_digest
 from tfshards.prep.forecast import Forecast
 from tfshards.prep.pipeline import write_shards
-from tfshards.prep.progress import Progress, Talk, counted, size
+from tfshards.prep.progress import Progress, Talk, counted
 from tfshards.prep.rejects import Layouts
 from tfshards.prep.shard import Job
 from tfshards.prep.sources.listing import Reader
 from tfshards.schemas import BuildError
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.sizes import size
 
 
 @dataclass(frozen=True)

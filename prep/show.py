@@ -14,12 +14,12 @@ from tfshards.prep.area import Reject
 from tfshards.prep.commit import read_rejects
 from tfshards.prep.example import Decoded
 from tfshards.prep.images import describe
-from tfshards.prep.progress import size
 from tfshards.prep.proofs.verify import parse_record
 from tfshards.prep.sources.listing import to_bytes
 from tfshards.prep.tfrecord import RecordError, read_records
 from tfshards.prep.views.labels import escaped
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+from tfshards.schemas.sizes import size
 
 _SHOWN_ELEMENTS = 8
 

@@ -22,13 +22,14 @@ from tfshards.prep.copies.tasks import NUM_THREADS, run_tasks
 from tfshards.prep.files import require_space
 from tfshards.prep.options import Balance
 from tfshards.prep.plan import IntArray
-from tfshards.prep.progress import Progress, Reporter, Talk, counted, size
+from tfshards.prep.progress import Progress, Reporter, Talk, counted
 from tfshards.prep.proofs.verify import shard_problems
 from tfshards.prep.shard import publish, shard_path
 from tfshards.prep.shard_file import Frames, ShardFile, compressed, join_small
 from tfshards.prep.tfrecord import RecordError
 from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.sizes import size
 
 # Frames are kept until there are so many bytes of them: the unit of hashing, writing and compression.
 _RUN_BYTES = 1 << 20

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tfshards.prep.arguments import KINDS, add_append_arguments, parse_shards, settings_of, source_of
 from tfshards.prep.copies.dealing import Dealing
-from tfshards.prep.options import parse_size
 from tfshards.prep.print import info_text
 from tfshards.schemas import Manifest
+from tfshards.schemas.sizes import parse_size
 
 Parser = TypeVar("Parser", bound=argparse.ArgumentParser)
 

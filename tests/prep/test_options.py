@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Options
-from tfshards.prep.options import parse_share, parse_size
+from tfshards.prep.options import parse_share
 from tfshards.schemas import OptionsError
+from tfshards.schemas.sizes import parse_size
 
 HALVES = {"train": 0.5, "val": 0.5}
 

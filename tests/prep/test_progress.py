@@ -15,7 +15,8 @@ import time
 import pytest
 
 from tfshards.prep import progress
-from tfshards.prep.progress import Progress, Reporter, size
+from tfshards.prep.progress import Progress, Reporter
+from tfshards.schemas.sizes import size
 
 
 @pytest.mark.parametrize(

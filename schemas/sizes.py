@@ -1,0 +1,40 @@
+"""Numbers of bytes as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from tfshards.schemas.errors import OptionsError
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+
+
+def parse_size(text: str, option: str) -> int:
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``option`` is for the message.
+
+    Raises:
+        OptionsError: the text is not of that form.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if not match or match[2].upper() not in _UNITS:
+        raise OptionsError(f"{option} {text}: must be a size such as 128MiB, 1.5GB or 4096")
+    return int(Fraction(match[1]) * _UNITS[match[2].upper()])
+
+
+def size(num_bytes: float) -> str:
+    """Return a number of bytes for people, such as ``1.4 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(num_bytes) < 1024:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.1f} TiB"
