@@ -12,6 +12,7 @@ try:
     from tfshards.loader.image_options import Image
     from tfshards.loader.options import Position, Shuffle, Worker
     from tfshards.loader.pipeline import load
+    from tfshards.loader.static import replicate
     from tfshards.loader.wait import InputWait
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -30,5 +31,6 @@ __all__ = [
     "damaged_records",
     "distribute",
     "load",
+    "replicate",
     "steps_per_epoch",
 ]

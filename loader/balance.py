@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from tfshards.loader.checks import split_name
-from tfshards.schemas import InputError, read_manifest
+from tfshards.schemas import InputError, Manifest, read_manifest
 
 
 def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dict[int, float]:
@@ -26,10 +27,20 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
     """
     manifest = read_manifest(path)
     name = split_name(manifest, split, Path(path))
-    counts = manifest.splits[name].label_counts
+    counts = class_numbers(manifest, name)
     if not any(counts.values()):
         raise InputError(f"split {name!r} of {path} has no labels to weigh")
+    return even_weights(counts)
+
+
+def class_numbers(manifest: Manifest, split: str) -> dict[int, int]:
+    """Return the examples of each class of a split, by the class's number in ascending order."""
     names = manifest.schema.class_names
-    labels = {names.index(key) if names else int(key): count for key, count in counts.items()}
-    share = sum(labels.values()) / sum(count > 0 for count in labels.values())
-    return {label: share / count if count else 0.0 for label, count in sorted(labels.items())}
+    counts = manifest.splits[split].label_counts
+    return dict(sorted((names.index(key) if names else int(key), count) for key, count in counts.items()))
+
+
+def even_weights(counts: Mapping[int, int]) -> dict[int, float]:
+    """Return the weights of classes by their counts, not all of them 0, as ``class_weights`` says."""
+    share = sum(counts.values()) / sum(count > 0 for count in counts.values())
+    return {label: share / count if count else 0.0 for label, count in counts.items()}

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfshards.loader.augment import draws_of
 from tfshards.loader.deliver import delivered, without_padding
-from tfshards.loader.example import decode_images
+from tfshards.loader.example import example_randomness, example_work
 from tfshards.loader.explain import check_pieces
+from tfshards.loader.map_fn import check_returned
 from tfshards.loader.parse import parse_examples
 from tfshards.loader.read import as_written, is_damaged
 from tfshards.loader.reading import Reading, Values, without_elements
 from tfshards.loader.streams import piece_numbers
+from tfshards.loader.weights import example_weights
 from tfshards.loader.window import example_numbers, window_rows
 
 # Windows that are parsed at the same time; one parses on several threads already.
@@ -38,18 +39,18 @@ def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.d
         return _parse_window(reading, epoch, window, records)
 
     parsed = windows.map(as_written(parse), PARSED_AHEAD)
-    if assignment.window > 1 or reading.images:
-        # the values of a step, or of an example if images follow
+    if assignment.window > 1 or reading.by_example:
+        # the values of a step, or of an example if more is done to each
         parsed = parsed.unbatch()
     # the pieces begin with a whole window
     skipped = start_step % assignment.window
-    if not reading.images:
+    if not reading.by_example:
         steps = parsed.skip(skipped)
     else:
-        decode = as_written(lambda *example: decode_images(reading, *example))
-        examples = parsed.skip(skipped * assignment.batch_size).map(decode, num_cpus())
-        ragged = any(feature.is_ragged for feature in reading.features)
-        batch = examples.ragged_batch if ragged else examples.batch
+        examples = parsed.skip(skipped * assignment.batch_size).map(example_work(reading), num_cpus())
+        if reading.user_map is not None:
+            check_returned(examples.element_spec[0], reading.adds_weight)
+        batch = examples.ragged_batch if _has_lists(examples) else examples.batch
         steps = batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
         steps = steps.map(as_written(without_padding))
@@ -66,13 +67,14 @@ def num_cpus() -> int:
 def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor) -> Values:
     """Return the values of a window: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
-    The latter for windows of one step, and if images follow.
+    The latter for windows of one step, and if more is done to each example.
     """
-    assignment, shuffle, images = reading.assignment, reading.shuffle, reading.images
+    assignment, shuffle = reading.assignment, reading.shuffle
     rows = window_rows(assignment, shuffle, epoch, window)
     records = tf.reshape(records, [-1])
     records = records[: tf.size(rows.real)] if rows.order is None else tf.gather(records, rows.order)
-    values = parse_examples(records, reading.features)
+    parsed = parse_examples(records, reading.parsed)
+    values = {feature.name: parsed[feature.name] for feature in reading.features}
     for feature in without_elements(reading.features):
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a stand-in travels on
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
@@ -82,14 +84,21 @@ def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records
     if len(reading.shards.bad_starts):
         damaged = is_damaged(reading.shards, example_numbers(reading.shards, shuffle, epoch, rows))
         beside["real"] = tf.logical_and(rows.real, tf.logical_not(damaged))
-    if any(image.is_random for image in images.values()):
+    if reading.weighing is not None:
+        beside["weight"] = example_weights(reading.weighing, parsed)
+    if reading.randomly_worked:
         numbers = example_numbers(reading.shards, shuffle, epoch, rows)
-        beside |= draws_of(images.values(), epoch, numbers)
-    if images:
+        beside |= example_randomness(reading, epoch, numbers)
+    if reading.by_example:
         return values, beside
     if assignment.window == 1:
         return _fixed_rows(values, assignment.batch_size), _fixed_rows(beside, assignment.batch_size)
     return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
+
+
+def _has_lists(examples: tf.data.Dataset) -> bool:
+    specs = tf.nest.flatten(examples.element_spec)
+    return any(isinstance(spec, tf.TensorSpec) and spec.shape.as_list() == [None] for spec in specs)
 
 
 def _fixed_rows(values: Mapping[str, tf.Tensor], rows: int) -> dict[str, tf.Tensor]:

@@ -8,9 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tfshards.loader.assign import Assignment, divisors, num_lanes
-from tfshards.loader.deliver import WEIGHT
 from tfshards.loader.image_options import Image
-from tfshards.loader.options import Position, Remainder, Shuffle
+from tfshards.loader.options import WEIGHT, Position, Shuffle
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
 
 
@@ -40,14 +39,17 @@ def no_steps(name: str, assignment: Assignment) -> str:
     )
 
 
-def selected_features(
-    schema: Schema, select: Sequence[str] | None, remainder: Remainder
-) -> tuple[Feature, ...]:
+def selected_features(schema: Schema, select: Sequence[str] | None, adds_name: bool) -> tuple[Feature, ...]:
     """Return the features to deliver, in order: those named in ``select``, or all.
+
+    Args:
+        schema: of the dataset.
+        select: names, or None.
+        adds_name: whether a dict is to have ``sample_weight`` besides.
 
     Raises:
         OptionsError: ``select`` is not a tuple or list of names of features, or repeats one; or
-            ``remainder="pad"`` adds a name that there is already.
+            there is a feature of the name that is added.
     """
     if select is not None and not isinstance(select, (tuple, list)):
         name = select if isinstance(select, str) else "image"
@@ -61,15 +63,23 @@ def selected_features(
         raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {there_are}")
     if len(set(names)) < len(names):
         raise OptionsError(f"select={tuple(names)!r} names a feature twice")
-    if remainder == "pad" and select is None and WEIGHT in names:
-        raise OptionsError(f"remainder='pad' adds {WEIGHT!r}, which is a feature already; use select=")
+    if adds_name and select is None and WEIGHT in names:
+        raise OptionsError(
+            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, "
+            f"or sample_weights={WEIGHT!r} to multiply it in"
+        )
     return tuple(schema[name] for name in names)
 
 
 def decoded_images(
-    features: Sequence[Feature], image: Image | Mapping[str, Image] | None
+    features: Sequence[Feature], image: Image | Mapping[str, Image] | None, is_mapped: bool
 ) -> dict[str, Image]:
     """Return how the images among ``features`` are decoded, by name and with channels; others stay encoded.
+
+    Args:
+        features: that are delivered.
+        image: how to decode all of them, or some by name.
+        is_mapped: whether a function of the user's follows, which may make images equal in size.
 
     Raises:
         OptionsError: ``image`` names something else than these images, or leaves one without the size that a
@@ -89,10 +99,11 @@ def decoded_images(
                 f"image= names {name!r}, which is no image that is delivered; these are {_listed(images)}"
             )
         shape = images[name].shape
-        if value.size is None and None in shape[:2]:
+        if value.size is None and None in shape[:2] and not is_mapped:
             raise OptionsError(
                 f"image {name!r} differs in size from example to example, shape {shape}, so "
-                "that it cannot be batched; use Image(size=(height, width)), or leave image= out"
+                "that it cannot be batched; use Image(size=(height, width)), "
+                "leave image= out, or resize in map_fn="
             )
     return {
         name: replace(value, channels=value.channels or images[name].shape[2] or 3)

@@ -1,4 +1,4 @@
-"""A batch as the user gets it: without its padding, or with weights; a dict, or a tuple."""
+"""A batch as the user gets it: without its padding, or with weights."""
 
 from __future__ import annotations
 
@@ -6,42 +6,57 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfshards.loader.reading import Reading, Values, without_elements
+from tfshards.loader.options import WEIGHT
+from tfshards.loader.reading import Batch, Nest, Reading, with_elements
+from tfshards.loader.targets import one_hot_vectors
 
-WEIGHT = "sample_weight"
 
-
-def without_padding(values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]) -> Values:
+def without_padding(values: Nest, beside: Mapping[str, tf.Tensor]) -> Batch:
     """Return a batch less its padding, which only the last ones of an epoch have."""
     real = beside["real"]
-    kept = tf.cond(
+    everything = (values, {name: value for name, value in beside.items() if name != "real"})
+    kept: Batch = tf.cond(
         tf.reduce_all(real),
-        lambda: dict(values),
-        lambda: {name: _masked(value, real) for name, value in values.items()},
+        lambda: everything,
+        lambda: tf.nest.map_structure(lambda value: _masked(value, real), everything),
     )
-    return kept, {}
+    return kept
+
+
+def delivered(reading: Reading, values: Nest, beside: Mapping[str, tf.Tensor]) -> Nest:
+    """Return a batch as the user gets it."""
+    batch = _features(reading, values) if reading.user_map is None else values
+    if reading.lists == "padded":
+        batch = tf.nest.map_structure(_padded, batch)
+    if not reading.adds_weight:
+        return batch
+    weights = _weights(beside)
+    # load() has refused what is neither
+    return {**batch, WEIGHT: weights} if isinstance(batch, dict) else (*batch, weights)
+
+
+def _features(reading: Reading, values: Mapping[str, tf.Tensor]) -> Nest:
+    """Return the features as a dict or a tuple."""
+    batch = with_elements(reading, values)
+    for feature in reading.features:
+        if feature.name in reading.one_hot:
+            depth = reading.one_hot[feature.name]
+            batch[feature.name] = one_hot_vectors(batch[feature.name], feature, depth)
+    return tuple(batch.values()) if reading.as_tuple else batch
+
+
+def _weights(beside: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Return the weights of a batch, 0 for padding whatever it would weigh."""
+    if "real" not in beside:
+        return beside["weight"]
+    weights = beside.get("weight", tf.ones_like(beside["real"], tf.float32))
+    return tf.where(beside["real"], weights, 0)
+
+
+def _padded(value: tf.Tensor) -> tf.Tensor:
+    return value.to_tensor() if isinstance(value, tf.RaggedTensor) else value
 
 
 def _masked(value: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
     mask = tf.ragged.boolean_mask if isinstance(value, tf.RaggedTensor) else tf.boolean_mask
     return mask(value, real)
-
-
-def delivered(
-    reading: Reading, values: Mapping[str, tf.Tensor], beside: Mapping[str, tf.Tensor]
-) -> dict[str, tf.Tensor] | tuple[tf.Tensor, ...]:
-    """Return a batch as the user gets it."""
-    batch = {feature.name: values[feature.name] for feature in reading.features}
-    for feature in without_elements(reading.features):
-        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
-        stand_in = batch[feature.name]
-        empty = tf.zeros(tf.concat([tf.shape(stand_in), feature.shape], axis=0), dtype)
-        batch[feature.name] = tf.ensure_shape(empty, [*stand_in.shape, *feature.shape])
-    for feature in reading.features:
-        if feature.is_ragged and reading.lists == "padded":
-            batch[feature.name] = batch[feature.name].to_tensor()
-    delivered = tuple(batch.values())
-    if reading.assignment.remainder == "pad":
-        weights = tf.cast(beside["real"], tf.float32)
-        return (*delivered, weights) if reading.as_tuple else {**batch, WEIGHT: weights}
-    return delivered if reading.as_tuple else batch

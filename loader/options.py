@@ -17,6 +17,9 @@ Lists: TypeAlias = Literal["ragged", "padded"]
 Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 
+# The name of the weights that are delivered.
+WEIGHT = "sample_weight"
+
 
 @dataclass(frozen=True)
 class Worker:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfshards.loader.options import Shuffle
 
 # What a hash is for: its first word after the seed, so that no two uses see the same bits.
-SHARDS, ROTATION, MIXING, CROP, FLIP = range(5)
+SHARDS, ROTATION, MIXING, CROP, FLIP, MAP = range(6)
 
 
 class Order(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -21,8 +21,10 @@ from tfshards.loader.checks import (
     split_name,
 )
 from tfshards.loader.image_options import Image
+from tfshards.loader.map_fn import user_map
 from tfshards.loader.open import open_shards
 from tfshards.loader.options import (
+    WEIGHT,
     Check,
     Lists,
     OnDamage,
@@ -34,6 +36,8 @@ from tfshards.loader.options import (
 from tfshards.loader.reading import Reading
 from tfshards.loader.request import Request
 from tfshards.loader.streams import read_windows
+from tfshards.loader.targets import one_hot_depths
+from tfshards.loader.weights import SampleWeights, weighing
 from tfshards.schemas import read_manifest
 
 BATCHES_AHEAD = 2
@@ -52,6 +56,10 @@ def load(
     image: Image | Mapping[str, Image] | None = None,
     start: Position | None = None,
     lists: Lists = "ragged",
+    one_hot: Sequence[str] | Mapping[str, int] | None = None,
+    sample_weights: SampleWeights | None = None,
+    map_fn: Callable[..., object] | None = None,
+    static: object = None,
     class_names: Sequence[str] | None = None,
     check: Check = "files",
     on_damage: OnDamage = "raise",
@@ -82,6 +90,17 @@ def load(
         lists: how features of shape ``(None,)`` come, lists of any length: "ragged" as a ``tf.RaggedTensor``
             of shape ``(batch_size, None)``; "padded" as a tensor, filled up to the longest list of the batch
             with 0, False or ``b""``.
+        one_hot: names of features of integers that come as float32 vectors instead, with 1 at the place of
+            the class; a list of classes as one vector with 1 for each of them. Their length is the number of
+            class names, or that given by name, as in ``{"label": 10}``. Another number is an error.
+        sample_weights: what each example weighs: "balanced" as ``class_weights`` has it, weights by name or
+            number of the class, or the name of a feature that holds one number an example.
+        map_fn: called in the graph for each example before batches are made, as ``map_fn(example, seed)``: a
+            dict of the selected features, images decoded, and an int64 tensor of shape ``(2,)`` for
+            ``tf.random.stateless_*``. The seed is a pure function of ``Shuffle``'s seed (0 without), the
+            epoch and the example. What it returns, a tensor or dicts and tuples of such, is put into batches.
+        static: tensors, or arrays, alone or in dicts and tuples, that ``map_fn(example, seed, static)`` is
+            given; the graph holds them once, and no batch has them.
         class_names: the classes that the dataset must have, in the order of their numbers.
         check: "files" compares size, last bytes and index of each shard of the split with the manifest;
             "headers" also the length and the checksum of each record, without reading the data.
@@ -95,8 +114,9 @@ def load(
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
-        ``select``. With ``remainder="pad"`` there is one more float32 value of shape ``(batch_size,)``: the
-        dict's ``sample_weight``, or the tuple's last; 1 for an example, 0 for padding.
+        ``select``; with ``map_fn`` what that returns. With ``remainder="pad"`` or ``sample_weights`` there is
+        one more float32 value of shape ``(batch_size,)``: the dict's ``sample_weight``, or the tuple's last;
+        1 or what the example weighs, 0 for padding.
 
     Raises:
         OptionsError: an option is wrong, or does not fit the others or the dataset.
@@ -115,6 +135,10 @@ def load(
         image=image,
         start=start,
         lists=lists,
+        one_hot=one_hot,
+        sample_weights=sample_weights,
+        map_fn=map_fn,
+        static=static,
         class_names=class_names,
         check=check,
         on_damage=on_damage,
@@ -128,9 +152,14 @@ def _dataset(request: Request) -> tf.data.Dataset:
     manifest = read_manifest(root)
     name = split_name(manifest, request.split, root)
     check_class_names(manifest.schema, request.class_names, root)
-    features = selected_features(manifest.schema, request.select, request.remainder)
-    images = decoded_images(features, request.image)
+    is_mapped = request.map_fn is not None
+    adds_name = request.adds_weight and request.sample_weights != WEIGHT and not is_mapped
+    features = selected_features(manifest.schema, request.select, adds_name)
+    images = decoded_images(features, request.image, is_mapped)
     taken = manifest.splits[name]
+    depths = one_hot_depths(manifest.schema, features, taken.label_counts, request.one_hot)
+    weights = weighing(manifest, name, request.sample_weights)
+    mapped = user_map(request.map_fn, request.static, shuffle.seed if shuffle else 0)
     assignment = assign(
         taken.num_examples, taken.record_bytes, request.batch_size, request.worker, request.remainder, shuffle
     )
@@ -142,12 +171,21 @@ def _dataset(request: Request) -> tf.data.Dataset:
     if request.cache is not None:
         near = Cache(request.cache, strict=request.on_damage == "raise")
         shards = cached(shards, root, name, taken, near)
-    random = shuffle is not None or any(each.is_random for each in images.values())
+    reading = Reading(
+        shards=shards,
+        assignment=assignment,
+        features=features,
+        as_tuple=request.select is not None,
+        shuffle=shuffle,
+        images=images,
+        lists=request.lists,
+        one_hot=depths,
+        weighing=weights,
+        user_map=mapped,
+    )
+    random = shuffle is not None or reading.randomly_worked
     next_each_time = random and not request.is_one_run
     windows = read_windows(assignment, shards, shuffle, start, request.epochs, next_each_time)
-    reading = Reading(
-        shards, assignment, features, request.select is not None, shuffle, images, request.lists
-    )
     steps = batches(reading, windows, start.step)
     options = tf.data.Options()
     options.deterministic = True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 from tfshards.loader.cache import check_cache
 from tfshards.loader.image_options import Image, check_images
+from tfshards.loader.map_fn import check_map_fn
 from tfshards.loader.options import (
     Check,
     Lists,
@@ -25,6 +26,8 @@ from tfshards.loader.options import (
     check_remainder,
     check_type,
 )
+from tfshards.loader.targets import check_one_hot
+from tfshards.loader.weights import SampleWeights, check_sample_weights
 
 
 class LoadOptions(TypedDict, total=False):
@@ -37,6 +40,10 @@ class LoadOptions(TypedDict, total=False):
     image: Image | Mapping[str, Image] | None
     start: Position | None
     lists: Lists
+    one_hot: Sequence[str] | Mapping[str, int] | None
+    sample_weights: SampleWeights | None
+    map_fn: Callable[..., object] | None
+    static: object
     class_names: Sequence[str] | None
     check: Check
     on_damage: OnDamage
@@ -58,6 +65,10 @@ class Request:
     image: Image | Mapping[str, Image] | None
     start: Position | None
     lists: Lists
+    one_hot: Sequence[str] | Mapping[str, int] | None
+    sample_weights: SampleWeights | None
+    map_fn: Callable[..., object] | None
+    static: object
     class_names: Sequence[str] | None
     check: Check
     on_damage: OnDamage
@@ -68,6 +79,9 @@ class Request:
         check_remainder(self.remainder)
         check_lists(self.lists)
         check_images(self.image)
+        check_one_hot(self.one_hot)
+        check_sample_weights(self.sample_weights)
+        check_map_fn(self.map_fn, self.static)
         check_names("class_names", self.class_names)
         check_damage(self.check, self.on_damage, self.remainder)
         check_cache(self.cache)
@@ -81,6 +95,11 @@ class Request:
     def begin(self) -> Position:
         """The position of the first batch."""
         return self.start or Position()
+
+    @property
+    def adds_weight(self) -> bool:
+        """Whether batches have a weight for each example."""
+        return self.remainder == "pad" or self.sample_weights is not None
 
     @property
     def is_one_run(self) -> bool:

@@ -155,7 +155,7 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"remainder": "pad"},
             OptionsError,
-            "remainder='pad' adds 'sample_weight', which is a feature already; use select=",
+            "remainder='pad' and sample_weights= add 'sample_weight', which is a feature already; use sel",
         ),
         (
             {"image": Image(), "select": ("label",)},

@@ -1,0 +1,252 @@
+"""The user's function on each example: its seeds, what it may return, and the static tensors it is given."""
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image, Position, Shuffle, Worker
+from tfshards.schemas import Feature, OptionsError, Schema
+
+SIZES = [9, 0, 14, 7, 11]
+COUNT = sum(SIZES)
+SCHEMA = Schema(
+    (
+        Feature("photo", "image", "uint8", (None, None, 3)),
+        Feature("label", "label", "int64"),
+        Feature("tags", "int", "int64", (None,)),
+        Feature("empty", "raw", "int8", (2, 0)),
+    ),
+    ("even", "odd"),
+)
+
+
+def png(number):
+    pixels = np.full((3 + number % 2, 4, 3), number, np.uint8)
+    return tf.io.encode_png(pixels).numpy()
+
+
+@pytest.fixture(scope="module")
+def photos(write_dataset, tmp_path_factory):
+    """Ten photos of two sizes, of which number ``i`` has the grey value and as many tags ``i``."""
+    examples = [
+        {"photo": png(i), "label": i % 2, "tags": [i] * i, "empty": np.zeros((2, 0), np.int8)}
+        for i in range(10)
+    ]
+    counts = {"even": 5, "odd": 5}
+    path = tmp_path_factory.mktemp("photos")
+    return write_dataset(path, SCHEMA, {"train": [examples[:4], examples[4:]]}, {"train": counts})
+
+
+def with_seed(example, seed):
+    return example["number"], seed
+
+
+def after_a_while(example, seed):
+    """Take the longer the smaller a number is within its batch, so that the later ones are ready first."""
+
+    def sleep(number):
+        time.sleep(0.003 * (3 - number.numpy() % 4))
+
+    with tf.control_dependencies([tf.py_function(sleep, [example["number"]], [])]):
+        return example["number"], tf.identity(seed)
+
+
+def batches(numbered, map_fn=with_seed, shuffle=Shuffle(3), num_workers=1, index=0, **options):  # noqa: B008
+    worker = Worker(index, num_workers)
+    dataset = loader.load(
+        numbered(SIZES), batch_size=4 // num_workers, worker=worker, shuffle=shuffle, map_fn=map_fn, **options
+    )
+    return [(numbers.tolist(), seeds.tolist()) for numbers, seeds in dataset.as_numpy_iterator()]
+
+
+def by_example(read):
+    return {
+        number: tuple(seed) for numbers, seeds in read for number, seed in zip(numbers, seeds, strict=True)
+    }
+
+
+def test_the_seed_depends_on_seed_epoch_and_example_and_on_nothing_else(numbered):
+    steps = -(-COUNT // 4)
+    run = batches(numbered, epochs=2, remainder="keep")
+    epochs = [by_example(run[:steps]), by_example(run[steps:])]
+    assert [len(epoch) for epoch in epochs] == [COUNT, COUNT]
+    drawn = [word for epoch in epochs for seed in epoch.values() for word in seed]
+    assert len(set(drawn)) == 4 * COUNT
+    # thread timing, and where the run is entered, change nothing at all
+    assert batches(numbered, after_a_while, epochs=2, remainder="keep") == run
+    assert batches(numbered, epochs=2, remainder="keep", start=Position(1, 3)) == run[steps + 3 :]
+    # neither do the number of workers, the batches that examples meet in, and their order
+    for index in (0, 1):
+        part = by_example(batches(numbered, num_workers=2, index=index, remainder="keep"))
+        assert part.items() <= epochs[0].items()
+        assert len(part) >= COUNT // 2
+    assert by_example(batches(numbered, shuffle=Shuffle(3, window=1, lanes=2), remainder="keep")) == epochs[0]
+    other = by_example(batches(numbered, shuffle=Shuffle(4), remainder="keep"))
+    assert not set(other.values()) & set(epochs[0].values())
+
+
+def test_an_epoch_in_stored_order_has_the_seeds_of_seed_0_and_each_pass_the_next_ones(numbered):
+    wanted = [by_example(batches(numbered, shuffle=Shuffle(0), start=Position(epoch), epochs=epoch + 1,
+                                 remainder="keep")) for epoch in (0, 1)]  # fmt: skip
+    dataset = loader.load(numbered(SIZES), batch_size=4, remainder="keep", map_fn=with_seed)
+    for epoch in wanted:
+        read = list(dataset.as_numpy_iterator())
+        assert [number for numbers, _ in read for number in numbers] == list(range(COUNT))
+        assert by_example(read) == epoch
+
+
+def test_the_seed_is_one_for_the_stateless_functions_of_tensorflow(numbered):
+    def draw(example, seed):
+        one, two = tf.unstack(tf.random.split(seed))
+        words = [tf.random.stateless_uniform([], each) for each in (seed, one, two)]
+        return tf.stack([*words, tf.random.stateless_normal([], tf.random.fold_in(seed, 7))])
+
+    dataset = loader.load(numbered(SIZES), batch_size=COUNT, map_fn=draw)
+    (first,), (second,) = dataset.as_numpy_iterator(), dataset.as_numpy_iterator()
+    assert first.shape == (COUNT, 4)
+    assert len(np.unique([first, second])) == 8 * COUNT
+
+
+def test_python_conditions_on_tensors_work_and_images_come_decoded_in_their_own_size(photos):
+    def grow(example, _):
+        assert list(example) == ["photo", "label", "empty"]
+        assert example["photo"].shape.as_list() == [None, None, 3]
+        assert example["empty"].shape.as_list() == [2, 0]
+        if example["label"] == 1:
+            brighter = example["photo"] + 100
+        else:
+            brighter = example["photo"]
+        return {"x": tf.image.resize(brighter, (2, 2), "nearest"), "height": tf.shape(example["photo"])[0]}
+
+    dataset = loader.load(
+        photos, batch_size=4, select=("photo", "label", "empty"), image=Image(), map_fn=grow, remainder="pad"
+    )
+    assert list(dataset.element_spec) == ["x", "height", "sample_weight"]
+    read = list(dataset.as_numpy_iterator())
+    x, height, weight = (np.concatenate([batch[name] for batch in read]) for name in read[0])
+    assert x[:, 0, 0, 0].tolist() == [0, 101, 2, 103, 4, 105, 6, 107, 8, 109, 0, 0]
+    assert height.tolist() == [3, 4] * 5 + [3, 3]
+    assert weight.tolist() == [1] * 10 + [0, 0]
+
+
+@pytest.mark.parametrize("lists", ["ragged", "padded"])
+def test_lists_and_nests_come_in_batches_like_features(photos, lists):
+    def nest(example, _):
+        doubled = tf.RaggedTensor.from_row_lengths(example["tags"], [tf.size(example["tags"]), 0])
+        return ({"tags": example["tags"] + 1}, example["label"]), doubled
+
+    dataset = loader.load(photos, batch_size=4, select=("tags", "label"), lists=lists, map_fn=nest,
+                          remainder="keep")  # fmt: skip
+    *_, ((features, label), doubled) = dataset
+    assert label.numpy().tolist() == [0, 1]
+    assert isinstance(features["tags"], tf.RaggedTensor) == (lists == "ragged")
+    tags = features["tags"].to_list() if lists == "ragged" else features["tags"].numpy().tolist()
+    padding = [] if lists == "ragged" else [0]
+    assert tags == [[9] * 8 + padding, [10] * 9]
+    rows = doubled.to_list() if lists == "ragged" else doubled.numpy().tolist()
+    assert [row[0] for row in rows] == [[8] * 8 + padding, [9] * 9]
+
+
+def test_static_tensors_are_held_once_beside_the_graph_and_in_no_batch(photos):
+    table = tf.random.stateless_uniform([2, 6_250_000], [1, 2])  # 50 MB
+    static = {"table": table, "mean": [0.5, 0.25], "names": ("a", np.arange(3))}
+
+    def look_up(example, _, given):
+        assert given["mean"].dtype == tf.float32
+        assert given["names"][1].shape == [3]
+        return tf.gather(given["table"], example["label"])[:3], given["names"][0]
+
+    dataset = loader.load(photos, batch_size=5, select=("label",), map_fn=look_up, static=static)
+    for rows, names in dataset.repeat(2):
+        assert rows.shape == names.shape + [3] == [5, 3]
+        assert names.numpy().tolist() == [b"a"] * 5
+    assert np.array_equal(rows[0], table[1, :3])
+    functions = [each._map_func.function for each in stages(dataset) if hasattr(each, "_map_func")]
+    holders = [each for each in functions if any(value is table for value in each.captured_inputs)]
+    assert len(holders) == 1
+    assert sum(each.graph.as_graph_def().ByteSize() for each in functions) < 1e6
+
+
+def stages(dataset):
+    """Return the dataset and all that it is made from."""
+    return [dataset, *(stage for each in dataset._inputs() for stage in stages(each))]
+
+
+def test_what_goes_wrong_in_the_function_is_told_as_it_is(photos):
+    def lines(error):
+        return str(error.value).strip().splitlines()
+
+    def no_such_name(example, _):
+        return example["lable"]
+
+    with pytest.raises(KeyError, match="lable") as error:
+        loader.load(photos, batch_size=2, map_fn=no_such_name)
+    assert any("test_map_fn.py" in line and "no_such_name" in line for line in lines(error))
+
+    def reshaped(example, _):
+        return tf.reshape(example["label"], [3])
+
+    with pytest.raises(ValueError, match="Cannot reshape a tensor with 1 elements") as error:
+        loader.load(photos, batch_size=2, map_fn=reshaped)
+    assert any("test_map_fn.py" in line and "reshaped" in line for line in lines(error))
+
+    def failing(example, _):
+        tf.debugging.assert_less(example["label"], tf.constant(1, tf.int64), "an odd one")
+        return example["label"]
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="an odd one"):
+        list(loader.load(photos, batch_size=2, map_fn=failing))
+
+
+def unknown(example, _):
+    return {"a": {"b": example["tags"][:, tf.newaxis]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"map_fn": "flip"}, "map_fn='flip' must be a function of an example and its seed"),
+        ({"map_fn": lambda example: 1}, r"map_fn\(example\) is called as map_fn\(example, seed\): too many"),
+        (
+            {"map_fn": lambda example, seed: 1, "static": 1},
+            r"map_fn\(example, seed\) is called as map_fn\(example, seed, static\): too many",
+        ),
+        (
+            {"map_fn": lambda example, seed, static: 1},
+            r"map_fn\(example, seed, static\) is called as map_fn\(example, seed\): missing a .*'static'",
+        ),
+        (
+            {"static": {"mean": 1}},
+            r"static= is what map_fn= is given .* add map_fn=.*or use loader.replicate",
+        ),
+        (
+            {"map_fn": lambda example, seed, static: 1, "static": {"a": (0, object())}},
+            r"static\['a'\]\[1\] is object, which cannot become a tensor: .*Tables of tf.lookup",
+        ),
+        ({"map_fn": lambda example, seed: None}, "map_fn returns None; return tensors, alone"),
+        ({"map_fn": lambda example, seed: {}}, "map_fn returns {}; it must return the tensors"),
+        ({"map_fn": unknown}, r"map_fn returns 'a/b' as a tensor of shape \(None, 1\): .* tf.ensure_shape"),
+        (
+            {"map_fn": lambda example, seed: (seed, tf.sparse.from_dense(seed))},
+            "map_fn returns '1' as SparseTensor; return tensors, alone or in dicts and tuples",
+        ),
+        (
+            {"map_fn": lambda example, seed: example["photo"], "image": Image()},
+            r"map_fn returns a tensor of shape \(None, None, 3\): .*tf.image.resize",
+        ),
+        (
+            {"map_fn": lambda example, seed: seed, "remainder": "pad"},
+            r"map_fn returns a tensor, which has no place for the weights .*such as \(value,\)",
+        ),
+        (
+            {"map_fn": lambda example, seed: {"sample_weight": seed}, "sample_weights": "balanced"},
+            "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; call it",
+        ),
+    ],
+)
+def test_functions_whose_results_make_no_batch_are_refused(photos, options, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(photos, batch_size=2, **options)

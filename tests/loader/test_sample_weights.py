@@ -1,0 +1,182 @@
+"""What an example weighs: by its class, or by a feature; multiplied by padding's 0."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.schemas import Feature, OptionsError, Schema
+
+LABELS = [2, 0, 0, 1, 0, 0, 0]
+OWN = [0.5, float("inf"), 2, 3, 0, 4, 5]
+COUNTS = {"cat": 5, "dog": 1, "eel": 1, "fox": 0}
+# 7 examples, 3 classes that occur
+EVEN = {0: 7 / 15, 1: 7 / 3, 2: 7 / 3}
+FEATURES = (
+    Feature("x", "float", "float32", (2,)),
+    Feature("label", "label", "int64"),
+    Feature("sample_weight", "float", "float32"),
+    Feature("times", "int", "uint8"),
+    Feature("name", "bytes", "bytes"),
+)
+
+
+def examples():
+    return [
+        {"x": [i, -i], "label": LABELS[i], "sample_weight": OWN[i], "times": i, "name": b"n"}
+        for i in range(7)
+    ]
+
+
+@pytest.fixture(scope="module")
+def labelled(write_dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp("labelled")
+    schema, shards = Schema(FEATURES, tuple(COUNTS)), {"train": [examples()[:3], examples()[3:]]}
+    return write_dataset(path, schema, shards, {"train": COUNTS})
+
+
+@pytest.fixture(scope="module")
+def numbered_classes(write_dataset, tmp_path_factory):
+    """Return a dataset whose classes are numbers, counted so by the manifest; the records have ``LABELS``."""
+
+    def make(counts):
+        path = tmp_path_factory.mktemp("numbers")
+        return write_dataset(path, Schema(FEATURES), {"train": [examples()]}, {"train": counts})
+
+    return make
+
+
+def weights_of(dataset):
+    *_, weights = zip(*dataset.as_numpy_iterator(), strict=True)
+    assert {part.dtype for part in weights} == {np.dtype("float32")}
+    return np.concatenate(weights).tolist()
+
+
+@pytest.mark.parametrize(
+    ("sample_weights", "wanted"),
+    [
+        ("balanced", [EVEN[label] for label in LABELS]),
+        ({"cat": 1, "dog": 2.5, "eel": 0}, [0, 1, 1, 2.5, 1, 1, 1]),
+        ({0: 1, "dog": np.float32(2.5), np.int64(2): 4, "fox": 9}, [4, 1, 1, 2.5, 1, 1, 1]),
+        ("times", list(range(7))),
+        ("sample_weight", OWN),
+    ],
+)
+def test_each_example_has_its_weight_and_padding_none(labelled, sample_weights, wanted):
+    options = {"batch_size": 3, "select": ("x",), "sample_weights": sample_weights}
+    assert weights_of(loader.load(labelled, **options)) == pytest.approx(wanted[:6])
+    assert weights_of(loader.load(labelled, **options, remainder="keep")) == pytest.approx(wanted)
+    padded = loader.load(labelled, **options, remainder="pad")
+    assert [spec.shape.as_list() for spec in padded.element_spec] == [[3, 2], [3]]
+    assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
+
+
+def test_weights_go_with_their_examples_through_every_other_option(labelled):
+    options = {
+        "batch_size": 2,
+        "select": ("times",),
+        "sample_weights": "times",
+        "shuffle": loader.Shuffle(1, window=2),
+    }
+    for more in ({}, {"map_fn": lambda example, _: (example["times"],)}):
+        for remainder in ("drop", "keep", "pad"):
+            dataset = loader.load(labelled, **options, **more, remainder=remainder)
+            pairs = [pair for batch in dataset.as_numpy_iterator() for pair in zip(*batch, strict=True)]
+            assert all(weight == number for number, weight in pairs)
+            assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
+
+
+def test_a_dict_has_the_weight_under_the_name_that_keras_uses_too(labelled):
+    options = {"batch_size": 7, "select": None}
+    (batch,) = loader.load(labelled, **options, sample_weights="sample_weight").as_numpy_iterator()
+    assert list(batch) == ["x", "label", "sample_weight", "times", "name"]
+    assert batch["sample_weight"].tolist() == OWN
+    batch, second = loader.load(
+        labelled, batch_size=4, sample_weights="sample_weight", remainder="pad"
+    ).as_numpy_iterator()
+    assert second["sample_weight"].tolist() == [0, 4, 5, 0]
+    mapped = loader.load(
+        labelled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
+    )
+    assert list(mapped.element_spec) == ["x", "sample_weight"]
+
+
+def test_classes_without_names_are_weighed_by_number(numbered_classes):
+    path = numbered_classes({"0": 5, "1": 1, "2": 1})
+    options = {"batch_size": 7, "select": ("x",)}
+    assert weights_of(loader.load(path, **options, sample_weights={2: 3, 0: 1, 1: 2})) == [
+        3,
+        1,
+        1,
+        2,
+        1,
+        1,
+        1,
+    ]
+    balanced = loader.load(path, **options, sample_weights="balanced")
+    assert weights_of(balanced) == pytest.approx([EVEN[label] for label in LABELS])
+
+
+def test_keras_learns_with_balanced_weights_what_it_learns_with_class_weights(labelled):
+    import keras
+
+    numbers, vectors = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
+
+    def trained(loss, class_weight=None, **options):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, kernel_initializer="zeros")])
+        model.compile(keras.optimizers.SGD(0.1), loss(from_logits=True))
+        dataset = loader.load(labelled, batch_size=2, select=("x", "label"), **options)
+        model.fit(dataset, epochs=2, class_weight=class_weight, shuffle=False, verbose=0)
+        return model.get_weights()
+
+    by_keras = trained(numbers, loader.class_weights(labelled))
+    for by_us in (
+        trained(numbers, sample_weights="balanced"),
+        trained(vectors, sample_weights="balanced", one_hot=("label",)),
+    ):
+        assert all(np.allclose(one, two, atol=1e-5) for one, two in zip(by_keras, by_us, strict=True))
+    assert not np.allclose(by_keras[0], trained(numbers)[0], atol=1e-3)
+
+
+def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
+    lying = numbered_classes({"0": 5, "1": 2})
+    dataset = loader.load(lying, batch_size=7, sample_weights="balanced", select=("x",))
+    message = "feature label holds the class 2, which by the manifest no example has; `tfshards verify"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(dataset)
+
+
+@pytest.mark.parametrize(
+    ("sample_weights", "message"),
+    [
+        (2.0, "sample_weights=2.0 must be 'balanced', weights by class such as {'cat': 2.0}, or the name"),
+        ({"cat": -1}, r"sample_weights\['cat'\]=-1 must be a number of at least 0"),
+        ({"cat": float("nan")}, r"sample_weights\['cat'\]=nan must be a number of at least 0"),
+        ({"cat": "2"}, r"sample_weights\['cat'\]='2' must be a number of at least 0"),
+        ({"cat": 1, "cow": 2}, "names 'cow', which is no class; there are 'cat', 'dog', 'eel', 'fox'"),
+        ({4: 1}, "names 4, which is no class; there are 'cat', 'dog', 'eel', 'fox'"),
+        ({"cat": 1, 0: 1}, "sample_weights= has two weights for the class 'cat'"),
+        ({"cat": 1, "dog": 1}, "has no weight for the class 'eel', which 1 examples of split 'train' have"),
+        ("even", "sample_weights='even' is neither 'balanced' nor a feature; there are 'x', 'label'"),
+        ("x", r"'x' must name a feature that holds one number an example, but it is a float of shape \(2,\)"),
+        ("label", "'label' must name a feature .* but it is a label .*weights by class are 'balanced'"),
+        ("name", "'name' must name a feature that holds one number an example, but it is a bytes"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(labelled, sample_weights, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(labelled, batch_size=2, select=("x",), sample_weights=sample_weights)
+
+
+def test_weights_by_class_need_counted_labels_and_a_free_name(numbered, numbered_classes, labelled):
+    for path, select in ((numbered([4]), None), (numbered_classes({}), ("x",))):
+        for sample_weights in ("balanced", {0: 1}):
+            with pytest.raises(
+                OptionsError, match=r"weighs classes, but split 'train' has no counted labels"
+            ):
+                loader.load(path, batch_size=2, select=select, sample_weights=sample_weights)
+    message = (
+        "add 'sample_weight', which is a feature already; use select=, or sample_weights='sample_weight'"
+    )
+    with pytest.raises(OptionsError, match=message):
+        loader.load(labelled, batch_size=2, sample_weights="balanced")
