@@ -51,7 +51,7 @@ def example_work(reading: Reading) -> Callable[..., Batch]:
 
 def example_randomness(reading: Reading, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
     """Return, by name, the randomness that the work on the examples ``numbers`` in an epoch needs."""
-    randomness = dict(draws_of(reading.images.values(), epoch, numbers))
+    randomness = draws_of(reading.images.values(), epoch, numbers)
     if reading.user_map is not None:
         randomness[_SEED] = map_seeds(reading.user_map.seed, epoch, numbers)
     return randomness

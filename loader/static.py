@@ -29,7 +29,11 @@ def replicate(strategy: tf.distribute.Strategy, static: object) -> object:
             "which it places on its servers, or give them to map_fn by static="
         )
     tensors = static_tensors(static)
-    devices = iter(strategy.extended.worker_devices)
+    try:
+        devices = iter(strategy.extended.worker_devices)
+    except RuntimeError:
+        # the default strategy leaves the device to TensorFlow
+        devices = iter([None])
 
     def copy(_: tf.distribute.experimental.ValueContext) -> object:
         # called for the replicas of this process in turn

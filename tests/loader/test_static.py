@@ -1,0 +1,46 @@
+"""Copies of static tensors for replicas; under two replicas they are tested by examples/static_tensor.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.schemas import OptionsError
+
+STATIC = {"mean": [0.5, 0.25], "pair": (np.arange(3), "a")}
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        tf.distribute.get_strategy(),
+        tf.distribute.OneDeviceStrategy("CPU:0"),
+        tf.distribute.MirroredStrategy(["CPU:0"]),
+    ],
+    ids=["default", "one device", "mirrored"],
+)
+def test_each_strategy_gives_its_replicas_the_tensors(strategy):
+    given = loader.replicate(strategy, STATIC)
+    assert sorted(given) == ["mean", "pair"]
+
+    @tf.function
+    def run(number, given):
+        return strategy.run(
+            lambda n, each: (n * each["mean"], each["pair"][0], each["pair"][1]), (number, given)
+        )
+
+    for found in (run(tf.constant(2.0), given), run(tf.constant(4.0), given)):
+        doubled, numbers, text = (strategy.experimental_local_results(value)[0].numpy() for value in found)
+        assert numbers.tolist() == [0, 1, 2]
+        assert text == b"a"
+    assert doubled.tolist() == [2, 1]
+
+
+def test_what_has_no_replicas_is_refused():
+    with pytest.raises(OptionsError, match=r"strategy='mirrored' must be a tf\.distribute\.Strategy"):
+        loader.replicate("mirrored", STATIC)
+    kind = tf.distribute.experimental.ParameterServerStrategy
+    with pytest.raises(OptionsError, match=r"ParameterServerStrategy has no replicas .*keep .* in variables"):
+        loader.replicate(kind.__new__(kind), STATIC)
+    with pytest.raises(OptionsError, match=r"static\['f'\] is object, which cannot become a tensor"):
+        loader.replicate(tf.distribute.get_strategy(), {"f": object()})

@@ -1,0 +1,61 @@
+"""Every example runs as it stands, and does what the guide says where it links it."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfshards.prep import ImageFolder, build
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """Return a dataset of digits whose split ``train`` has few of three of them, and ``test`` of none."""
+    root = tmp_path_factory.mktemp("digits")
+    spec = importlib.util.spec_from_file_location("digits_folder", EXAMPLES / "digits_folder.py")
+    digits_folder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(digits_folder)
+    digits_folder.main(root / "all")
+    for digit in sorted((root / "all").iterdir()):
+        for place, path in enumerate(sorted(digit.iterdir())):
+            split = "test" if place % 3 == 0 else "train"
+            if split == "test" or digit.name not in "389" or place < 12:
+                copy = root / "folder" / split / digit.name / path.name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
+    build(ImageFolder(root / "folder"), root / "data", shards=2, talk=lambda _: None)
+    return root / "data"
+
+
+def run(name, *arguments):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_static_tensor_lies_on_each_device_and_the_loss_falls(digits):
+    said = run("static_tensor.py", digits)
+    assert re.findall(r"mean on .*CPU:(\d)", said) == ["0", "1"], said
+    first, last = map(float, re.search(r"loss: ([\d.]+) in the first step, ([\d.]+) in step", said).groups())
+    assert last < 0.8 * first
+
+
+def test_imbalanced_recognises_rare_classes_better_with_weights_of_either_kind(digits):
+    said = run("imbalanced.py", digits)
+    recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", said, re.M)}
+    assert recall["class_weight"] > recall["as they are"] + 0.05, said
+    assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), said
