@@ -191,6 +191,9 @@ def _dataset(request: Request) -> tf.data.Dataset:
     options.deterministic = True
     # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.
     options.autotune.enabled = False
+    if request.static is not None:
+        # rewriting the graph would write the tensors into it, as a second copy
+        options.experimental_optimization.apply_default_optimizations = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     length = _length(assignment, start, request.epochs)
     return (
