@@ -1,4 +1,8 @@
-"""A thin adapter from ``load`` to ``tf.distribute``, for training loops of one's own."""
+"""A thin adapter from ``load`` to ``tf.distribute``, for training loops of one's own.
+
+Where one host reads, the strategy splits the global batches of ``load`` over its replicas itself; what
+several hosts read is in ``hosts.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import tensorflow as tf
 
 from tfshards.loader.assign import num_steps
 from tfshards.loader.checks import split_name
+from tfshards.loader.hosts import check_hosts, distribute_over_hosts, has_several_hosts, num_shares
+from tfshards.loader.keras_limits import explain_to_keras
 from tfshards.loader.options import Remainder, Worker, check_batch_size, check_remainder
 from tfshards.loader.pipeline import load
 from tfshards.loader.request import LoadOptions
@@ -31,49 +37,54 @@ def distribute(
 
     Each element holds one global batch: every replica has ``global_batch_size / num_replicas_in_sync`` of its
     examples. An epoch has ``steps_per_epoch(path, split, global_batch_size, remainder)`` elements. For
-    ``Model.fit`` give Keras the dataset of ``load`` instead, which it distributes itself.
+    ``Model.fit`` on one host give Keras the dataset of ``load`` instead, which it distributes itself.
+
+    Under ``ParameterServerStrategy`` the result is what ``ClusterCoordinator.create_per_worker_dataset``
+    takes, which looks at the shards a second time. An element is then what one worker takes for a step of
+    its own: of ``W`` workers each has its own part of the split, in ``steps_per_epoch(...)`` batches of
+    ``global_batch_size / W`` examples, so that an epoch is ``W * steps_per_epoch(...)`` steps.
 
     Args:
-        strategy: ``MirroredStrategy``, or another that asks for its input with ``InputContext``.
-        path: the directory with ``dataset.json``.
+        strategy: of ``tf.distribute``.
+        path: the directory with ``dataset.json``, which every host can read under this name.
         split: may be left out where there is one only.
-        global_batch_size: of all replicas together.
+        global_batch_size: of all replicas of all workers together.
         options: those of ``load``, but for ``worker``; ``remainder="keep"`` is refused, since it would leave
             replicas without examples.
 
     Raises:
-        OptionsError: the replicas do not divide the batch, there are no steps, or as for ``load``.
+        OptionsError: the replicas do not divide the batch, there are no steps, workers of parameter servers
+            cannot do what an option says, or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
     check_batch_size("global_batch_size", global_batch_size)
     if not isinstance(strategy, tf.distribute.Strategy):
         raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")
-    if isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy):
-        # Its InputContext says "pipeline 0 of 1" to each worker: all would read everything.
-        raise OptionsError("ParameterServerStrategy is not served; use MirroredStrategy")
     remainder = options.get("remainder", "drop")
     if remainder == "keep":
         raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
-    replicas = strategy.num_replicas_in_sync
-    if global_batch_size % replicas:
-        lower = global_batch_size - global_batch_size % replicas
+    shares = num_shares(strategy)
+    if global_batch_size % shares:
+        lower = global_batch_size - global_batch_size % shares
         raise OptionsError(
-            f"global_batch_size={global_batch_size} cannot be split evenly over {replicas} replicas; use "
-            f"{lower + replicas}" + (f" or {lower}" if lower else "")
+            f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
+            f"{lower + shares}" + (f" or {lower}" if lower else "")
         )
     if not steps_per_epoch(path, split, global_batch_size, remainder):
         raise OptionsError(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so that "
             "remainder='drop' leaves no steps; use a smaller one or remainder='pad'"
         )
-
-    def worker_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        worker = Worker(context.input_pipeline_id, context.num_input_pipelines)
-        dataset = load(path, split, batch_size=global_batch_size // worker.count, worker=worker, **options)
-        return dataset.rebatch(context.get_per_replica_batch_size(global_batch_size))
-
-    return strategy.distribute_datasets_from_function(worker_dataset)
+    several_hosts = has_several_hosts(strategy)
+    if several_hosts:
+        check_hosts(strategy, options)
+        dataset = distribute_over_hosts(strategy, path, split, global_batch_size, options)
+    else:
+        whole = load(path, split, batch_size=global_batch_size, worker=Worker(), **options)
+        # Its length stays known on this way, so that Keras, too, sees where an epoch ends.
+        dataset = strategy.experimental_distribute_dataset(whole)
+    return explain_to_keras(dataset, several_hosts)
 
 
 def steps_per_epoch(

@@ -35,6 +35,7 @@ from tfshards.loader.options import (
 )
 from tfshards.loader.reading import Reading
 from tfshards.loader.request import Request
+from tfshards.loader.scope import warn_of_other_readers
 from tfshards.loader.streams import read_windows
 from tfshards.loader.targets import one_hot_depths
 from tfshards.loader.weights import SampleWeights, weighing
@@ -75,7 +76,8 @@ def load(
         path: the directory with ``dataset.json``.
         split: may be left out where there is one only.
         batch_size: of this worker.
-        worker: which of several processes this is; each example goes to one of them.
+        worker: which of several processes this is; each example goes to one of them. Left out, this is the
+            only one, with a warning where ``TF_CONFIG`` or the strategy in scope names several.
         shuffle: another order in each epoch; None keeps the stored order.
         epochs: the epoch to stop before, or None to go on for ever. The result over the default, one epoch,
             gives the next epoch each time it is iterated if anything in it is random, as
@@ -123,6 +125,8 @@ def load(
         InputError: there is no dataset in ``path``, no such split in it, or no room for ``cache``.
         FormatError: the manifest or an index breaks the format, or a shard is not that of the manifest.
     """
+    if worker is None:
+        warn_of_other_readers()
     request = Request(
         path=path,
         split=split,

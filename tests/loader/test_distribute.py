@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from itertools import chain
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def run(dataset):
         text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
@@ -81,7 +82,7 @@ def test_fit_sees_the_next_epoch_at_each_pass_over_the_plain_dataset(run):
     assert same(two["plain"], one["later"]) or same(two["plain"], one["weights"])
 
 
-@pytest.mark.parametrize("devices", ["one", "two"])
+@pytest.mark.parametrize("devices", ["one", "two", "one device"])
 def test_padded_evaluation_with_weighted_metrics_is_the_truth(run, dataset, devices):
     trained = run[0][devices]
     kernel, bias = map(np.array, trained["weights"])
@@ -98,8 +99,36 @@ def test_padded_evaluation_with_weighted_metrics_is_the_truth(run, dataset, devi
     assert trained["evaluated"]["counts_padding"] == pytest.approx(sum(LABELS) / 24, abs=1e-5)
 
 
-def test_a_loop_gets_each_example_exactly_once_over_the_replicas(run):
-    for epoch in run[0]["padded"]:
+@pytest.mark.parametrize("devices", ["one", "two", "one device"])
+def test_validation_data_says_what_evaluation_says(run, devices):
+    trained = run[0][devices]
+    assert len(trained["validated"]) == 4
+    for name, value in trained["validated"].items():
+        assert value == pytest.approx(trained["evaluated"][name.removeprefix("val_")], abs=1e-6)
+
+
+def test_one_device_strategy_learns_the_same(run):
+    assert same(run[0]["one device"]["weights"], run[0]["one"]["weights"])
+
+
+def test_fit_takes_a_finite_distributed_dataset_epoch_by_epoch(run):
+    found = run[0]["distributed"]
+    # two epochs of five steps, with and without steps_per_epoch
+    assert found["steps"] == [10, 20]
+    padded, dealt = found["evaluated"]
+    assert dealt == pytest.approx(padded, abs=1e-6)
+
+
+def test_class_weights_on_a_distributed_dataset_are_refused_with_the_way_that_works(run):
+    assert re.search(
+        r"class_weight=: give fit the dataset of loader\.load",
+        run[0]["distributed"]["class_weight"],
+    )
+
+
+@pytest.mark.parametrize("strategy", ["padded", "central"])
+def test_a_loop_gets_each_example_exactly_once_over_the_replicas(run, strategy):
+    for epoch in run[0][strategy]:
         assert len(epoch) == 6
         stored = []
         for numbers, weights in epoch:
@@ -166,6 +195,57 @@ def test_one_replica_gets_the_batches_of_the_plain_dataset(dataset):
     assert [(numbers.numpy().tolist(), weights.numpy().tolist()) for numbers, weights in data] == wanted
 
 
+def test_a_strategy_for_several_hosts_with_one_worker_gives_the_batches_of_the_plain_dataset(dataset):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    options = {"remainder": "pad", "select": ("number",)}
+    data = loader.distribute(strategy, dataset, global_batch_size=8, **options)
+    with strategy.scope(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = loader.load(dataset, batch_size=8, **options)
+    wanted = [(numbers.tolist(), weights.tolist()) for numbers, weights in plain.as_numpy_iterator()]
+    found = [
+        [strategy.experimental_local_results(value)[0].numpy().tolist() for value in batch] for batch in data
+    ]
+    assert [tuple(batch) for batch in found] == wanted
+    with pytest.raises(
+        OptionsError, match=r"has no cardinality, loader\.steps_per_epoch has its steps; if Keras 3"
+    ):
+        _ = data.cardinality
+    with pytest.raises(OptionsError, match=r"has no map\(\), which Keras needs for class_weight="):
+        data.map(len)
+
+
+def cluster(kind, **sizes):
+    hosts = {name: [f"localhost:{port}" for port in range(size)] for name, size in sizes.items()}
+    return json.dumps({"cluster": hosts, "task": {"type": kind, "index": 0}})
+
+
+def test_reading_everything_as_one_of_several_workers_is_warned_of(dataset, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", cluster("worker", worker=2))
+    with pytest.warns(
+        UserWarning, match=r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"
+    ):
+        loader.load(dataset, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "reason"),
+    [
+        (cluster("worker", worker=2), {"worker": loader.Worker()}, "it is meant"),
+        (cluster("worker", worker=1), {}, "there is one worker"),
+        (cluster("evaluator", worker=2, evaluator=1), {}, "an evaluator reads for itself"),
+        (cluster("chief", chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
+    ],
+)
+def test_reading_everything_is_not_warned_of_where_that_is_right(
+    dataset, monkeypatch, config, options, reason
+):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(loader.load(dataset, batch_size=4, **options)) == 5, reason
+
+
 class TwoReplicas(tf.distribute.Strategy):
     """A stand-in for a strategy that is refused before it does anything."""
 
@@ -199,12 +279,6 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(dataset, global_batc
 def test_options_that_cannot_be_distributed_are_refused(dataset, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.distribute(tf.distribute.get_strategy(), dataset, **{"global_batch_size": 4, **options})
-
-
-def test_parameter_servers_are_refused(dataset):
-    kind = tf.distribute.experimental.ParameterServerStrategy
-    with pytest.raises(OptionsError, match="ParameterServerStrategy is not served; use MirroredStrategy"):
-        loader.distribute(kind.__new__(kind), dataset, global_batch_size=4)
 
 
 def test_what_is_no_strategy_is_refused(dataset):

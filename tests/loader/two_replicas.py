@@ -38,7 +38,7 @@ def mean_label(labels, _):
 
 
 def fit(path, data, **options):
-    """Return a model after three epochs."""
+    """Return a model after three epochs, with its history."""
     model = make_model()
     # shuffle is what Keras does with arrays; for datasets it warns that it does not
     model.fit(data, epochs=3, class_weight=loader.class_weights(path), shuffle=False, verbose=0, **options)
@@ -71,15 +71,42 @@ def train(path):
     later = loader.load(path, **options, epochs=None, start=loader.Position(1))
     found = {"later": weights_of(fit(path, later, steps_per_epoch=steps))}
     found["plain"] = weights_of(fit(path, loader.load(path, **options)))
-    model = fit(path, loader.load(path, **options, epochs=None), steps_per_epoch=steps)
-    padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
     found["lists"] = weights_of(fit_lists(path))
-    return found | {
+    data = loader.load(path, **options, epochs=None)
+    return found | fit_and_evaluate(path, data, steps_per_epoch=steps)
+
+
+def fit_and_evaluate(path, data, **options):
+    """Return what a model learns, and what it says of the padded split, also at the end of each epoch."""
+    padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
+    model = fit(path, data, validation_data=padded, **options)
+    return {
         "weights": weights_of(model),
         "steps": int(model.optimizer.iterations.numpy()),
+        "validated": {name: values[-1] for name, values in model.history.history.items() if "val_" in name},
         "evaluated": model.evaluate(padded, return_dict=True, verbose=0),
         "predicted": model.predict(padded, verbose=0).tolist(),
     }
+
+
+def fit_distributed(strategy, path):
+    """Return the steps of fits on finite distributed datasets, and what evaluation says of one."""
+    model = make_model()
+    steps = []
+    data = loader.distribute(
+        strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1)
+    )
+    for options in ({}, {"steps_per_epoch": 5}):
+        model.fit(data, epochs=2, shuffle=False, verbose=0, **options)
+        steps.append(int(model.optimizer.iterations.numpy()))
+    padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
+    dealt = loader.distribute(strategy, path, global_batch_size=4, select=SELECT, remainder="pad")
+    both = [model.evaluate(each, return_dict=True, verbose=0) for each in (padded, dealt)]
+    try:
+        model.fit(data, class_weight=loader.class_weights(path), shuffle=False)
+    except ValueError as error:
+        return {"steps": steps, "evaluated": both, "class_weight": str(error)}
+    return {}
 
 
 def loop(strategy, path, select=("number",), **options):
@@ -110,6 +137,12 @@ def main(path):
     found = {"replicas": strategy.num_replicas_in_sync, "one": train(path)}
     with strategy.scope():
         found["two"] = train(path)
+        found["distributed"] = fit_distributed(strategy, path)
+    with tf.distribute.OneDeviceStrategy("CPU:1").scope():
+        shuffled = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=3)
+        found["one device"] = fit_and_evaluate(path, shuffled.repeat(), steps_per_epoch=5)
+    central = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+    found["central"] = loop(central, path, remainder="pad")
     found["padded"] = loop(strategy, path, remainder="pad")
     found["shuffled"] = loop(strategy, path, shuffle=loader.Shuffle(seed=2))
     found["lists"] = {

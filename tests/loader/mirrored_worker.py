@@ -1,0 +1,132 @@
+"""A program: one worker of MultiWorkerMirroredStrategy; what it saw goes to stdout as JSON.
+
+Run by test_several_hosts.py, as each task of a cluster. Usage: mirrored_worker.py LABELLED CASES [keras]
+"""
+
+import json
+import os
+import sys
+import time
+import warnings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.schemas import OptionsError
+
+SELECT = ("x", "label")
+
+
+def loop(strategy, path, global_batch_size, options):
+    """Return this worker's numbers and weights of each step, and the sums over all workers of both."""
+    if options.pop("shuffled"):
+        options["shuffle"] = loader.Shuffle(seed=2)
+    data = loader.distribute(
+        strategy, path, global_batch_size=global_batch_size, select=("number",), **options
+    )
+
+    @tf.function
+    def step(batch):
+        def sums(number, weight=None):
+            weight = tf.ones_like(number) if weight is None else tf.cast(weight, tf.int64)
+            return tf.distribute.get_replica_context().all_reduce(
+                "SUM", [tf.reduce_sum(number * weight), tf.reduce_sum(weight)]
+            )
+
+        return strategy.run(sums, args=batch)
+
+    def own(value):
+        (part,) = strategy.experimental_local_results(value)
+        return part.numpy().tolist()
+
+    # no islice(): that the dataset ends for all at the same step is what is tested
+    return [
+        {"own": [own(value) for value in batch], "all": [own(total) for total in step(batch)]}
+        for batch in data
+    ]
+
+
+def own_loop(strategy, path):
+    """Return the weights that a loop of one's own with Keras 3 learns in two epochs."""
+    import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+    data = loader.distribute(strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(1))
+
+    @tf.function
+    def step(batch):
+        def train(x, label):
+            with tf.GradientTape() as tape:
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(x, training=True))
+                loss = tf.reduce_sum(losses) / 4
+            # Keras's optimizer sums the gradients over all replicas
+            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+        strategy.run(train, args=batch)
+
+    for _ in range(2):
+        for batch in data:
+            step(batch)
+    said = {}
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    for verb, options in (("fit", {"shuffle": False}), ("evaluate", {})):
+        try:
+            getattr(model, verb)(data, verbose=0, **options)
+        except OptionsError as error:
+            said[verb] = str(error)
+    return {"weights": [weight.tolist() for weight in model.get_weights()], "refused": said}
+
+
+def fit(strategy, path):
+    """Return what tf_keras learns in two epochs, and what it says of the padded split."""
+    import tf_keras
+
+    with strategy.scope():
+        layers = [tf_keras.layers.InputLayer((2,)), tf_keras.layers.Dense(3, kernel_initializer="zeros")]
+        model = tf_keras.Sequential(layers)
+        model.compile(
+            tf_keras.optimizers.SGD(0.1),
+            tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            weighted_metrics=[
+                tf_keras.metrics.SparseCategoricalCrossentropy(name="crossentropy", from_logits=True),
+                tf_keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            ],
+        )
+    options = {"global_batch_size": 4, "select": SELECT}
+    endless = loader.distribute(strategy, path, shuffle=loader.Shuffle(1), epochs=None, **options)
+    steps = loader.steps_per_epoch(path, None, 4)
+    model.fit(endless, epochs=2, steps_per_epoch=steps, verbose=0)
+    padded = loader.distribute(strategy, path, remainder="pad", **options)
+    steps = loader.steps_per_epoch(path, None, 4, "pad")
+    return {
+        "weights": [weight.tolist() for weight in model.get_weights()],
+        "evaluated": model.evaluate(padded, steps=steps, return_dict=True, verbose=0),
+        "predicted": model.predict(padded, steps=steps, verbose=0).tolist(),
+    }
+
+
+def main(labelled, cases, *what):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    worker = loader.Worker.from_environment()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader.load(labelled, batch_size=4)
+        with strategy.scope():
+            loader.load(labelled, batch_size=4)
+    found = {"worker": [worker.index, worker.count], "warned": [str(each.message) for each in caught]}
+    warnings.simplefilter("error", UserWarning)
+    started = time.monotonic()
+    found["cases"] = [loop(strategy, *case) for case in json.loads(cases)]
+    found["seconds"] = time.monotonic() - started
+    if what:
+        found |= {"own": own_loop(strategy, labelled), "tf_keras": fit(strategy, labelled)}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,157 @@
+"""A program: one task of a cluster with parameter servers; the coordinator's findings go to stdout as JSON.
+
+Run by test_parameter_servers.py. Usage: server_cluster.py NUMBERED LABELLED
+"""
+
+import json
+import os
+import sys
+import warnings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+import tensorflow as tf
+
+GLOBAL_BATCH_SIZE = 4
+SELECT = ("x", "label")
+
+
+def passes(coordinator, data, num_workers):
+    """Return, of each of two passes, the batches that each worker read, with their weights."""
+
+    @tf.function
+    def rest(iterator):
+        """Return who runs this, and ``(number, weight)`` of the rows of its part that are not read yet."""
+        rows = tf.TensorArray(tf.int64, 0, dynamic_size=True, element_shape=[None, 2], infer_shape=False)
+        batch = iterator.get_next_as_optional()
+        while batch.has_value():
+            number, weight = batch.get_value()
+            rows = rows.write(rows.size(), tf.stack([number, tf.cast(weight, tf.int64)], axis=1))
+            batch = iterator.get_next_as_optional()
+        return tf.distribute.coordinator.experimental_get_current_worker_index(), rows.concat()
+
+    per_worker = coordinator.create_per_worker_dataset(data)
+    found = []
+    for _ in range(2):
+        iterator, read = iter(per_worker), {}
+        while len(read) < num_workers:
+            parts = [coordinator.schedule(rest, args=(iterator,)) for _ in range(num_workers)]
+            for worker, rows in (part.fetch() for part in parts):
+                # a quick worker may get a second closure, which finds nothing left
+                assert str(worker) not in read or not len(rows)
+                read.setdefault(str(worker), rows.tolist())
+        found.append(read)
+    return found
+
+
+def train(strategy, coordinator, path, loader):
+    """Return what a Keras 3 model loses before and after some steps on any worker, and what fit says."""
+    import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+    data = loader.distribute(
+        strategy,
+        path,
+        global_batch_size=GLOBAL_BATCH_SIZE,
+        select=SELECT,
+        shuffle=loader.Shuffle(1),
+        epochs=None,
+    )
+
+    @tf.function
+    def step(iterator):
+        def replica(x, label):
+            with tf.GradientTape() as tape:
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(x, training=True))
+                loss = tf.reduce_mean(losses)
+            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+            return loss
+
+        return strategy.run(replica, args=next(iterator))
+
+    iterator = iter(coordinator.create_per_worker_dataset(data))
+    losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(40)]
+    coordinator.join()
+    found = {"losses": [float(loss.fetch()) for loss in losses]}
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    try:
+        model.fit(data, steps_per_epoch=5, shuffle=False, verbose=0)
+    except ValueError as error:
+        found["fit"] = str(error)
+    return found
+
+
+def fit(strategy, path, loader):
+    """Return the losses that tf_keras sees in two epochs."""
+    import tf_keras
+
+    with strategy.scope():
+        layers = [tf_keras.layers.InputLayer((2,)), tf_keras.layers.Dense(3, kernel_initializer="zeros")]
+        model = tf_keras.Sequential(layers)
+        loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf_keras.optimizers.SGD(0.1), loss)
+    options = {"global_batch_size": GLOBAL_BATCH_SIZE, "select": SELECT, "epochs": None}
+    data = loader.distribute(strategy, path, shuffle=loader.Shuffle(1), **options)
+    return model.fit(data, epochs=2, steps_per_epoch=20, verbose=0).history["loss"]
+
+
+def refusals(strategy, path, loader):
+    """Return what is said of options that fit no parameter servers, or no dataset."""
+    said = {}
+    for name, options in {
+        "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(1)},
+        "crop": {"global_batch_size": 4, "image": loader.Image(size=(2, 2), crop="random")},
+        "cache": {"global_batch_size": 4, "cache": "memory"},
+        "odd": {"global_batch_size": 5},
+        "select": {"global_batch_size": 4, "select": ("nope",)},
+    }.items():
+        try:
+            loader.distribute(strategy, path, **options)
+        except ValueError as error:
+            said[name] = str(error)
+    with strategy.scope(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader.load(path, batch_size=4)
+    return said | {"load": str(caught[0].message)}
+
+
+def main(numbered, labelled):
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if resolver.task_type != "chief":
+        server = tf.distribute.Server(
+            resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id
+        )
+        server.join()
+    from tfshards import loader
+
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    num_workers = resolver.cluster_spec().num_tasks("worker")
+    padded = loader.distribute(
+        strategy, numbered, global_batch_size=GLOBAL_BATCH_SIZE, remainder="pad", select=("number",)
+    )
+    shuffled = loader.distribute(
+        strategy,
+        numbered,
+        global_batch_size=GLOBAL_BATCH_SIZE,
+        remainder="pad",
+        select=("number",),
+        shuffle=loader.Shuffle(2),
+        start=loader.Position(1),
+        epochs=2,
+    )
+    found = {
+        "padded": passes(coordinator, padded, num_workers),
+        "shuffled": passes(coordinator, shuffled, num_workers),
+        "refused": refusals(strategy, numbered, loader),
+        "trained": train(strategy, coordinator, labelled, loader),
+        "tf_keras": fit(strategy, labelled, loader),
+    }
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,98 @@
+"""``loader.distribute`` under ParameterServerStrategy: a coordinator, two workers and a server, all real."""
+
+import json
+import re
+
+import pytest
+
+from tests.loader.cluster import run_cluster
+from tfshards import loader
+from tfshards.schemas import Feature, Schema
+
+COUNT = 23
+TASKS = {"worker": 2, "ps": 1, "chief": 1}
+SCHEMA = Schema((Feature("x", "float", "float32", (2,)), Feature("label", "label", "int64")))
+
+
+@pytest.fixture(scope="module")
+def path(numbered):
+    # one shard for both workers
+    return numbered([COUNT])
+
+
+@pytest.fixture(scope="module")
+def run(path, write_dataset, tmp_path_factory):
+    """What the coordinator found, and what it wrote to stderr."""
+    examples = [{"x": [number % 3, number % 5], "label": number % 3} for number in range(COUNT)]
+    labelled = write_dataset(tmp_path_factory.mktemp("labelled"), SCHEMA, {"train": [examples]})
+    folder = tmp_path_factory.mktemp("servers")
+    arguments = [path, labelled]
+    ((stdout, stderr),) = run_cluster(
+        folder, "server_cluster.py", arguments, TASKS, until="chief", timeout=240
+    )
+    workers = "".join(file.read_text() for file in folder.glob("worker-*.err"))
+    return json.loads(stdout), stderr + workers
+
+
+@pytest.mark.parametrize(
+    ("way", "options"),
+    [
+        ("padded", {}),
+        ("shuffled", {"shuffle": loader.Shuffle(2), "start": loader.Position(1), "epochs": 2}),
+    ],
+)
+def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, path, way, options):
+    for read in run[0][way]:
+        assert sorted(read) == ["0", "1"]
+        for index, rows in read.items():
+            # what a worker's own process reads is what load() gives to that worker
+            own = loader.load(
+                path, batch_size=2, worker=loader.Worker(int(index), 2), remainder="pad", **options
+            )
+            wanted = [
+                [number, int(weight)]
+                for batch in own.as_numpy_iterator()
+                for number, weight in zip(
+                    batch["number"].tolist(), batch["sample_weight"].tolist(), strict=True
+                )
+            ]
+            assert rows == wanted
+            assert len(rows) == 2 * loader.steps_per_epoch(path, None, 4, "pad")
+        assert sorted(number for rows in read.values() for number, weight in rows if weight) == list(
+            range(COUNT)
+        )
+
+
+def test_a_model_learns_from_closures_on_any_worker(run):
+    losses = run[0]["trained"]["losses"]
+    assert len(losses) == 40
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+
+
+def test_fit_of_tf_keras_learns(run):
+    first, second = run[0]["tf_keras"]
+    assert 0 < second < 0.95 * first
+
+
+def test_fit_of_keras_3_is_told_at_once_what_works(run):
+    message = r"Keras 3 .* nor ParameterServerStrategy, write the loop with strategy\.run, or use tf_keras"
+    assert re.search(message, run[0]["trained"]["fit"])
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("shuffle", r"epochs=1 would give the same order for each iterator under P.*; use epochs=None for t"),
+        ("crop", r"epochs=1 would give the same order .* start=loader\.Position\(epoch\) and epochs=epoch"),
+        ("cache", "cache='memory' would copy the shards to the coordinator's host alone; leave it out"),
+        ("odd", "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"),
+        ("select", r"select=\('nope',\) has no feature for 'nope'; there are 'number'"),
+        ("load", r"scope of a ParameterServerStrategy, but load\(\) without worker= reads the whole split"),
+    ],
+)
+def test_options_that_fit_no_parameter_servers_are_refused(run, what, message):
+    assert re.search(message, run[0]["refused"][what])
+
+
+def test_nothing_is_said_about_auto_sharding(run):
+    assert not re.search("auto.?shard|sharding policy", run[1], re.IGNORECASE)

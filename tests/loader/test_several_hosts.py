@@ -1,0 +1,162 @@
+"""``loader.distribute`` over several hosts: real processes on loopback, real collectives."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.loader.cluster import run_cluster
+from tfshards import loader
+from tfshards.schemas import Feature, Schema
+
+COUNT = 22
+GLOBAL_BATCH_SIZE = 4
+LABELS = np.arange(COUNT) % 3
+X = np.stack([np.sin(np.arange(COUNT)), np.cos(3 * np.arange(COUNT))], axis=1).astype(np.float32)
+SCHEMA = Schema((Feature("x", "float", "float32", (2,)), Feature("label", "label", "int64")))
+
+# shards, global batch size, remainder, shuffled
+TWO = [
+    ([23], 4, "drop", True, "one shard serves both, three examples are left out"),
+    ([23], 4, "pad", True, "one shard, one example is padded"),
+    ([4, 3, 4, 3, 4, 3, 2], 8, "pad", False, "seven shards, stored order"),
+    ([1], 8, "pad", False, "the second worker has padding only"),
+    ([3], 8, "pad", True, "fewer examples than a batch"),
+]
+THREE = [
+    ([4, 3, 4, 3, 4, 3, 2], 6, "pad", True, "seven shards for three workers"),
+    ([4, 3, 4, 3, 4, 3, 2], 6, "drop", False, "the same in stored order"),
+    ([2], 9, "pad", True, "one worker without any example"),
+]
+
+
+@pytest.fixture(scope="module")
+def labelled(write_dataset, tmp_path_factory):
+    examples = [{"x": x, "label": label} for x, label in zip(X, LABELS, strict=True)]
+    path = tmp_path_factory.mktemp("labelled")
+    return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]})
+
+
+def run(folder, numbered, labelled, cases, num_workers, *what):
+    """Return what each worker found, and what all of them wrote to stderr."""
+    given = [
+        (str(numbered(sizes)), size, {"remainder": remainder, "shuffled": shuffled})
+        for sizes, size, remainder, shuffled, _ in cases
+    ]
+    arguments = [labelled, json.dumps(given), *what]
+    tasks = {"worker": num_workers}
+    read = run_cluster(folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=240)
+    return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
+
+
+@pytest.fixture(scope="module")
+def two(numbered, labelled, tmp_path_factory):
+    return run(tmp_path_factory.mktemp("two"), numbered, labelled, TWO, 2, "keras")
+
+
+@pytest.fixture(scope="module")
+def three(numbered, labelled, tmp_path_factory):
+    return run(tmp_path_factory.mktemp("three"), numbered, labelled, THREE, 3)
+
+
+CASES = [("two", *number_and_case) for number_and_case in enumerate(TWO)]
+CASES += [("three", *number_and_case) for number_and_case in enumerate(THREE)]
+
+
+@pytest.mark.parametrize(("workers", "number", "case"), CASES)
+def test_the_steps_are_even_and_each_example_comes_exactly_once(request, numbered, workers, number, case):
+    sizes, global_batch_size, remainder, shuffled, reason = case
+    found, _ = request.getfixturevalue(workers)
+    read = [worker["cases"][number] for worker in found]
+    steps = loader.steps_per_epoch(numbered(sizes), None, global_batch_size, remainder)
+    assert {len(each) for each in read} == {steps}, reason
+    examples = []
+    for step in zip(*read, strict=True):
+        assert len({tuple(each["all"]) for each in step}) == 1, "an all-reduce has one result"
+        real = []
+        for each in step:
+            numbers, *weights = each["own"]
+            assert len(numbers) == global_batch_size // len(found)
+            kept = weights[0] if weights else [1] * len(numbers)
+            real += [number for number, weight in zip(numbers, kept, strict=True) if weight]
+        assert step[0]["all"] == [sum(real), len(real)]
+        examples += real
+    assert len(set(examples)) == len(examples), reason
+    assert len(examples) == (steps * global_batch_size if remainder == "drop" else sum(sizes)), reason
+    if not shuffled:
+        assert sorted(examples) == list(range(len(examples)))
+
+
+@pytest.mark.parametrize("workers", ["two", "three"])
+def test_no_loop_hangs_at_the_end_of_an_epoch(request, workers):
+    found, _ = request.getfixturevalue(workers)
+    assert max(worker["seconds"] for worker in found) < 60
+
+
+@pytest.mark.parametrize("workers", ["two", "three"])
+def test_a_worker_reads_its_place_from_the_cluster(request, workers):
+    found, _ = request.getfixturevalue(workers)
+    assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
+
+
+def test_reading_everything_on_each_host_is_warned_of(two):
+    for worker in two[0]:
+        outside, in_scope = worker["warned"]
+        message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"
+        assert re.search("TF_CONFIG names" + message, outside)
+        assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
+
+
+@pytest.mark.parametrize("workers", ["two", "three"])
+def test_nothing_is_said_about_auto_sharding(request, workers):
+    _, stderr = request.getfixturevalue(workers)
+    assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
+
+
+def softmax(x, kernel, bias):
+    exponents = np.exp(x @ kernel + bias)
+    return exponents / exponents.sum(1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def trained(labelled):
+    """The weights after two epochs of gradient descent on the global batches, in NumPy."""
+    options = {"select": ("x", "label"), "shuffle": loader.Shuffle(1), "epochs": 2}
+    kernel, bias = np.zeros((2, 3)), np.zeros(3)
+    for x, label in loader.load(labelled, batch_size=GLOBAL_BATCH_SIZE, **options).as_numpy_iterator():
+        error = (softmax(x, kernel, bias) - np.eye(3)[label]) / GLOBAL_BATCH_SIZE
+        kernel, bias = kernel - 0.1 * x.T @ error, bias - 0.1 * error.sum(0)
+    return kernel, bias
+
+
+@pytest.mark.parametrize("way", ["own", "tf_keras"])
+def test_two_hosts_learn_what_gradient_descent_on_the_global_batches_learns(two, trained, way):
+    for worker in two[0]:
+        for weight, wanted in zip(worker[way]["weights"], trained, strict=True):
+            assert np.allclose(weight, wanted, atol=1e-5)
+
+
+def test_padded_evaluation_on_two_hosts_is_the_truth(two, trained):
+    likely = softmax(X, *trained)
+    for worker in two[0]:
+        evaluated = worker["tf_keras"]["evaluated"]
+        loss = -np.log(likely[np.arange(COUNT), LABELS]).mean()
+        assert evaluated["crossentropy"] == pytest.approx(loss, abs=1e-5)
+        assert evaluated["accuracy"] == pytest.approx((likely.argmax(1) == LABELS).mean(), abs=1e-6)
+
+
+def test_predictions_of_two_hosts_come_in_stored_order(two, trained):
+    kernel, bias = trained
+    for worker in two[0]:
+        predicted = np.array(worker["tf_keras"]["predicted"])
+        assert predicted.shape == (24, 3)
+        assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)
+
+
+def test_keras_3_is_told_at_once_what_works_on_several_hosts(two):
+    for worker in two[0]:
+        refused = worker["own"]["refused"]
+        assert list(refused) == ["fit", "evaluate"]
+        for message in refused.values():
+            assert re.search(r"Keras 3 .* neither MultiWorkerMirrored.* strategy\.run, or use tf_k", message)
