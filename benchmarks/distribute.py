@@ -1,0 +1,108 @@
+"""Two MirroredStrategy replicas against one: does dealing out the batches cost reading speed?
+
+A loop of one's own with a step that only looks at the data, over examples of 784 bytes and of 30,000, as
+many as an encoded photo has, from the same shards in one process, in turns, after a warm-up round. The
+replicas are logical CPU devices, which share the processors: two cannot be faster than one, only the loader
+and tf.distribute can make them slower.
+
+Usage: python benchmarks/distribute.py [--arrays 200000] [--images 8000] [--rounds 7]
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import measure
+import numpy as np
+
+GLOBAL_BATCH_SIZE = 256
+GOAL = 0.95
+ONE, TWO = "one replica", "two replicas"
+
+
+def main() -> None:
+    """Build both datasets, time one and two replicas on them, print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--arrays", type=int, default=200_000, help="number of 784-byte arrays")
+    parser.add_argument("--images", type=int, default=8_000, help="number of examples of 30,000 bytes")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfshards-distribute-") as work:
+        datasets = {
+            "arrays": build(Path(work) / "arrays", options.arrays, 784),
+            "images": build(Path(work) / "images", options.images, 30_000),
+        }
+        for name, dataset in datasets.items():
+            print(report(name, time_replicas(dataset, options.rounds)), flush=True)
+    print(measure.machine(["tfshards", "tensorflow", "numpy"]))
+    print(f"\n`python benchmarks/distribute.py --rounds {options.rounds}`")
+
+
+def build(path: Path, count: int, num_bytes: int) -> Path:
+    """Build ``count`` examples with an array of so many bytes."""
+    from tfshards.prep import Arrays
+    from tfshards.prep import build as build_dataset
+
+    random = np.random.default_rng(0)
+    data = random.integers(0, 256, (count, num_bytes), dtype=np.uint8)
+    build_dataset(Arrays({"image": data, "label": np.arange(count) % 10}), path, shards=16)
+    return path
+
+
+def time_replicas(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
+    """Return the examples a second of one replica and of two, in each round; the first is not counted."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    from tfshards import loader
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if not tf.config.get_logical_device_configuration(cpu):
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    devices = {ONE: ["CPU:0"], TWO: ["CPU:0", "CPU:1"]}
+    contestants = {}
+    for name, replicas in devices.items():
+        strategy = tf.distribute.MirroredStrategy(replicas)
+        data = loader.distribute(
+            strategy, dataset, global_batch_size=GLOBAL_BATCH_SIZE, shuffle=loader.Shuffle(0)
+        )
+        contestants[name] = (data, _step(strategy))
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, (data, step) in contestants.items():
+            started, batches = time.perf_counter(), 0
+            for batch in data:
+                step(batch)
+                batches += 1
+            if number:
+                taken[name].append(batches * GLOBAL_BATCH_SIZE / (time.perf_counter() - started))
+    return taken
+
+
+def report(name: str, taken: Mapping[str, list[float]]) -> str:
+    """Return the speeds, the ratio of two replicas to one, and whether it keeps to the goal."""
+    ratios = measure.ratios(taken[TWO], taken[ONE])
+    rows = [(contestant, measure.spread(speeds, 0)) for contestant, speeds in taken.items()]
+    lines = [f"\n{name}\n", measure.table(("", "examples/s"), rows)]
+    lines.append(f"- two replicas to one, by round: {measure.spread(ratios, 2)}")
+    lines.append(measure.goal(f"{name}: two replicas to one", float(np.median(ratios)), GOAL, at_least=True))
+    return "\n".join(lines)
+
+
+def _step(strategy):
+    import tensorflow as tf
+
+    @tf.function
+    def step(batch):
+        strategy.run(
+            lambda values: tf.reduce_sum(values["label"]) + tf.size(values["image"], tf.int64), (batch,)
+        )
+
+    return step
+
+
+if __name__ == "__main__":
+    main()
