@@ -28,7 +28,7 @@ def run(path, write_dataset, tmp_path_factory):
     folder = tmp_path_factory.mktemp("servers")
     arguments = [path, labelled]
     ((stdout, stderr),) = run_cluster(
-        folder, "server_cluster.py", arguments, TASKS, until="chief", timeout=240
+        folder, "server_cluster.py", arguments, TASKS, until="chief", timeout=600
     )
     workers = "".join(file.read_text() for file in folder.glob("worker-*.err"))
     return json.loads(stdout), stderr + workers

@@ -46,7 +46,7 @@ def run(folder, numbered, labelled, cases, num_workers, *what):
     ]
     arguments = [labelled, json.dumps(given), *what]
     tasks = {"worker": num_workers}
-    read = run_cluster(folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=240)
+    read = run_cluster(folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=600)
     return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
 
 

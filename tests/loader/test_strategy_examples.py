@@ -43,7 +43,7 @@ def test_each_example_recognises_digits_and_says_nothing_of_auto_sharding(digits
         text=True,
         env=environment | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1"},
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     accuracies = re.findall(rf"accuracy: ([\d.]+) on {HELD_OUT} ", done.stdout)
