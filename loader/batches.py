@@ -21,9 +21,6 @@ from tfshards.loader.streams import piece_numbers
 from tfshards.loader.weights import example_weights
 from tfshards.loader.window import example_numbers, window_rows
 
-# Windows that are parsed at the same time; one parses on several threads already.
-PARSED_AHEAD = 2
-
 
 def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.data.Dataset:
     """Return the batches in ``windows`` (``streams.read_windows``) from a step of the first epoch on."""
@@ -38,7 +35,7 @@ def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.d
             records = tf.identity(records)
         return _parse_window(reading, epoch, window, records)
 
-    parsed = windows.map(as_written(parse), PARSED_AHEAD)
+    parsed = windows.map(as_written(parse), reading.ahead.parsed)
     if assignment.window > 1 or reading.by_example:
         # the values of a step, or of an example if more is done to each
         parsed = parsed.unbatch()
@@ -47,7 +44,9 @@ def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.d
     if not reading.by_example:
         steps = parsed.skip(skipped)
     else:
-        examples = parsed.skip(skipped * assignment.batch_size).map(example_work(reading), num_cpus())
+        examples = parsed.skip(skipped * assignment.batch_size).map(
+            example_work(reading), reading.ahead.decoded
+        )
         if reading.user_map is not None:
             check_returned(examples.element_spec[0], reading.adds_weight)
         batch = examples.ragged_batch if _has_lists(examples) else examples.batch

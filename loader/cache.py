@@ -23,7 +23,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from tfshards.loader.budget import available_memory
+from tfshards.loader.memory import available_memory
 from tfshards.loader.read import Shards
 from tfshards.loader.trust import REMEDY
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split
@@ -64,12 +64,10 @@ class Cache:
 
     Attributes:
         where: ``"memory"`` or ``"disk:PATH"``.
-        limit: the bytes that copies in memory may take, or None for what there is.
         strict: whether a shard that is not as the manifest says is an error; else it is read where it stands.
     """
 
     where: str
-    limit: int | None = None
     strict: bool = True
 
 
@@ -85,7 +83,7 @@ def cached(shards: Shards, root: Path, name: str, split: Split, cache: Cache) ->
     # one after the other: a second dataset of the same split waits for the copies, and finds them
     with _lock:
         if cache.where == "memory":
-            store = _Memory(f"ram://{folder}", cache.limit)
+            store = _Memory(f"ram://{folder}")
             paths = _fill(store, root, name, split.shards, cache.strict)
         else:
             directory = Path(cache.where.removeprefix(DISK)).expanduser().absolute() / folder
@@ -126,7 +124,6 @@ class _Store(Protocol):
 @dataclass(frozen=True)
 class _Memory:
     folder: str
-    limit: int | None
 
     def path(self, shard: Shard) -> str:
         return f"{self.folder}/{shard.path}"
@@ -135,16 +132,14 @@ class _Memory:
         return self.path(shard) in _held
 
     def check_room(self, num_bytes: int, what: str) -> None:
-        room, of = self.limit, "memory_budget leaves"
-        if room is None:
-            available = available_memory()
-            if available is None:
-                return
-            room, of = int(available * (1 - _MEMORY_LEFT)), "the memory that is free allows"
+        available = available_memory()
+        if available is None:
+            return
+        room = int(available * (1 - _MEMORY_LEFT))
         if num_bytes > room:
             raise InputError(
-                f'cache="memory" needs {size(num_bytes)} for {what}; {of} {size(room)}: use '
-                'cache="disk:PATH" with a folder on a local disk, or leave cache= out'
+                f'cache="memory" needs {size(num_bytes)} for {what}, the memory that is free allows '
+                f'{size(room)}: use cache="disk:PATH" with a folder on a local disk, or leave cache= out'
             )
 
     def write(self, shard: Shard, blocks: Iterator[bytes]) -> None:

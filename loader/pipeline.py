@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, assign
-from tfshards.loader.batches import batches
+from tfshards.loader.batches import batches, num_cpus
+from tfshards.loader.budget import ahead_within, forecast
 from tfshards.loader.cache import Cache, cached
 from tfshards.loader.checks import (
     check_class_names,
@@ -22,6 +24,7 @@ from tfshards.loader.checks import (
 )
 from tfshards.loader.image_options import Image
 from tfshards.loader.map_fn import user_map
+from tfshards.loader.memory import budget_bytes
 from tfshards.loader.open import open_shards
 from tfshards.loader.options import (
     WEIGHT,
@@ -33,15 +36,13 @@ from tfshards.loader.options import (
     Shuffle,
     Worker,
 )
-from tfshards.loader.reading import Reading
+from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.request import Request
 from tfshards.loader.scope import warn_of_other_readers
 from tfshards.loader.streams import read_windows
 from tfshards.loader.targets import one_hot_depths
 from tfshards.loader.weights import SampleWeights, weighing
 from tfshards.schemas import read_manifest
-
-BATCHES_AHEAD = 2
 
 
 def load(
@@ -65,6 +66,7 @@ def load(
     check: Check = "files",
     on_damage: OnDamage = "raise",
     cache: str | None = None,
+    memory_budget: str | int | None = None,
 ) -> tf.data.Dataset:
     """Return the batches of one split, as one worker reads them.
 
@@ -113,6 +115,9 @@ def load(
             "disk:PATH" a folder on a local disk, where later runs and other processes find them; "memory"
             that of this process, once for all its datasets of the split, until ``clear_cache()``. What is
             copied are the stored bytes, so that order, decoding and augmentation stay what they are.
+        memory_budget: the memory that reading, decoding, batches ahead and ``cache="memory"`` may take beside
+            TensorFlow and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the
+            order, and is an error where the least does not fit.
 
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
@@ -147,6 +152,7 @@ def load(
         check=check,
         on_damage=on_damage,
         cache=cache,
+        memory_budget=memory_budget,
     )
     return _dataset(request)
 
@@ -172,9 +178,6 @@ def _dataset(request: Request) -> tf.data.Dataset:
         # the line that called load() is the one to look at
         warnings.warn(no_steps(name, assignment), stacklevel=3)
     shards = open_shards(root, name, manifest, request.check, request.on_damage)
-    if request.cache is not None:
-        near = Cache(request.cache, strict=request.on_damage == "raise")
-        shards = cached(shards, root, name, taken, near)
     reading = Reading(
         shards=shards,
         assignment=assignment,
@@ -186,11 +189,23 @@ def _dataset(request: Request) -> tf.data.Dataset:
         one_hot=depths,
         weighing=weights,
         user_map=mapped,
+        ahead=Ahead(decoded=num_cpus()),
     )
     random = shuffle is not None or reading.randomly_worked
     next_each_time = random and not request.is_one_run
-    windows = read_windows(assignment, shards, shuffle, start, request.epochs, next_each_time)
-    steps = batches(reading, windows, start.step)
+
+    def steps_of(reading: Reading) -> tf.data.Dataset:
+        windows = read_windows(assignment, reading.shards, shuffle, start, request.epochs, next_each_time)
+        return batches(reading, windows, start.step)
+
+    budget = budget_bytes(request.memory_budget)
+    if budget is not None:
+        copies = sum(shard.num_bytes for shard in taken.shards) if request.cache == "memory" else 0
+        sizes = forecast(root, taken, reading, steps_of(reading).element_spec, copies)
+        reading = replace(reading, ahead=ahead_within(sizes, budget, reading.ahead))
+    if request.cache is not None:
+        near = Cache(request.cache, strict=request.on_damage == "raise")
+        reading = replace(reading, shards=cached(shards, root, name, taken, near))
     options = tf.data.Options()
     options.deterministic = True
     # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.
@@ -201,8 +216,9 @@ def _dataset(request: Request) -> tf.data.Dataset:
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     length = _length(assignment, start, request.epochs)
     return (
-        steps.apply(tf.data.experimental.assert_cardinality(length))
-        .prefetch(BATCHES_AHEAD)
+        steps_of(reading)
+        .apply(tf.data.experimental.assert_cardinality(length))
+        .prefetch(reading.ahead.batches)
         .with_options(options)
     )
 

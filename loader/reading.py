@@ -25,6 +25,21 @@ Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """How much is worked on before the training step asks for it.
+
+    Attributes:
+        decoded: examples that are decoded at the same time.
+        batches: that are ready.
+        parsed: groups of records that are parsed at the same time.
+    """
+
+    decoded: int
+    batches: int = 2
+    parsed: int = 2
+
+
+@dataclass(frozen=True)
 class Reading:
     """All that the graph of one ``load`` is made from.
 
@@ -39,6 +54,7 @@ class Reading:
         one_hot: the lengths of the vectors that classes become, by feature.
         weighing: where sample weights come from, if anywhere.
         user_map: what is done to each example by the user's function, if anything.
+        ahead: how much is worked on ahead of the training step.
     """
 
     shards: Shards
@@ -51,6 +67,7 @@ class Reading:
     one_hot: Mapping[str, int]
     weighing: Weighing | None
     user_map: UserMap | None
+    ahead: Ahead
 
     @property
     def parsed(self) -> tuple[Feature, ...]:

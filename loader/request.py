@@ -10,6 +10,7 @@ from typing import TypedDict
 from tfshards.loader.cache import check_cache
 from tfshards.loader.image_options import Image, check_images
 from tfshards.loader.map_fn import check_map_fn
+from tfshards.loader.memory import budget_bytes
 from tfshards.loader.options import (
     Check,
     Lists,
@@ -48,6 +49,7 @@ class LoadOptions(TypedDict, total=False):
     check: Check
     on_damage: OnDamage
     cache: str | None
+    memory_budget: str | int | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Request:
     check: Check
     on_damage: OnDamage
     cache: str | None
+    memory_budget: str | int | None
 
     def __post_init__(self) -> None:
         check_batch_size("batch_size", self.batch_size)
@@ -85,6 +88,7 @@ class Request:
         check_names("class_names", self.class_names)
         check_damage(self.check, self.on_damage, self.remainder)
         check_cache(self.cache)
+        budget_bytes(self.memory_budget)
         check_type("worker", self.worker, Worker)
         check_type("shuffle", self.shuffle, Shuffle)
         check_type("start", self.start, Position)

@@ -59,3 +59,10 @@ def test_imbalanced_recognises_rare_classes_better_with_weights_of_either_kind(d
     recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", said, re.M)}
     assert recall["class_weight"] > recall["as they are"] + 0.05, said
     assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), said
+
+
+def test_larger_than_memory_learns_from_the_copies_and_says_what_it_waited_for(digits, tmp_path):
+    said = run("larger_than_memory.py", digits, tmp_path / "fast")
+    assert float(re.search(r"^accuracy: ([\d.]+)$", said, re.M)[1]) > 0.6, said
+    assert re.search(r"^input: \d+% of the steps' time was waited for it", said, re.M), said
+    assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import cache as caching
-from tfshards.loader.budget import available_memory
+from tfshards.loader.memory import available_memory
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
 
 COUNT, SHARDS = 600, 3

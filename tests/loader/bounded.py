@@ -1,0 +1,72 @@
+"""Run by test_budget.py in a process of its own, whose memory it measures: writes a dataset, or reads it.
+
+Usage: bounded.py write FOLDER
+       bounded.py read FOLDER BUDGET [CACHE]
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import numpy as np
+import tensorflow as tf
+
+from tfshards import loader
+
+COUNT, SHARDS, SIDE = 1600, 4, 400
+
+
+def write(folder):
+    sys.path.insert(0, str(Path(__file__).parent))
+    import conftest
+
+    from tfshards.schemas import Feature, Schema
+
+    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("label", "label", "int64")))
+    # noise takes as many bytes as pixels, so that the dataset is large and soon decoded
+    random = np.random.default_rng(0)
+    pictures = [
+        tf.io.encode_jpeg(random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), quality=98).numpy()
+        for _ in range(4)
+    ]
+    shards = [
+        [{"image": pictures[i % 4], "label": i % 10} for i in range(shard, COUNT, SHARDS)]
+        for shard in range(SHARDS)
+    ]
+    conftest.write(folder / "large", schema, {"train": shards})
+    dot = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
+    conftest.write(folder / "small", schema, {"train": [[{"image": dot, "label": 0}] * 64]})
+
+
+def resident(name):
+    """Return VmRSS or VmHWM in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def read(folder, budget, cache=None):
+    options = {
+        "batch_size": 16,
+        "image": loader.Image(size=(64, 64), crop="random"),
+        "shuffle": loader.Shuffle(seed=0, window=2),
+    }
+    # what TensorFlow takes for any pipeline of this form
+    for _ in loader.load(folder / "small", **options, memory_budget="200MiB"):
+        pass
+    base = resident("VmHWM")
+    labels = 0
+    data = loader.load(folder / "large", **options, memory_budget=budget, cache=cache)
+    for batch in data:
+        labels += int(tf.reduce_sum(batch["label"]))
+    print(json.dumps({"base": base, "peak": resident("VmHWM"), "labels": labels}))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(Path(sys.argv[2]))
+    else:
+        read(Path(sys.argv[2]), *sys.argv[3:])

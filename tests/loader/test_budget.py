@@ -1,0 +1,92 @@
+"""``memory_budget=``: what a process holds, and what is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards import loader
+from tfshards.loader.budget import Sizes, ahead_within, longest_records
+from tfshards.loader.reading import Ahead
+from tfshards.schemas import OptionsError
+
+PROGRAM = Path(__file__).with_name("bounded.py")
+
+
+def run(*arguments):
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bounded")
+    assert run("write", folder).returncode == 0
+    return folder
+
+
+def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(folder, tmp_path):
+    budget = 128 << 20
+    size = sum(path.stat().st_size for path in (folder / "large").glob("*.tfrecord-*"))
+    assert size > 2.8 * budget
+    done = run("read", folder, budget, f"disk:{tmp_path}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["labels"] == sum(i % 10 for i in range(1600))
+    assert found["peak"] - found["base"] < budget
+
+
+def test_the_error_names_the_least_budget_which_is_enough(folder):
+    options = {"batch_size": 16, "image": loader.Image(size=(64, 64))}
+    with pytest.raises(OptionsError, match=r'less than the least .*; use memory_budget="(\d+)MiB"') as caught:
+        loader.load(folder / "large", **options, memory_budget="20MiB")
+    least = int(str(caught.value).rpartition('"')[0].rpartition('"')[2].removesuffix("MiB"))
+    loader.load(folder / "large", **options, memory_budget=f"{least}MiB")
+    with pytest.raises(OptionsError, match="less than the least"):
+        loader.load(folder / "large", **options, memory_budget=f"{least - 2}MiB")
+    with pytest.raises(OptionsError, match=r"3[78]\d\.\d MiB of it for the cache"):
+        loader.load(folder / "large", **options, memory_budget=f"{least + 100}MiB", cache="memory")
+
+
+def test_the_order_does_not_depend_on_the_budget(folder):
+    def labels(**options):
+        data = loader.load(folder / "large", batch_size=16, shuffle=loader.Shuffle(seed=1), **options)
+        return [batch["label"].numpy().tolist() for batch in data.take(20)]
+
+    assert labels(memory_budget="256MiB") == labels()
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ("much", "memory_budget much: must be a size such as 128MiB"),
+        (1.5, 'must be a size such as "2GiB", or bytes'),
+        (True, 'must be a size such as "2GiB", or bytes'),
+        (2, "must be at least 1MiB; a number counts bytes"),
+    ],
+)
+def test_what_is_no_size_is_refused(folder, budget, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(folder / "small", batch_size=1, memory_budget=budget)
+
+
+def test_as_much_is_worked_on_ahead_as_the_budget_allows():
+    sizes = Sizes(
+        batch_size=32, group=1 << 20, open_streams=0, decoding=1 << 20, example=1 << 18, by_example=True
+    )
+    most = Ahead(decoded=8)
+    assert ahead_within(sizes, 1 << 40, most) == most
+    found = [ahead_within(sizes, budget << 20, most) for budget in range(87, 200)]
+    held = [sizes.held(ahead) for ahead in found]
+    assert held == sorted(held)
+    assert all(held[i] <= (87 + i) << 20 for i in range(113))
+    assert found[0] == Ahead(decoded=1, batches=1, parsed=1)
+
+
+def test_the_longest_records_are_those_that_can_come_together():
+    lengths = np.array([3.0, 1.0, 2.0])
+    assert [longest_records(lengths, count) for count in range(8)] == [0, 3, 5, 6, 9, 11, 12, 15]
+    assert longest_records(lengths[:0], 4) == 0
