@@ -135,7 +135,7 @@ def test_a_damaged_shard_is_told_before_the_first_step_and_never_taken_for_whole
 def test_what_does_not_fit_is_told_before_the_first_step(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(caching, "available_memory", lambda: 1 << 20)
     with pytest.raises(
-        InputError, match=r"needs 1\.2 MiB for 3 shards of split 'train'; .* allows 921\.6 KiB"
+        InputError, match=r"needs 1\.2 MiB for 3 shards of split 'train', .* allows 921\.6 KiB"
     ):
         loader.load(dataset, batch_size=50, cache="memory")
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
