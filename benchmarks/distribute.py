@@ -67,7 +67,7 @@ def time_replicas(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
     for name, replicas in devices.items():
         strategy = tf.distribute.MirroredStrategy(replicas)
         data = loader.distribute(
-            strategy, dataset, global_batch_size=GLOBAL_BATCH_SIZE, shuffle=loader.Shuffle(0)
+            strategy, dataset, global_batch_size=GLOBAL_BATCH_SIZE, shuffle=loader.Shuffle(seed=0)
         )
         contestants[name] = (data, _step(strategy))
     taken: dict[str, list[float]] = {name: [] for name in contestants}

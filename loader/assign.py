@@ -1,17 +1,14 @@
 """Who reads what: pure arithmetic on the number of examples, the batch size and the workers.
 
-Nothing here knows the epoch, a file or TensorFlow. A split's examples are numbered from 0; an epoch is a
-sequence of ``num_examples`` places (with shuffling the sequence differs from epoch to epoch, see
-``order.py``), and an ``Assignment`` says which places a worker reads for which step.
+Nothing here knows the epoch, a file or TensorFlow. An epoch is a sequence of ``num_examples`` places (which
+example stands at which place differs from epoch to epoch, see ``order.py``), and an ``Assignment`` says
+which places a worker reads for which step. With a global batch size ``G``:
 
-* In stored order, step ``t`` of all workers together is ``[t * G, (t + 1) * G)`` for a global batch size
-  ``G``; worker ``w`` has the ``w``-th slice of ``batch_size`` places of it.
-* Shuffled, the sequence is cut into ``lanes`` contiguous lanes whose lengths differ by at most 1. Each lane
-  gives ``G / lanes`` places to each step. Worker ``w`` of ``W`` reads the lanes ``[w * lanes / W,
-  (w + 1) * lanes / W)``, so that the global batches do not depend on ``W``.
-
-A worker reads streams of consecutive places: its lanes, or, in stored order, chunks of some steps. A window
-is what is parsed in one go: ``window`` steps, in ``num_pieces`` pieces, which the streams deliver in turn.
+* By steps, for the stored order and for full permutations: step ``t`` of all workers together is the
+  places ``[t * G, (t + 1) * G)``; worker ``w`` has the ``w``-th slice of ``batch_size`` places of it.
+* By lanes, for runs of neighbours: the sequence is cut into ``lanes`` contiguous lanes whose lengths differ
+  by at most 1. Each lane gives ``G / lanes`` places to each step. Worker ``w`` of ``W`` reads the lanes
+  ``[w * lanes / W, (w + 1) * lanes / W)``, so that the global batches do not depend on ``W``.
 """
 
 from __future__ import annotations
@@ -21,17 +18,36 @@ from dataclasses import dataclass
 from tfshards.loader.options import Remainder, Shuffle, Worker
 from tfshards.schemas import OptionsError
 
-# With more lanes more readers' buffers compete for the processor's cache: 64 cost a tenth of the speed.
-MOST_LANES = 16
-# The first batch waits for a whole window.
-MOST_WINDOW = 16
-# Records leave the processor's cache while a longer window is collected.
-WINDOW_BYTES = 16 << 20
-# In stored order small batches are parsed together, and large ones are read in pieces that fit the cache.
+# A batch draws from so many places of the split, and so many files are open.
+MOST_LANES = 64
+# To enter a run costs some 70 microseconds, about as much as to read so many bytes of it.
+RUN_BYTES = 512 << 10
+# Shorter ones where nobody has permuted the records before they were stored, and neighbours are alike.
+STORED_RUN_BYTES = 128 << 10
+# Small splits have shorter runs, so that each lane passes over several.
+RUNS_A_LANE = 4
+# Small batches are parsed together.
 PARSED_BYTES = 1 << 20
-PIECE_BYTES = 512 << 10
-# A stream costs an open file, a seek and some 0.3 ms; longer ones crowd the cache, as several are read ahead.
+MOST_PARSED = 64
+# By steps, a stream costs an open file, a seek and some 0.3 ms; longer ones crowd the processor's cache.
 STREAM_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a split's files are like, as far as it decides how they are read.
+
+    Attributes:
+        record_bytes: of a record, on average.
+        num_shards: of the split.
+        is_permuted: whether the records were permuted before they were stored.
+        is_compressed: whether a shard can be entered only at its beginning.
+    """
+
+    record_bytes: float
+    num_shards: int = 1
+    is_permuted: bool = True
+    is_compressed: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,23 +55,23 @@ class Assignment:
     """What one worker reads in an epoch, and in which blocks.
 
     Attributes:
-        num_examples: of the split.
+        num_examples: the places of an epoch.
         batch_size: of this worker.
         worker: which worker, of how many.
         remainder: what becomes of the examples that fill no global batch.
-        lanes: of all workers together; 0 for stored order.
-        window: steps that are parsed, and if shuffled mixed, together.
-        num_pieces: the pieces of one window of this worker; shuffled, these are its lanes.
-        chunk: the pieces of one stream in stored order; 0 otherwise.
+        run: how many neighbours stay together; 0 for the stored order.
+        lanes: of all workers together; 0 by steps.
+        group: steps that are parsed together.
+        chunk: the groups of one stream by steps; 0 by lanes.
     """
 
     num_examples: int
     batch_size: int
     worker: Worker
     remainder: Remainder
+    run: int
     lanes: int
-    window: int
-    num_pieces: int
+    group: int
     chunk: int
 
     @property
@@ -69,77 +85,66 @@ class Assignment:
         return num_steps(self.num_examples, self.global_batch_size, self.remainder)
 
     @property
-    def num_windows(self) -> int:
-        """The windows of one epoch; the last one may hold fewer steps."""
-        return -(-self.num_steps // self.window)
-
-    def window_steps(self, window_index: int) -> int:
-        """Return the number of steps in a window."""
-        return min(self.window, self.num_steps - window_index * self.window)
+    def rows_per_lane(self) -> int:
+        """The places that each lane gives to a step."""
+        return self.global_batch_size // self.lanes
 
     @property
-    def piece_rows(self) -> int:
-        """The rows of a piece, except in an epoch's last window, which may hold fewer steps."""
-        return self.window * self.batch_size // self.num_pieces
+    def worker_lanes(self) -> int:
+        """The lanes of this worker."""
+        return self.lanes // self.worker.count
 
     @property
-    def stream_pieces(self) -> int:
-        """The pieces of an epoch that have numbers of their own: shuffled, those of one lane."""
-        return self.num_windows if self.lanes else self.num_windows * self.num_pieces
+    def num_readers(self) -> int:
+        """The threads that read at the same time for one step: halves of the lanes, if there are such."""
+        return 2 if self.lanes and self.worker_lanes % 2 == 0 else 1
 
-    @property
-    def num_streams(self) -> int:
-        """The streams of one epoch of this worker."""
-        return self.num_pieces if self.lanes else -(-self.stream_pieces // self.chunk)
-
-    def piece(self, window_index: int, piece_index: int) -> tuple[int, int, int]:
-        """Return ``(start, length, count)`` of a piece: ``count`` real places from ``start`` on.
-
-        ``length`` is the number of rows that it fills; ``length - count`` of them are padding.
-        """
-        length = self.window_steps(window_index) * self.batch_size // self.num_pieces
-        first_step = window_index * self.window
-        if self.lanes:
-            lane = self.worker.index * self.num_pieces + piece_index
-            start = lane_start(self.num_examples, self.lanes, lane)
-            start += first_step * (self.global_batch_size // self.lanes)
+    def step_places(self, step: int) -> list[tuple[int, int]]:
+        """Return this worker's places of a step in row order, ``(start, count)`` each, without padding."""
+        if not self.lanes:
+            start = step * self.global_batch_size + self.worker.index * self.batch_size
+            return [(start, min(max(self.num_examples - start, 0), self.batch_size))]
+        found = []
+        for lane in range(self.worker.index * self.worker_lanes, (self.worker.index + 1) * self.worker_lanes):
+            start = lane_start(self.num_examples, self.lanes, lane) + step * self.rows_per_lane
             end = lane_start(self.num_examples, self.lanes, lane + 1)
-        else:
-            start = first_step * self.global_batch_size + self.worker.index * self.batch_size
-            start += piece_index * length
-            end = self.num_examples
-        return start, length, min(max(end - start, 0), length)
+            found.append((start, min(max(end - start, 0), self.rows_per_lane)))
+        return found
 
 
 def assign(
     num_examples: int,
-    num_bytes: int,
+    stored: Stored,
     batch_size: int,
     worker: Worker,
     remainder: Remainder,
     shuffle: Shuffle | None,
 ) -> Assignment:
-    """Return what ``worker`` reads of a split of ``num_examples`` records in ``num_bytes``.
+    """Return what ``worker`` reads of ``num_examples`` places; ``shuffle`` is None for the stored order.
 
     Raises:
         OptionsError: ``shuffle.lanes`` does not fit the batch size or the workers.
     """
-    if shuffle is None:
-        batch_bytes = max(1, num_bytes * batch_size // max(1, num_examples))
-        # With several workers the slices of two steps are no neighbours, so that nothing spans steps.
-        alone = worker.count == 1
-        window = max(1, min(MOST_WINDOW, PARSED_BYTES // batch_bytes)) if alone else 1
-        rows = _divisor(batch_size, max(1, PIECE_BYTES * batch_size // batch_bytes))
-        num_pieces = 1 if window > 1 else batch_size // rows
-        chunk = max(1, STREAM_BYTES * num_pieces // (window * batch_bytes))
-        chunk = chunk if alone else _divisor(num_pieces, chunk)
-        return Assignment(num_examples, batch_size, worker, remainder, 0, window, num_pieces, chunk)
-    # The window depends on the global batch size alone, so that it is the same for any number of workers.
-    global_batch_size = batch_size * worker.count
-    lanes = num_lanes(global_batch_size, worker.count, shuffle.lanes)
-    step_bytes = max(1, num_bytes * global_batch_size // max(1, num_examples))
-    window = shuffle.window or max(1, min(MOST_WINDOW, WINDOW_BYTES // step_bytes))
-    return Assignment(num_examples, batch_size, worker, remainder, lanes, window, lanes // worker.count, 0)
+    record_bytes = max(1.0, stored.record_bytes)
+    group = max(1, min(MOST_PARSED, int(PARSED_BYTES / (record_bytes * batch_size))))
+    if shuffle is None or shuffle.how == "full":
+        chunk = max(1, int(STREAM_BYTES / (record_bytes * batch_size * group)))
+        run = 0 if shuffle is None else 1
+        return Assignment(num_examples, batch_size, worker, remainder, run, 0, group, chunk)
+    # Nothing of this depends on the number of workers where they divide the lanes: the order would, too.
+    lanes = num_lanes(batch_size * worker.count, worker.count, shuffle.lanes)
+    run = shuffle.run or _run(num_examples, stored, lanes)
+    return Assignment(num_examples, batch_size, worker, remainder, run, lanes, group, 0)
+
+
+def _run(num_examples: int, stored: Stored, lanes: int) -> int:
+    if stored.is_compressed:
+        # to enter a run is to inflate all that stands before it in its shard
+        return max(2, num_examples // max(1, stored.num_shards))
+    run_bytes = RUN_BYTES if stored.is_permuted else STORED_RUN_BYTES
+    longest = num_examples // (RUNS_A_LANE * lanes)
+    # of 2 at least: runs of 1 are a full permutation, which is read in another way
+    return max(2, min(int(run_bytes / max(1.0, stored.record_bytes)), longest))
 
 
 def num_steps(num_examples: int, global_batch_size: int, remainder: Remainder) -> int:
@@ -152,8 +157,8 @@ def num_steps(num_examples: int, global_batch_size: int, remainder: Remainder) -
 def num_lanes(global_batch_size: int, num_workers: int, wanted: int | None = None) -> int:
     """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as it can.
 
-    The default is the largest divisor of ``global_batch_size`` up to 16 where the workers divide it, else
-    the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to 16 or ``num_workers``.
+    The default is the largest divisor of ``global_batch_size`` up to 64 where the workers divide it, else
+    the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to 64 or ``num_workers``.
 
     Raises:
         OptionsError: ``wanted`` does not divide the global batch size, or the workers do not divide it.

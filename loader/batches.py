@@ -1,4 +1,4 @@
-"""From the pieces that the streams deliver to batches: put in order, parse, decode, split into steps.
+"""From the groups that the streams deliver to batches: parse, work on each example, split into steps.
 
 A list of any length is a ``tf.RaggedTensor`` on all of the way, of a rank more than the other values.
 """
@@ -12,41 +12,27 @@ import tensorflow as tf
 
 from tfshards.loader.deliver import delivered, without_padding
 from tfshards.loader.example import example_randomness, example_work
-from tfshards.loader.explain import check_pieces
+from tfshards.loader.explain import check_rows
 from tfshards.loader.map_fn import check_returned
 from tfshards.loader.parse import parse_examples
-from tfshards.loader.read import as_written, is_damaged
+from tfshards.loader.read import PADDING, as_written
 from tfshards.loader.reading import Reading, Values, without_elements
-from tfshards.loader.streams import piece_numbers
 from tfshards.loader.weights import example_weights
-from tfshards.loader.window import example_numbers, window_rows
 
 
-def batches(reading: Reading, windows: tf.data.Dataset, start_step: int) -> tf.data.Dataset:
-    """Return the batches in ``windows`` (``streams.read_windows``) from a step of the first epoch on."""
+def batches(reading: Reading, groups: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the batches in ``groups`` (``streams.read_groups``)."""
     assignment = reading.assignment
-
-    def parse(number: tf.Tensor, pieces: tuple[tf.Tensor, tf.Tensor]) -> Values:
-        numbers, records = pieces
-        epoch, window = number // assignment.num_windows, number % assignment.num_windows
-        missing = tf.not_equal(numbers, piece_numbers(assignment, number))
-        checked = check_pieces(reading.shards, assignment, reading.shuffle, (epoch, window), missing)
-        with tf.control_dependencies([checked]):
-            records = tf.identity(records)
-        return _parse_window(reading, epoch, window, records)
-
-    parsed = windows.map(as_written(parse), reading.ahead.parsed)
-    if assignment.window > 1 or reading.by_example:
+    parsed = groups.map(
+        as_written(lambda epoch, rows: _parse(reading, epoch[0], *rows)), reading.ahead.parsed
+    )
+    if assignment.group > 1 or reading.by_example:
         # the values of a step, or of an example if more is done to each
         parsed = parsed.unbatch()
-    # the pieces begin with a whole window
-    skipped = start_step % assignment.window
     if not reading.by_example:
-        steps = parsed.skip(skipped)
+        steps = parsed
     else:
-        examples = parsed.skip(skipped * assignment.batch_size).map(
-            example_work(reading), reading.ahead.decoded
-        )
+        examples = parsed.map(example_work(reading), reading.ahead.decoded)
         if reading.user_map is not None:
             check_returned(examples.element_spec[0], reading.adds_weight)
         batch = examples.ragged_batch if _has_lists(examples) else examples.batch
@@ -63,36 +49,40 @@ def num_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _parse_window(reading: Reading, epoch: tf.Tensor, window: tf.Tensor, records: tf.Tensor) -> Values:
-    """Return the values of a window: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
+def _parse(reading: Reading, epoch: tf.Tensor, numbers: tf.Tensor, records: tf.Tensor) -> Values:
+    """Return the values of a group of steps: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
-    The latter for windows of one step, and if more is done to each example.
+    The latter for groups of one step, and if more is done to each example.
     """
-    assignment, shuffle = reading.assignment, reading.shuffle
-    rows = window_rows(assignment, shuffle, epoch, window)
-    records = tf.reshape(records, [-1])
-    records = records[: tf.size(rows.real)] if rows.order is None else tf.gather(records, rows.order)
-    parsed = parse_examples(records, reading.parsed)
+    assignment = reading.assignment
+    numbers, records = _by_step(reading, numbers), _by_step(reading, records)
+    with tf.control_dependencies([check_rows(reading.shards, numbers)]):
+        parsed = parse_examples(tf.identity(records), reading.parsed)
     values = {feature.name: parsed[feature.name] for feature in reading.features}
     for feature in without_elements(reading.features):
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a stand-in travels on
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     beside = {}
     if assignment.remainder != "drop":
-        beside["real"] = rows.real
-    if len(reading.shards.bad_starts):
-        damaged = is_damaged(reading.shards, example_numbers(reading.shards, shuffle, epoch, rows))
-        beside["real"] = tf.logical_and(rows.real, tf.logical_not(damaged))
+        beside["real"] = numbers > PADDING
     if reading.weighing is not None:
         beside["weight"] = example_weights(reading.weighing, parsed)
     if reading.randomly_worked:
-        numbers = example_numbers(reading.shards, shuffle, epoch, rows)
         beside |= example_randomness(reading, epoch, numbers)
     if reading.by_example:
         return values, beside
-    if assignment.window == 1:
+    if assignment.group == 1:
         return _fixed_rows(values, assignment.batch_size), _fixed_rows(beside, assignment.batch_size)
     return _split_steps(values, assignment.batch_size), _split_steps(beside, assignment.batch_size)
+
+
+def _by_step(reading: Reading, rows: tf.Tensor) -> tf.Tensor:
+    """Turn ``(readers, steps * m)``, where each reader has ``m`` rows of a step, into rows by step."""
+    assignment = reading.assignment
+    if assignment.group > 1 and assignment.num_readers > 1:
+        rows = tf.reshape(rows, [assignment.num_readers, -1, assignment.batch_size // assignment.num_readers])
+        rows = tf.transpose(rows, [1, 0, 2])
+    return tf.reshape(rows, [-1])
 
 
 def _has_lists(examples: tf.data.Dataset) -> bool:

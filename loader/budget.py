@@ -19,7 +19,7 @@ from tfshards.loader.image_options import Image
 from tfshards.loader.pixels import most_pixels, record_lengths
 from tfshards.loader.read import BUFFER_BYTES
 from tfshards.loader.reading import Ahead, Reading
-from tfshards.loader.streams import CHUNKS_OPEN
+from tfshards.loader.streams import STREAMS_OPEN
 from tfshards.schemas import OptionsError, Split
 from tfshards.schemas.sizes import size
 
@@ -97,10 +97,10 @@ def forecast(root: Path, split: Split, reading: Reading, spec: object, cached: i
     assignment = reading.assignment
     lengths = record_lengths(reading.shards, split)
     pixels = most_pixels(root, reading.shards, split, lengths, tuple(reading.images))
-    group = longest_records(lengths, assignment.window * assignment.batch_size)
-    files = BUFFER_BYTES * max(assignment.num_pieces, CHUNKS_OPEN)
-    # By lanes the next group is read ahead; by chunks, those that are open and those that come next.
-    ahead = group if assignment.lanes else 2 * CHUNKS_OPEN * STREAM_BYTES
+    group = longest_records(lengths, assignment.group * assignment.batch_size)
+    files = BUFFER_BYTES * max(assignment.worker_lanes if assignment.lanes else 0, STREAMS_OPEN)
+    # By lanes the next group is read ahead; by steps, the streams that are open and those that come next.
+    ahead = group if assignment.lanes else 2 * STREAMS_OPEN * STREAM_BYTES
     longest = int(lengths.max(initial=0))
     return Sizes(
         assignment.batch_size,

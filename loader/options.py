@@ -57,25 +57,34 @@ class Worker:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Another order in each epoch, a pure function of the dataset, the seed and the epoch.
+    """Another order in each epoch, a pure function of the dataset, the seed, the epoch and the global batch.
 
     Attributes:
+        how: "runs" keeps short runs of neighbours together, so that files are read in stretches, and draws
+            each batch from ``lanes`` places all over the split; "full" permutes every record by itself, which
+            is for local disks and small records: each record is looked up on its own.
         seed: any integer of 64 bits.
-        window: the number of steps over which the examples of a lane are mixed; None for about 16 MiB of
-            records. 1 is the fastest: batches then still come from places all over the split, but inside
-            a lane neighbours in the files stay neighbours.
+        run: the number of neighbours that stay together, at least 2; None for about 512 KiB of records, and
+            fewer in small splits or where nobody has permuted the records before they were stored.
         lanes: from how many places of the split a global batch is drawn; it divides the global batch size
-            and is a multiple of the number of workers. None for the largest such number up to 16.
+            and is a multiple of the number of workers. None for the largest such number up to 64.
     """
 
+    how: Literal["runs", "full"] = "runs"
     seed: int = 0
-    window: int | None = None
+    run: int | None = None
     lanes: int | None = None
 
     def __post_init__(self) -> None:
+        if self.how not in ("runs", "full"):
+            raise OptionsError(
+                f"Shuffle.how={self.how!r} must be 'runs' or 'full'; a seed goes by its name: Shuffle(seed=7)"
+            )
         check_seed("Shuffle.seed", self.seed)
-        if self.window is not None:
-            _at_least("Shuffle.window", self.window, 1)
+        if self.how == "full" and (self.run is not None or self.lanes is not None):
+            raise OptionsError("Shuffle('full') has neither runs nor lanes; leave run= and lanes= out")
+        if self.run is not None:
+            _at_least("Shuffle.run", self.run, 2)
         if self.lanes is not None:
             _at_least("Shuffle.lanes", self.lanes, 1)
 

@@ -1,4 +1,8 @@
-"""The order of an epoch, computed in the graph: hash, permutations, and where a place of the epoch is stored.
+"""The order of an epoch as arithmetic in the graph: which member of the population stands at a place.
+
+An epoch is a sequence of places, a population a circle of members in stored order. Shuffled, the circle is
+entered at a random member and cut into runs of equal length, which are permuted. Runs of one member make it a
+permutation of all members. Nothing of an epoch depends on an earlier one, so that it is entered anywhere.
 
 All randomness of the loader comes from ``random_bits``, a hash of the seed and of what is asked for. It is
 written here, and pinned by a test, so that no release of TensorFlow changes an order.
@@ -6,69 +10,73 @@ written here, and pinned by a test, so that no release of TensorFlow changes an 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfshards.loader.options import Shuffle
+from tfshards.loader.segments import cut_at_multiples
 
 # What a hash is for: its first word after the seed, so that no two uses see the same bits.
-SHARDS, ROTATION, MIXING, CROP, FLIP, MAP = range(6)
+RUNS, ROTATION, CROP, FLIP, MAP = range(5)
 
 
-class Order(NamedTuple):
-    """One epoch as a sequence of all examples: shards one after another, entered at some place.
+@dataclass(frozen=True)
+class Order:
+    """The order of the epochs of one population.
 
     Attributes:
-        shards: shape ``(2 * num_shards,)`` int64: the shards in order, twice, so that a range that passes
-            the end goes on at the beginning.
-        starts: shape ``(2 * num_shards,)`` int64: the row at which each of them starts.
-        ends: shape ``(2 * num_shards,)`` int64: the row after its last.
-        rotation: scalar int64: the row of the epoch's place 0.
+        num_places: of an epoch, and the members of the population.
+        run: how many neighbours stay together; 0 for the stored order.
+        seed: of all epochs.
     """
 
-    shards: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
-    rotation: tf.Tensor
+    num_places: int
+    run: int
+    seed: int
+
+    def runs(self, epoch: tf.Tensor) -> tf.Tensor:
+        """Return the first member of each run of an epoch (scalar int64) in its order: a vector int64.
+
+        It has ``num_places / run`` elements, rounded up, and none for the stored order.
+        """
+        if not self.run or not self.num_places:
+            return tf.zeros([0], tf.int64)
+        whole = self.num_places // self.run
+        moved = tf.argsort(random_bits(self.seed, RUNS, epoch, tf.range(whole, dtype=tf.int64)), stable=True)
+        # a last run that is shorter than the others stays at the end of the epoch
+        rest = tf.range(whole, -(-self.num_places // self.run), dtype=tf.int64)
+        moved = tf.concat([tf.cast(moved, tf.int64), rest], axis=0)
+        return (random_bits(self.seed, ROTATION, epoch) + moved * self.run) % self.num_places
+
+    def members(self, runs: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        """Return which members stand at ``places`` of the epoch with these ``runs``: int64, any shape."""
+        if not self.run:
+            return places
+        return (tf.gather(runs, places // self.run) + places % self.run) % self.num_places
+
+    def segments(self, runs: tf.Tensor, starts: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return neighbours that stand at places ``[start, start + count)``, as first members and lengths.
+
+        Args:
+            runs: of the epoch.
+            starts: shape ``(n,)`` int64.
+            counts: shape ``(n,)`` int64.
+
+        Returns:
+            Two tensors of shape ``(segments,)`` int64. A segment may pass the end of the circle: then it goes
+            on with the first member.
+        """
+        if not self.run:
+            return starts, counts
+        firsts, lengths = cut_at_multiples(starts, counts, self.run)
+        return self.members(runs, firsts), lengths
 
 
-def order_of(sizes: tf.Tensor, shuffle: Shuffle | None, epoch: tf.Tensor) -> Order:
-    """Return the order of an epoch (int64) over shards of ``sizes`` (int64) examples.
-
-    Without ``shuffle`` it is the order in which the examples are stored; else the shards are permuted, and
-    the sequence is entered at a random place.
-    """
-    if shuffle is None:
-        shards = tf.range(tf.size(sizes))
-        rotation = tf.constant(0, tf.int64)
-    else:
-        bits = random_bits(shuffle.seed, SHARDS, epoch, tf.range(tf.size(sizes, tf.int64)))
-        shards = permutation(bits)
-        rotation = random_bits(shuffle.seed, ROTATION, epoch) % tf.maximum(tf.reduce_sum(sizes), 1)
-    twice = tf.concat([shards, shards], axis=0)
-    lengths = tf.gather(sizes, twice)
-    ends = tf.cumsum(lengths)
-    return Order(tf.cast(twice, tf.int64), ends - lengths, ends, rotation)
-
-
-def stored_numbers(order: Order, places: tf.Tensor, bases: tf.Tensor) -> tf.Tensor:
-    """Return the numbers, in stored order, of the examples at ``places`` (int64) of an epoch.
-
-    Args:
-        order: of the epoch.
-        places: any shape, int64, each at least 0 and below the number of examples.
-        bases: shape ``(num_shards,)`` int64: the number of each shard's first example.
-    """
-    rows = order.rotation + places
-    entry = tf.searchsorted(order.ends, tf.reshape(rows, [-1]), side="right", out_type=tf.int32)
-    entry = tf.reshape(tf.minimum(entry, tf.size(order.ends) - 1), tf.shape(rows))
-    return tf.gather(bases, tf.gather(order.shards, entry)) + rows - tf.gather(order.starts, entry)
-
-
-def permutation(bits: tf.Tensor) -> tf.Tensor:
-    """Return the permutation (int32, along the last axis) that sorts random ``bits``."""
-    return tf.argsort(bits, axis=-1, stable=True)
+def order_seed(seed: int, build_id: str) -> int:
+    """Return the seed of a dataset's order, 63 bits: another dataset has another order."""
+    digest = hashlib.sha256(f"{seed} {build_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
@@ -80,6 +88,10 @@ def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
     state = tf.constant(seed % 2**64, tf.uint64)
     for word in words:
         state = _splitmix64(state + tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64))
+    return _as_bits(state)
+
+
+def _as_bits(state: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.bitwise.right_shift(state, tf.constant(1, tf.uint64)), tf.int64)
 
 

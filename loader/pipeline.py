@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfshards.loader.assign import Assignment, assign
+from tfshards.loader.assign import Assignment, Stored, assign
 from tfshards.loader.batches import batches, num_cpus
 from tfshards.loader.budget import ahead_within, forecast
 from tfshards.loader.cache import Cache, cached
@@ -36,13 +36,16 @@ from tfshards.loader.options import (
     Shuffle,
     Worker,
 )
+from tfshards.loader.order import Order, order_seed
+from tfshards.loader.places import Places
+from tfshards.loader.population import population_of
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.request import Request
 from tfshards.loader.scope import warn_of_other_readers
-from tfshards.loader.streams import read_windows
+from tfshards.loader.streams import read_groups
 from tfshards.loader.targets import one_hot_depths
 from tfshards.loader.weights import SampleWeights, weighing
-from tfshards.schemas import read_manifest
+from tfshards.schemas import Manifest, Split, read_manifest
 
 
 def load(
@@ -170,8 +173,10 @@ def _dataset(request: Request) -> tf.data.Dataset:
     depths = one_hot_depths(manifest.schema, features, taken.label_counts, request.one_hot)
     weights = weighing(manifest, name, request.sample_weights)
     mapped = user_map(request.map_fn, request.static, shuffle.seed if shuffle else 0)
+    population = population_of(taken)
+    stored = stored_as(manifest, taken)
     assignment = assign(
-        taken.num_examples, taken.record_bytes, request.batch_size, request.worker, request.remainder, shuffle
+        population.num_places, stored, request.batch_size, request.worker, request.remainder, shuffle
     )
     check_start(start, request.epochs, assignment, shuffle)
     if assignment.num_steps == 0:
@@ -194,9 +199,12 @@ def _dataset(request: Request) -> tf.data.Dataset:
     random = shuffle is not None or reading.randomly_worked
     next_each_time = random and not request.is_one_run
 
+    seed = order_seed(shuffle.seed, manifest.build_id) if shuffle is not None else 0
+    order = Order(population.num_places, assignment.run, seed)
+
     def steps_of(reading: Reading) -> tf.data.Dataset:
-        windows = read_windows(assignment, reading.shards, shuffle, start, request.epochs, next_each_time)
-        return batches(reading, windows, start.step)
+        places = Places(reading.shards, population, order, stored.record_bytes)
+        return batches(reading, read_groups(assignment, places, start, request.epochs, next_each_time))
 
     budget = budget_bytes(request.memory_budget)
     if budget is not None:
@@ -210,9 +218,9 @@ def _dataset(request: Request) -> tf.data.Dataset:
     options.deterministic = True
     # Nothing here asks for tuning, whose thread makes the end of each iteration wait for up to seconds.
     options.autotune.enabled = False
-    if request.static is not None:
-        # rewriting the graph would write the tensors into it, as a second copy
-        options.experimental_optimization.apply_default_optimizations = False
+    # Nor does anything gain from rewriting the graph, which takes as long as all else up to the first batch,
+    # and would write static tensors into it as a second copy.
+    options.experimental_optimization.apply_default_optimizations = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     length = _length(assignment, start, request.epochs)
     return (
@@ -227,3 +235,20 @@ def _length(assignment: Assignment, start: Position, epochs: int | None) -> int:
     if epochs is None and assignment.num_steps:
         return int(tf.data.INFINITE_CARDINALITY)
     return max(0, ((epochs or 1) - start.epoch) * assignment.num_steps - start.step)
+
+
+def stored_as(manifest: Manifest, split: Split) -> Stored:
+    """Return what the files of a split are like."""
+    return Stored(
+        max(1.0, split.record_bytes / max(1, split.num_examples)),
+        len(split.shards),
+        is_permuted=not _is_adopted(manifest.options),
+        is_compressed=manifest.compression != "none",
+    )
+
+
+def _is_adopted(options: object) -> bool:
+    """Return whether a build's options tell, at whatever depth, of files that were written elsewhere."""
+    if isinstance(options, Mapping):
+        return options.get("source") == "adopt" or any(map(_is_adopted, options.values()))
+    return isinstance(options, list) and any(map(_is_adopted, options))

@@ -1,6 +1,6 @@
-"""Records by their numbers: a split's shards as a table, and datasets that read ranges of them.
+"""Records by their numbers: a split's shards as a table, and datasets that read parts of them.
 
-A range is entered by a real seek, at an offset that the shard's index gives; nothing before it is read.
+A part is entered by a real seek, at an offset that the shard's index gives; nothing before it is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfshards.loader.order import Order
 from tfshards.schemas import RecordIndex, Split
 from tfshards.schemas.manifest import Compression
 
@@ -24,8 +23,10 @@ GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 # hops over the headers of the few records up to the one it wants (5 microseconds each).
 MOST_OFFSETS = 1 << 17
 COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
-# In the place of a shard's number: empty strings instead of records.
-_NO_SHARD = -1
+# In the place of an example's number: a record that only fills a batch.
+PADDING = -2
+# And from here downwards: a record that could not be read, see ``missing_number``.
+_MISSING = -3
 # Reading ahead further than this only fills the processor's cache with what is read once.
 BUFFER_BYTES = 1 << 16
 
@@ -59,6 +60,19 @@ class Shards:
     def bases(self) -> npt.NDArray[np.int64]:
         """Shape ``(num_shards,)`` int64: the number of each shard's first example."""
         return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def first_good_number(self) -> int:
+        """The number of the split's first example that is not damaged."""
+        return int(self.bad_ends[0]) if len(self.bad_starts) and self.bad_starts[0] == 0 else 0
+
+    @property
+    def first_good(self) -> tuple[int, int]:
+        """The shard of the first example that is not damaged, and which of its records it is."""
+        number = self.first_good_number
+        shard = int(np.searchsorted(np.cumsum(self.sizes), number, side="right"))
+        shard = min(shard, len(self.sizes) - 1)
+        return shard, number - int(self.bases[shard])
 
 
 def as_written(function: GraphFunction) -> GraphFunction:
@@ -103,33 +117,17 @@ def shards_of(
     )
 
 
-def parts_of(order: Order, start: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Return where ``count`` consecutive places of an epoch from ``start`` on (int64 scalars) are stored.
+def read_parts(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
+    """Return ``(number, record)``, int64 and string, of the records of ``parts``.
 
-    Returns:
-        Shape ``(parts, 3)`` int64: shard, first record in it, number of records, in reading order.
-    """
-    start = (order.rotation + start) % tf.maximum(order.ends[-1] // 2, 1)
-    end = start + count
-    first = tf.searchsorted(order.ends, [start], side="right")[0]
-    last = tf.searchsorted(order.starts, [end], side="left")[0]
-    starts, ends = order.starts[first:last], order.ends[first:last]
-    low = tf.maximum(start, starts)
-    return tf.stack([order.shards[first:last], low - starts, tf.minimum(end, ends) - low], axis=-1)
-
-
-def read_parts(shards: Shards, parts: tf.Tensor, filling: tf.Tensor | int = 0) -> tf.data.Dataset:
-    """Return the records of ``parts``, and behind them so many empty strings; elements are scalar strings.
+    A record that cannot be read, and all behind it in its part, come as empty strings, with the number that
+    ``missing_number`` takes back: so no error leaves here which cannot say in what file it happened.
 
     Args:
         shards: of the split.
-        parts: shape ``(parts, 3)``, as ``parts_of`` gives them.
-        filling: scalar int64.
+        parts: shape ``(parts, 4)`` int64: shard, first record in it, number of records, and the number of
+            the first one, or ``PADDING`` for a single record that fills a batch.
     """
-    filling = tf.cast(filling, tf.int64)
-    # as a part, since a dataset that is put behind another costs time for each record
-    empty = tf.stack([tf.constant(_NO_SHARD, tf.int64), tf.zeros([], tf.int64), filling])[tf.newaxis]
-    parts = tf.concat([parts, empty[: tf.cast(filling > 0, tf.int32)]], axis=0)
     one = tf.equal(tf.shape(parts)[0], 1)
     # Most streams of stored order lie in one shard; a dataset of datasets would double their cost.
     records = tf.cond(
@@ -137,7 +135,20 @@ def read_parts(shards: Shards, parts: tf.Tensor, filling: tf.Tensor | int = 0) -
         lambda: tf.data.experimental.to_variant(_read_part(shards, parts[0])),
         lambda: tf.data.experimental.to_variant(_read_all(shards, parts)),
     )
-    return tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
+    return tf.data.experimental.from_variant(records, _PAIR)
+
+
+def missing_number(number: tf.Tensor) -> tf.Tensor:
+    """Return the number of the first example of the part in which a record of this number is missing."""
+    return _MISSING - number
+
+
+def is_missing(numbers: tf.Tensor) -> tf.Tensor:
+    """Return which of these numbers stand for records that could not be read."""
+    return numbers <= _MISSING
+
+
+_PAIR = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string))
 
 
 def _read_all(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
@@ -145,68 +156,21 @@ def _read_all(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(parts).flat_map(read)
 
 
-def first_record(shards: Shards) -> tf.data.Dataset:
-    """Return the split's first record that is not damaged."""
-    number = shards.bad_ends[0] if len(shards.bad_starts) and shards.bad_starts[0] == 0 else 0
-    shard = min(int(np.searchsorted(np.cumsum(shards.sizes), number, side="right")), len(shards.sizes) - 1)
-    return _read_file(shards, tf.constant([shard, number - shards.bases[shard], 1], tf.int64))
-
-
-def is_damaged(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
-    """Return which of the examples of these numbers (int64, in stored order) are damaged: the same shape."""
-    run = tf.searchsorted(shards.bad_ends, tf.reshape(numbers, [-1]), side="right")
-    starts = tf.gather(np.append(shards.bad_starts, np.iinfo(np.int64).max), run)
-    return numbers >= tf.reshape(starts, tf.shape(numbers))
-
-
 def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
-    """Return the records of a part of a shard, the first good one in the place of each damaged one."""
-    if not len(shards.bad_starts):
-        return _read_file(shards, part)
-    base = tf.gather(shards.bases, tf.maximum(part[0], 0))
-    start, end = base + part[1], base + part[1] + part[2]
-    low = tf.searchsorted(shards.bad_ends, [start], side="right")[0]
-    high = tf.maximum(tf.searchsorted(shards.bad_starts, [end], side="left")[0], low)
-    # what stands in no file has no numbers
-    high = tf.where(part[0] == _NO_SHARD, low, high)
-    edges = tf.stack(
-        [tf.constant(shards.bad_starts)[low:high], tf.constant(shards.bad_ends)[low:high]], axis=1
-    )
-    edges = tf.clip_by_value(tf.reshape(edges, [-1]), start, end)
-    # good and damaged ones in turn
-    bounds = tf.concat([[start], edges, [end]], axis=0)
-    starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
-    good = tf.range(tf.size(lengths)) % 2 == 0
-
-    def read(first: tf.Tensor, length: tf.Tensor, is_good: tf.Tensor) -> tf.data.Dataset:
-        count = tf.where(is_good, length, 0)
-        records = _read_file(shards, tf.stack([part[0], first - base, count]))
-        return records.concatenate(first_record(shards).repeat(length - count))
-
-    return tf.data.Dataset.from_tensor_slices((starts, lengths, good)).flat_map(as_written(read))
-
-
-def _read_file(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
-    is_file = part[0] != _NO_SHARD
-    shard, first, count = tf.maximum(part[0], 0), part[1], part[2]
-    path = tf.gather(tf.constant(shards.paths), shard)
+    # not by tf.unstack(): take() of what is not the first output of its operation ends the process (2.21)
+    shard, first, count, number = part[0], part[1], part[2], part[3]
     known = tf.gather(shards.first_offsets, shard) + first // shards.stride
-    # An empty shard behind all others has no offset; of it nothing is read.
-    known = tf.minimum(known, len(shards.offsets) - 1)
-    num_files = tf.cast(is_file, tf.int32)
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=path[tf.newaxis][:num_files],
+        filenames=tf.gather(tf.constant(shards.paths), shard)[tf.newaxis],
         compression_type=shards.compression,
         buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
-        byte_offsets=tf.gather(shards.offsets, known)[tf.newaxis][:num_files],
+        byte_offsets=tf.gather(shards.offsets, known)[tf.newaxis],
     )
     records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     if shards.stride > 1:
         records = records.skip(first % shards.stride)
-
-    # TensorFlow's reader takes a file that ends early for a whole one; explain.py says what happened.
-    def behind(_: tf.Tensor) -> tf.Tensor:
-        with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(is_file), ["ends early"])]):
-            return tf.constant("")
-
-    return records.concatenate(tf.data.Dataset.range(count).map(as_written(behind))).take(count)
+    # zip() takes the next number also where the records fail: even a file that is missing fails only so often
+    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
+    # TensorFlow's reader takes a file that ends early for a whole one.
+    missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
+    return numbered.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)

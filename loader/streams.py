@@ -1,132 +1,119 @@
-"""The streams of one worker, and their records in the order in which the windows need them."""
+"""The records of one worker in the order of its steps: which places are read together, and by whom."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, lane_start
-from tfshards.loader.options import Position, Shuffle
-from tfshards.loader.order import order_of
-from tfshards.loader.read import Shards, as_written, first_record, parts_of, read_parts
+from tfshards.loader.options import Position
+from tfshards.loader.places import Epoch, Places
+from tfshards.loader.read import as_written
 
-# Streams that are open at the same time in stored order, and streams that are read at the same time.
-CHUNKS_OPEN = 2
-READ_AHEAD = 2
+# By steps: the streams that are open, and read, at the same time.
+STREAMS_OPEN = 2
 
 
-def read_windows(
+def read_groups(
     assignment: Assignment,
-    shards: Shards,
-    shuffle: Shuffle | None,
+    places: Places,
     start: Position,
     epochs: int | None,
     next_each_time: bool,
 ) -> tf.data.Dataset:
-    """Return ``(window, (numbers, records))`` of each window, from the one that holds ``start`` on.
+    """Return ``(epoch, (numbers, records))`` of the groups of steps from ``start`` on.
 
-    ``window`` (int64) counts ``assignment.num_windows`` an epoch. ``numbers``, of shape ``(num_pieces,)``
-    int64, are those of the pieces that came: other ones than ``piece_numbers`` if one could not be read.
-    ``records`` has shape ``(num_pieces, piece_rows)`` string; in an epoch's last window what is behind its
-    steps is nothing.
+    ``epoch`` (int64) has shape ``(readers,)``, ``numbers`` (int64, see ``read.py``) and ``records`` (string)
+    have shape ``(readers, steps * batch_size / readers)``, where ``steps`` is ``assignment.group``, and fewer
+    at the end of an epoch. Each reader has a part of every step's rows: its lanes.
 
     Args:
         assignment: what this worker reads.
-        shards: of the split.
-        shuffle: the order, None for the stored one.
+        places: how places are read.
         start: where to begin.
         epochs: the epoch to stop before, None for no end.
         next_each_time: whether the result gives the next epochs each time it is iterated.
     """
-    per_epoch = assignment.num_streams if assignment.num_steps else 0
-    first_window = start.step // assignment.window
-    first, skipped = start.epoch * per_epoch, 0
-    if not assignment.lanes:
-        first_piece = first_window * assignment.num_pieces
-        first, skipped = first + first_piece // assignment.chunk, first_piece % assignment.chunk
-    end = epochs * per_epoch if epochs is not None else (tf.int64.max if per_epoch else 0)
+    end = epochs if epochs is not None else tf.int64.max
+    end = end if assignment.num_steps else start.epoch
 
-    def read(epoch: tf.Tensor, stream: tf.Tensor) -> tf.data.Dataset:
-        window = tf.where(epoch == start.epoch, first_window, 0)
-        return _read_stream(assignment, shards, shuffle, epoch, stream, tf.cast(window, tf.int64))
+    def first_step(epoch: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.equal(epoch, start.epoch), tf.constant(start.step, tf.int64), 0)
 
-    def streams(base: tf.Tensor) -> tf.data.Dataset:
-        numbers = tf.data.Dataset.range(first, end)
-        return numbers.map(as_written(lambda i: (base + i // per_epoch, i % per_epoch)))
+    def in_lanes(epoch: tf.Tensor, reader: tf.Tensor) -> tf.data.Dataset:
+        return _read_lanes(assignment, places, places.epoch(epoch), reader, first_step(epoch))
 
-    def windows(base: tf.Tensor) -> tf.data.Dataset:
-        number = (base + start.epoch) * assignment.num_windows + first_window
-        return tf.data.Dataset.range(number, tf.int64.max)
+    def in_steps(epoch: tf.Tensor) -> tf.data.Dataset:
+        first, width = first_step(epoch), assignment.chunk * assignment.group
+        opened = places.epoch(epoch)
+        steps = tf.data.Dataset.range(first, assignment.num_steps, width)
+        return steps.map(as_written(lambda step: (*opened, step)))
+
+    def groups_from(base: tf.Tensor) -> tf.data.Dataset:
+        epochs_read = tf.data.Dataset.range(start.epoch, end).map(as_written(lambda epoch: base + epoch))
+        if not assignment.lanes:
+            streams = epochs_read.flat_map(as_written(in_steps))
+            return streams.interleave(
+                as_written(lambda *opened: _read_steps(assignment, places, Epoch(*opened[:2]), opened[2])),
+                cycle_length=STREAMS_OPEN,
+                block_length=assignment.chunk,
+                num_parallel_calls=STREAMS_OPEN,
+                deterministic=True,
+            )
+        # A reader passes on whole groups: handing over each record would cost more than reading it.
+        return tf.data.Dataset.range(assignment.num_readers).interleave(
+            as_written(
+                lambda reader: epochs_read.flat_map(as_written(lambda epoch: in_lanes(epoch, reader)))
+            ),
+            cycle_length=assignment.num_readers,
+            num_parallel_calls=assignment.num_readers,
+            deterministic=True,
+        )
 
     if next_each_time:
-        # two counters that go together: one over all of this would make each record dearer
-        opened, numbered = (_iterations().flat_map(as_written(each)) for each in (streams, windows))
+        groups = _iterations().flat_map(as_written(groups_from))
     else:
-        opened, numbered = (each(tf.constant(0, tf.int64)) for each in (streams, windows))
-    cycle_length = assignment.num_pieces if assignment.lanes else CHUNKS_OPEN
-    # The lanes give a piece each in turn; a chunk gives all of its pieces before the next one has its turn.
-    pieces = opened.interleave(
-        as_written(read),
-        cycle_length=cycle_length,
-        block_length=assignment.chunk or 1,
-        num_parallel_calls=min(READ_AHEAD, cycle_length),
-        deterministic=True,
-    )
-    return tf.data.Dataset.zip(numbered, pieces.skip(skipped).batch(assignment.num_pieces))
+        groups = groups_from(tf.constant(0, tf.int64))
+    return groups.batch(assignment.num_readers)
 
 
-def piece_numbers(assignment: Assignment, window: tf.Tensor) -> tf.Tensor:
-    """Return the numbers of the pieces of a window (int64, over all epochs): shape ``(num_pieces,)``."""
-    if assignment.lanes:
-        return tf.fill([assignment.num_pieces], window)
-    return window * assignment.num_pieces + tf.range(assignment.num_pieces, dtype=tf.int64)
-
-
-def _read_stream(
-    assignment: Assignment,
-    shards: Shards,
-    shuffle: Shuffle | None,
-    epoch: tf.Tensor,
-    stream: tf.Tensor,
-    first_window: tf.Tensor,
+def _read_lanes(
+    assignment: Assignment, places: Places, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor
 ) -> tf.data.Dataset:
-    """Return ``(number, records)`` of the pieces of a stream of an epoch, a lane from a window on.
+    """Return the groups of a reader's rows of an epoch, from a step on."""
+    num_lanes = assignment.worker_lanes // assignment.num_readers
+    rows = assignment.rows_per_lane
+    total = tf.cast(assignment.num_examples, tf.int64)
 
-    A piece that cannot be read is left out, and as many as are missing stand at the end, of number -1, so
-    that no error leaves here which cannot say in what file it happened.
-    """
-    total, piece_rows = tf.cast(assignment.num_examples, tf.int64), assignment.piece_rows
-    if assignment.lanes:
-        lane = assignment.worker.index * assignment.num_pieces + stream
-        rows_per_step = assignment.global_batch_size // assignment.lanes
-        before = first_window * piece_rows
-        start = lane_start(total, assignment.lanes, lane) + before
+    def read(lane: tf.Tensor) -> tf.data.Dataset:
+        start = lane_start(total, assignment.lanes, lane) + step * rows
         end = lane_start(total, assignment.lanes, lane + 1)
-        rows = assignment.num_steps * rows_per_step - before
-        number = first_window
+        wanted = (assignment.num_steps - step) * rows
+        count = tf.clip_by_value(end - start, 0, wanted)
+        return places.read(epoch, start[tf.newaxis], count[tf.newaxis], wanted - count)
+
+    first = assignment.worker.index * assignment.worker_lanes + reader * num_lanes
+    lanes = tf.data.Dataset.range(first, first + num_lanes)
+    read_rows = lanes.interleave(as_written(read), cycle_length=num_lanes, block_length=rows)
+    return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
+
+
+def _read_steps(assignment: Assignment, places: Places, epoch: Epoch, step: tf.Tensor) -> tf.data.Dataset:
+    """Return the groups of a stream by steps."""
+    batch_size, total = assignment.batch_size, tf.cast(assignment.num_examples, tf.int64)
+    steps = tf.minimum(tf.cast(assignment.chunk * assignment.group, tf.int64), assignment.num_steps - step)
+    if assignment.worker.count == 1:
+        starts, wanted = (step * batch_size)[tf.newaxis], (steps * batch_size)[tf.newaxis]
     else:
-        number = stream * assignment.chunk
-        # rows are counted over this worker's batches, places over those of all workers
-        row = number * piece_rows
-        start = row // assignment.batch_size * assignment.global_batch_size + row % assignment.batch_size
-        start += assignment.worker.index * assignment.batch_size
-        end = total
-        last_rows = assignment.num_steps * assignment.batch_size - row
-        rows = tf.minimum(tf.cast(assignment.chunk * piece_rows, tf.int64), last_rows)
-    count = tf.clip_by_value(end - start, 0, rows)
-    parts = parts_of(order_of(tf.constant(shards.sizes), shuffle, epoch), start, count)
-    num_pieces = -(-rows // piece_rows)
-    if assignment.remainder == "drop":
-        # pieces of one shape can be batched whatever was left out
-        records = read_parts(shards, parts, num_pieces * piece_rows - count)
-    else:
-        padding = first_record(shards).repeat(num_pieces * piece_rows - count)
-        records = read_parts(shards, parts).concatenate(padding)
-    number += epoch * assignment.stream_pieces
-    numbers = tf.data.Dataset.range(number, number + num_pieces)
-    # zip() takes the next number also where the records fail: even a file that is missing fails only so often
-    pieces = tf.data.Dataset.zip(numbers, records.batch(piece_rows, drop_remainder=True)).ignore_errors()
-    missing = (tf.constant(-1, tf.int64), tf.zeros([piece_rows], tf.string))
-    return pieces.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(num_pieces)
+        starts = tf.range(step, step + steps) * assignment.global_batch_size
+        starts += assignment.worker.index * batch_size
+        wanted = tf.fill([steps], tf.constant(batch_size, tf.int64))
+    counts = tf.clip_by_value(total - starts, 0, wanted)
+    read_rows = places.read(epoch, starts, counts, tf.reduce_sum(wanted - counts))
+    return _grouped(read_rows, epoch.number, assignment.group * batch_size)
+
+
+def _grouped(rows: tf.data.Dataset, epoch: tf.Tensor, size: int) -> tf.data.Dataset:
+    return tf.data.Dataset.zip(tf.data.Dataset.from_tensors(epoch).repeat(), rows.batch(size))
 
 
 def _iterations() -> tf.data.Dataset:

@@ -56,7 +56,9 @@ def own_loop(strategy, path):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
         optimizer = keras.optimizers.SGD(0.1)
         optimizer.build(model.trainable_variables)
-    data = loader.distribute(strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(1))
+    data = loader.distribute(
+        strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1)
+    )
 
     @tf.function
     def step(batch):
@@ -98,7 +100,7 @@ def fit(strategy, path):
             ],
         )
     options = {"global_batch_size": 4, "select": SELECT}
-    endless = loader.distribute(strategy, path, shuffle=loader.Shuffle(1), epochs=None, **options)
+    endless = loader.distribute(strategy, path, shuffle=loader.Shuffle(seed=1), epochs=None, **options)
     steps = loader.steps_per_epoch(path, None, 4)
     model.fit(endless, epochs=2, steps_per_epoch=steps, verbose=0)
     padded = loader.distribute(strategy, path, remainder="pad", **options)

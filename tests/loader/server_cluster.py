@@ -57,7 +57,7 @@ def train(strategy, coordinator, path, loader):
         path,
         global_batch_size=GLOBAL_BATCH_SIZE,
         select=SELECT,
-        shuffle=loader.Shuffle(1),
+        shuffle=loader.Shuffle(seed=1),
         epochs=None,
     )
 
@@ -94,7 +94,7 @@ def fit(strategy, path, loader):
         loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(tf_keras.optimizers.SGD(0.1), loss)
     options = {"global_batch_size": GLOBAL_BATCH_SIZE, "select": SELECT, "epochs": None}
-    data = loader.distribute(strategy, path, shuffle=loader.Shuffle(1), **options)
+    data = loader.distribute(strategy, path, shuffle=loader.Shuffle(seed=1), **options)
     return model.fit(data, epochs=2, steps_per_epoch=20, verbose=0).history["loss"]
 
 
@@ -102,7 +102,7 @@ def refusals(strategy, path, loader):
     """Return what is said of options that fit no parameter servers, or no dataset."""
     said = {}
     for name, options in {
-        "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(1)},
+        "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(seed=1)},
         "crop": {"global_batch_size": 4, "image": loader.Image(size=(2, 2), crop="random")},
         "cache": {"global_batch_size": 4, "cache": "memory"},
         "odd": {"global_batch_size": 5},
@@ -139,7 +139,7 @@ def main(numbered, labelled):
         global_batch_size=GLOBAL_BATCH_SIZE,
         remainder="pad",
         select=("number",),
-        shuffle=loader.Shuffle(2),
+        shuffle=loader.Shuffle(seed=2),
         start=loader.Position(1),
         epochs=2,
     )

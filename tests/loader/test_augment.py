@@ -194,9 +194,9 @@ def test_an_image_is_a_function_of_seed_epoch_and_example_whoever_reads_it_when(
     first, second = dict(read(stored)), dict(read(stored))
     assert len(first) == len(second) == 9
     assert all(first[number] != second[number] for number in first)
-    shuffled = read(load(2, threads=1, shuffle=Shuffle(5, lanes=2), epochs=2))
+    shuffled = read(load(2, threads=1, shuffle=Shuffle(seed=5, lanes=2), epochs=2))
     assert (dict(shuffled[:9]), dict(shuffled[9:])) == (first, second), "another order, other threads"
-    rest = read(load(2, shuffle=Shuffle(5, lanes=2), epochs=2, start=Position(1, 2)))
+    rest = read(load(2, shuffle=Shuffle(seed=5, lanes=2), epochs=2, start=Position(1, 2)))
     assert rest == shuffled[13:], "resumed"
     workers: dict[int, bytes] = {}
     for index in range(2):

@@ -106,7 +106,7 @@ def test_an_index_that_is_missing_or_wrong_is_named(copied, content, message):
         loader.load(copied, batch_size=2)
 
 
-@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(2)])
+@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2)])
 def test_a_shard_that_shrinks_while_it_is_open_is_named_with_what_it_holds(copied, shuffle):
     dataset = loader.load(copied, batch_size=3, shuffle=shuffle, remainder="keep")
     shard = shard_of(copied, 2)

@@ -30,7 +30,7 @@ LAYOUTS = [
     ([7], 3, 1, "pad", None, "one shard serves several workers"),
     ([5, 4, 4], 2, 2, "pad", MIXED, "shards and workers do not divide each other"),
     ([5, 4, 4], 2, 2, "keep", None, "the same in stored order"),
-    ([1] * 9, 4, 1, "keep", Shuffle(window=1), "shards of one record, windows of one step"),
+    ([1] * 9, 4, 1, "keep", Shuffle(run=2), "shards of one record, runs of two"),
     ([0, 3, 0, 5, 0], 2, 3, "pad", MIXED, "empty shards at the ends and between"),
     ([0, 3, 0, 5, 0], 1, 3, "keep", None, "the same in stored order"),
     ([2, 1, 2, 1, 2, 1], 8, 1, "pad", None, "more workers than shards"),
@@ -70,7 +70,7 @@ def test_padded_or_kept_every_example_is_read_exactly_once(
         ([7, 6], 1, 4, None, "stored order leaves out its end"),
         ([5, 0, 6], 3, 1, None, "stored order on several workers"),
         ([7, 6], 2, 2, MIXED, "shuffled"),
-        ([5, 4, 4], 2, 4, Shuffle(window=1, lanes=4), "windows of one step"),
+        ([5, 4, 4], 2, 4, Shuffle(run=2, lanes=4), "runs of two"),
     ],
 )
 def test_dropped_each_step_is_full_and_no_example_comes_twice(
@@ -100,7 +100,7 @@ def test_what_is_dropped_differs_from_epoch_to_epoch_if_shuffled(numbered):
 
 
 @pytest.mark.parametrize(
-    ("remainder", "shuffle"), [("pad", None), ("keep", MIXED), ("pad", Shuffle(seed=5, window=1))]
+    ("remainder", "shuffle"), [("pad", None), ("keep", MIXED), ("pad", Shuffle(seed=5, run=2))]
 )
 def test_several_epochs_in_one_dataset_each_hold_every_example_once(numbered, remainder, shuffle):
     workers = load_all(numbered([5, 4, 4]), 2, 2, remainder=remainder, shuffle=shuffle, epochs=3)
@@ -125,7 +125,7 @@ def test_several_epochs_in_one_dataset_each_hold_every_example_once(numbered, re
 @pytest.mark.parametrize("sizes", [[0, 3, 0, 5, 0], [8, 0], [4, 4, 0, 0]])
 def test_wherever_a_shuffled_epoch_begins_empty_shards_are_passed(numbered, sizes):
     # one lane, which passes all shards
-    dataset = loader.load(numbered(sizes), batch_size=1, shuffle=Shuffle(3), epochs=10)
+    dataset = loader.load(numbered(sizes), batch_size=1, shuffle=Shuffle(seed=3), epochs=10)
     read = [batch["number"].item() for batch in dataset.as_numpy_iterator()]
     for epoch in range(10):
         assert sorted(read[epoch * 8 : epoch * 8 + 8]) == list(range(8))
@@ -154,10 +154,10 @@ def test_padding_stands_behind_the_examples_and_has_weight_zero(numbered):
     assert second[-1] == {"number": [0, 0], "sample_weight": [0, 0]}
 
 
-@pytest.mark.parametrize("window", [2, None])
-def test_shuffled_padding_stands_in_the_last_step_alone(numbered, window):
+@pytest.mark.parametrize("run", [2, None])
+def test_shuffled_padding_stands_in_the_last_step_alone(numbered, run):
     dataset = loader.load(
-        numbered([6, 7]), batch_size=4, remainder="pad", shuffle=Shuffle(1, window=window), epochs=2
+        numbered([6, 7]), batch_size=4, remainder="pad", shuffle=Shuffle(seed=1, run=run), epochs=2
     )
     weights = [sum(batch["sample_weight"]) for batch in batches(dataset)]
     assert weights == [4, 4, 4, 1] * 2

@@ -62,7 +62,7 @@ FLIPS = [
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
 @pytest.mark.parametrize(("place", "behind", "reason"), FLIPS)
-@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(2), loader.Shuffle(2, window=1, lanes=1)])
+@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2), loader.Shuffle(seed=2, run=2, lanes=1)])
 def test_a_flipped_bit_is_named_with_file_record_and_byte(copied, place, behind, reason, shuffle):
     shard = second(copied)
     starts, lengths = offsets(shard)
@@ -107,7 +107,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
 @pytest.mark.parametrize(("change", "message", "reason"), CHANGES)
-@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(2)])
+@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2)])
 @pytest.mark.parametrize("remainder", ["drop", "pad"])
 def test_a_change_after_load_is_named(copied, change, message, reason, shuffle, remainder):
     dataset = loader.load(copied, batch_size=4, remainder=remainder, shuffle=shuffle)
@@ -145,7 +145,7 @@ def read(dataset):
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
 def test_a_shard_exchanged_for_a_sound_one_of_other_records_is_named(copied):
-    dataset = loader.load(copied, batch_size=4, remainder="keep", shuffle=loader.Shuffle(1))
+    dataset = loader.load(copied, batch_size=4, remainder="keep", shuffle=loader.Shuffle(seed=1))
     shard = second(copied)
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(shard))]
     with tf.io.TFRecordWriter(str(shard)) as writer:
@@ -162,7 +162,7 @@ REMOVED = """
     from pathlib import Path
     from tfshards import loader
 
-    dataset = loader.load(sys.argv[1], batch_size=2, epochs=None, shuffle=loader.Shuffle(0))
+    dataset = loader.load(sys.argv[1], batch_size=2, epochs=None, shuffle=loader.Shuffle(seed=0))
     iterator = iter(dataset)
     next(iterator)
     for shard in Path(sys.argv[1]).glob("*.tfrecord-*"):

@@ -28,8 +28,8 @@ def made(write_dataset, tmp_path_factory):
     "options",
     [
         {},
-        {"shuffle": Shuffle(5), "epochs": 2},
-        {"shuffle": Shuffle(5, window=1), "epochs": 2, "start": Position(1, 2)},
+        {"shuffle": Shuffle(seed=5), "epochs": 2},
+        {"shuffle": Shuffle(seed=5, run=2), "epochs": 2, "start": Position(1, 2)},
         {"start": Position(0, 3)},
     ],
     ids=str,

@@ -102,7 +102,9 @@ def cropped(seed, channels=3):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"shuffle": Shuffle(2)}, {"worker": Worker(1, 2)}], ids=["stored", "shuffled", "worker"]
+    "options",
+    [{}, {"shuffle": Shuffle(seed=2)}, {"worker": Worker(1, 2)}],
+    ids=["stored", "shuffled", "worker"],
 )
 def test_images_of_one_size_and_seed_are_cut_and_turned_alike_in_every_epoch(pairs, options):
     image = {"photo": cropped(4), "mask": cropped(4, channels=1)}

@@ -79,7 +79,7 @@ LAYOUTS = [
     ([7], 1, 3, "keep", MIXED, "one shard, one worker"),
     ([5, 4, 4], 2, 2, "pad", MIXED, "shards and workers do not divide each other"),
     ([5, 4, 4], 2, 2, "keep", None, "the same in stored order"),
-    ([5, 4, 4], 1, 4, "keep", Shuffle(window=1), "windows of one step"),
+    ([5, 4, 4], 1, 4, "keep", Shuffle(run=2), "runs of two"),
     ([0, 3, 0, 5, 0], 2, 3, "pad", MIXED, "empty shards at the ends and between"),
     ([2], 2, 2, "keep", None, "an empty batch"),
 ]
@@ -112,7 +112,10 @@ def test_every_example_is_read_exactly_once_with_its_lists(
         ({}, "stored order"),
         ({"shuffle": MIXED, "epochs": 3}, "other orders in other epochs"),
         ({"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}, "resumed inside an epoch"),
-        ({"shuffle": Shuffle(1, window=2), "epochs": 2, "start": Position(0, 1)}, "resumed inside a window"),
+        (
+            {"shuffle": Shuffle(seed=1, run=2), "epochs": 2, "start": Position(0, 1)},
+            "resumed inside a run",
+        ),
         ({"shuffle": MIXED, "worker": Worker(1, 2)}, "one of two workers"),
         ({"shuffle": MIXED, "remainder": "pad"}, "with padding"),
         ({"shuffle": MIXED, "remainder": "keep"}, "with a smaller last batch"),
@@ -131,7 +134,7 @@ def test_the_order_is_that_without_lists(listed, options, reason):
     ("options", "num_rows"),
     [
         ({}, 4),
-        ({"shuffle": Shuffle(window=1)}, 4),
+        ({"shuffle": Shuffle(run=2)}, 4),
         ({"shuffle": MIXED}, 4),
         ({"image": Image()}, 4),
         ({"remainder": "pad"}, 4),
@@ -169,9 +172,9 @@ def none(_):
 @pytest.mark.parametrize(
     ("select", "lists", "options", "reason"),
     [
-        (("list",), "ragged", {}, "a window of stored order without any element"),
+        (("list",), "ragged", {}, "a group of stored order without any element"),
         (("list",), "padded", {"shuffle": MIXED}, "a shuffled one"),
-        (("list", "nothing"), "ragged", {"shuffle": Shuffle(window=1)}, "windows of one step"),
+        (("list", "nothing"), "ragged", {"shuffle": Shuffle(run=2)}, "runs of two"),
         (("list", "nothing"), "padded", {"remainder": "keep"}, "less padding that is not there"),
         (("list", "image"), "ragged", {"image": Image()}, "one example at a time"),
         (("list", "image"), "padded", {"image": Image(), "shuffle": MIXED}, "padded after decoding"),
@@ -193,9 +196,9 @@ def only_the_last(number):
 
 
 @pytest.mark.parametrize("image", [None, Image()], ids=["encoded", "decoded"])
-def test_a_window_of_empty_lists_beside_one_that_has_some(listed, image):
+def test_a_group_of_empty_lists_beside_one_that_has_some(listed, image):
     dataset = loader.load(
-        listed([5, 4], only_the_last), batch_size=1, shuffle=Shuffle(3, window=2), image=image
+        listed([5, 4], only_the_last), batch_size=1, shuffle=Shuffle(seed=3, run=2), image=image
     )
     found = {int(batch["number"][0]): batch["list"].to_list() for batch in dataset}
     assert found == {number: [only_the_last(number)] for number in range(9)}

@@ -54,7 +54,7 @@ def after_a_while(example, seed):
         return example["number"], tf.identity(seed)
 
 
-def batches(numbered, map_fn=with_seed, shuffle=Shuffle(3), num_workers=1, index=0, **options):  # noqa: B008
+def batches(numbered, map_fn=with_seed, shuffle=Shuffle(seed=3), num_workers=1, index=0, **options):  # noqa: B008
     worker = Worker(index, num_workers)
     dataset = loader.load(
         numbered(SIZES), batch_size=4 // num_workers, worker=worker, shuffle=shuffle, map_fn=map_fn, **options
@@ -83,13 +83,16 @@ def test_the_seed_depends_on_seed_epoch_and_example_and_on_nothing_else(numbered
         part = by_example(batches(numbered, num_workers=2, index=index, remainder="keep"))
         assert part.items() <= epochs[0].items()
         assert len(part) >= COUNT // 2
-    assert by_example(batches(numbered, shuffle=Shuffle(3, window=1, lanes=2), remainder="keep")) == epochs[0]
-    other = by_example(batches(numbered, shuffle=Shuffle(4), remainder="keep"))
+    assert (
+        by_example(batches(numbered, shuffle=Shuffle(seed=3, window=1, lanes=2), remainder="keep"))
+        == epochs[0]
+    )
+    other = by_example(batches(numbered, shuffle=Shuffle(seed=4), remainder="keep"))
     assert not set(other.values()) & set(epochs[0].values())
 
 
 def test_an_epoch_in_stored_order_has_the_seeds_of_seed_0_and_each_pass_the_next_ones(numbered):
-    wanted = [by_example(batches(numbered, shuffle=Shuffle(0), start=Position(epoch), epochs=epoch + 1,
+    wanted = [by_example(batches(numbered, shuffle=Shuffle(seed=0), start=Position(epoch), epochs=epoch + 1,
                                  remainder="keep")) for epoch in (0, 1)]  # fmt: skip
     dataset = loader.load(numbered(SIZES), batch_size=4, remainder="keep", map_fn=with_seed)
     for epoch in wanted:

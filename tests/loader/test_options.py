@@ -19,12 +19,14 @@ def normalised(normalise, channels=None):
         (lambda: Worker(2, 2), "Worker.index=2 does not fit count=2; use 0 to 1"),
         (lambda: Worker(0.5, 2), "Worker.index=0.5 must be an integer"),
         (lambda: Worker(0, "2"), "Worker.count='2' must be an integer"),
-        (lambda: Shuffle("a"), "Shuffle.seed='a' must be an integer"),
-        (lambda: Shuffle(True), "Shuffle.seed=True must be an integer"),
+        (lambda: Shuffle(seed=7), r"Shuffle.how=7 must be 'runs' or 'full'; .* Shuffle\(seed=7\)"),
+        (lambda: Shuffle("full", lanes=2), r"Shuffle\('full'\) has neither runs nor lanes"),
+        (lambda: Shuffle(seed="a"), "Shuffle.seed='a' must be an integer"),
+        (lambda: Shuffle(seed=True), "Shuffle.seed=True must be an integer"),
         (lambda: Image(size=224), r"Image.size=224 must be \(height, width\)"),
         (lambda: Image(size=(1.5, 2)), r"Image.size=\(1.5, 2\) must be \(height, width\)"),
         (lambda: Worker(-1, 2), "Worker.index=-1 does not fit count=2"),
-        (lambda: Shuffle(window=0), "Shuffle.window=0 must be at least 1"),
+        (lambda: Shuffle(run=0), "Shuffle.run=0 must be at least 2"),
         (lambda: Shuffle(lanes=0), "Shuffle.lanes=0 must be at least 1"),
         (lambda: Shuffle(seed=2**63), r"Shuffle.seed=9223372036854775808 must lie between -2\^63 and"),
         (lambda: Shuffle(seed=-(2**63) - 1), r"Shuffle.seed=-9223372036854775809 must lie between"),
@@ -87,7 +89,7 @@ def test_integers_of_numpy_are_integers():
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
 def test_every_integer_of_64_bits_is_a_seed(seed):
-    assert (Shuffle(seed).seed, Image(seed=seed).seed) == (seed, seed)
+    assert (Shuffle(seed=seed).seed, Image(seed=seed).seed) == (seed, seed)
 
 
 SCHEMA = Schema(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.loader.order import order_of, permutation, random_bits, stored_numbers
-from tfshards.loader.read import parts_of
+from tfshards.loader.order import Order, order_seed, random_bits
 from tfshards.schemas import OptionsError
 
 SIZES = [9, 0, 14, 7, 11]
@@ -56,7 +55,7 @@ def test_the_random_bits_are_pinned():
 
 def test_the_order_of_an_epoch_never_changes_between_releases(numbered):
     read = steps(
-        load(numbered, shuffle=Shuffle(42, window=2, lanes=4), remainder="keep", global_batch_size=8)
+        load(numbered, shuffle=Shuffle(seed=42, run=3, lanes=4), remainder="keep", global_batch_size=8)
     )
     assert read == PINNED
 
@@ -71,33 +70,37 @@ PINNED = [
 ]
 
 
-def test_a_permutation_sorts_its_bits():
-    bits = tf.constant([[5, 1, 3], [0, 2, 1]], tf.int64)
-    assert permutation(bits).numpy().tolist() == [[1, 2, 0], [0, 2, 1]]
+orders = st.builds(Order, st.integers(0, 300), st.integers(0, 40), st.integers(0, 2**63 - 1))
 
 
-sizes_of_shards = st.lists(st.integers(0, 12), min_size=1, max_size=9).filter(any)
-
-
-@settings(max_examples=25, deadline=None)
-@given(sizes=sizes_of_shards, shuffle=st.none() | st.builds(Shuffle, st.integers(-9, 9)), data=st.data())
-def test_an_epochs_places_are_all_examples_and_its_parts_are_the_same_examples(sizes, shuffle, data):
-    bases = np.cumsum(sizes) - sizes
-    epoch = data.draw(st.integers(0, 1000))
-    order = order_of(tf.constant(sizes, tf.int64), shuffle, tf.constant(epoch, tf.int64))
-    numbers = stored_numbers(order, tf.range(sum(sizes), dtype=tf.int64), tf.constant(bases, tf.int64))
-    numbers = numbers.numpy().tolist()
-    assert sorted(numbers) == list(range(sum(sizes)))
-    if shuffle is None:
-        assert numbers == list(range(sum(sizes)))
-    start = data.draw(st.integers(0, sum(sizes)))
-    count = data.draw(st.integers(0, sum(sizes) - start))
-    parts = parts_of(order, tf.constant(start, tf.int64), tf.constant(count, tf.int64)).numpy().tolist()
+@settings(max_examples=40, deadline=None)
+@given(order=orders, epoch=st.integers(0, 2**40), data=st.data())
+def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(order, epoch, data):
+    runs = order.runs(tf.constant(epoch, tf.int64))
+    members = order.members(runs, tf.range(order.num_places, dtype=tf.int64)).numpy().tolist()
+    assert sorted(members) == list(range(order.num_places))
+    if not order.run:
+        assert members == list(range(order.num_places))
+    start = data.draw(st.integers(0, order.num_places))
+    count = data.draw(st.integers(0, order.num_places - start))
+    segments = order.segments(runs, *(tf.constant([number], tf.int64) for number in (start, count)))
     read = []
-    for shard, first, length in parts:
-        assert 0 <= first <= first + length <= sizes[shard]
-        read += range(bases[shard] + first, bases[shard] + first + length)
-    assert read == numbers[start : start + count]
+    for first, length in zip(*(each.numpy().tolist() for each in segments), strict=True):
+        assert order.run == 0 or length <= order.run
+        read += [member % order.num_places for member in range(first, first + length)]
+    assert read == members[start : start + count]
+
+
+def test_a_full_permutation_leaves_no_neighbours_together():
+    order = Order(10_000, 1, 5)
+    members = order.members(order.runs(tf.constant(0, tf.int64)), tf.range(10_000, dtype=tf.int64)).numpy()
+    assert np.mean(np.abs(np.diff(members)) == 1) < 0.001
+    assert abs(np.corrcoef(members, np.arange(10_000))[0, 1]) < 0.05
+
+
+def test_the_seed_of_an_order_depends_on_the_dataset():
+    assert len({order_seed(0, "0123abcd"), order_seed(1, "0123abcd"), order_seed(0, "0123abce")}) == 3
+    assert order_seed(0, "0123abcd") == 7335842427466386846
 
 
 # orders of loads
@@ -115,7 +118,7 @@ def test_without_shuffle_each_iteration_is_the_same(numbered):
 
 
 def test_the_order_is_a_function_of_the_seed_and_the_epoch(numbered):
-    first, again, other = (steps(load(numbered, shuffle=Shuffle(seed), epochs=2)) for seed in (3, 3, 4))
+    first, again, other = (steps(load(numbered, shuffle=Shuffle(seed=seed), epochs=2)) for seed in (3, 3, 4))
     assert first == again
     assert first != other
     half = len(first) // 2
@@ -131,7 +134,7 @@ def test_a_shuffled_batch_draws_from_all_over_the_split(numbered):
 
 
 def test_global_batches_are_the_same_sets_for_each_worker_count_that_divides_the_lanes(numbered):
-    options = {"shuffle": Shuffle(seed=3, window=2), "remainder": "keep"}
+    options = {"shuffle": Shuffle(seed=3, run=3), "remainder": "keep"}
     whole = [set(batch) for batch in steps(load(numbered, **options))]
     for num_workers in (2, 4):
         shares = [steps(load(numbered, num_workers, index, **options)) for index in range(num_workers)]
@@ -174,11 +177,11 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
     ("position", "shuffle", "num_workers", "remainder", "reason"),
     [
         (Position(0, 3), None, 1, "drop", "inside the first epoch, in stored order"),
-        (Position(1, 9), Shuffle(3), 1, "keep", "inside the second"),
+        (Position(1, 9), Shuffle(seed=3), 1, "keep", "inside the second"),
         (Position(1, 7), None, 2, "pad", "two workers in stored order"),
-        (Position(1, 5), Shuffle(3, window=3), 2, "pad", "inside a window"),
-        (Position(1, 6), Shuffle(3, window=3), 1, "drop", "between two windows"),
-        (Position(2, 10), Shuffle(3), 1, "keep", "the last step of all"),
+        (Position(1, 5), Shuffle(seed=3, run=3), 2, "pad", "inside a run"),
+        (Position(1, 6), Shuffle(seed=3, run=3), 1, "drop", "between two runs"),
+        (Position(2, 10), Shuffle(seed=3), 1, "keep", "the last step of all"),
     ],
 )
 def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
@@ -225,6 +228,6 @@ def test_positions_that_cannot_be_gone_on_from_are_refused(numbered, num_workers
 
 def test_a_run_of_workers_that_do_not_fit_the_default_goes_on_with_its_lanes_named(numbered):
     options = {"global_batch_size": 24, "remainder": "keep"}
-    whole = steps(load(numbered, 8, 1, shuffle=Shuffle(3), **options))
-    rest = load(numbered, 8, 1, shuffle=Shuffle(3, lanes=8), start=Position(0, 1), **options)
+    whole = steps(load(numbered, 8, 1, shuffle=Shuffle(seed=3), **options))
+    rest = load(numbered, 8, 1, shuffle=Shuffle(seed=3, lanes=8), start=Position(0, 1), **options)
     assert steps(rest) == whole[1:]

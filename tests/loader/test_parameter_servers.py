@@ -38,7 +38,7 @@ def run(path, write_dataset, tmp_path_factory):
     ("way", "options"),
     [
         ("padded", {}),
-        ("shuffled", {"shuffle": loader.Shuffle(2), "start": loader.Position(1), "epochs": 2}),
+        ("shuffled", {"shuffle": loader.Shuffle(seed=2), "start": loader.Position(1), "epochs": 2}),
     ],
 )
 def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, path, way, options):

@@ -122,7 +122,7 @@ def softmax(x, kernel, bias):
 @pytest.fixture(scope="module")
 def trained(labelled):
     """The weights after two epochs of gradient descent on the global batches, in NumPy."""
-    options = {"select": ("x", "label"), "shuffle": loader.Shuffle(1), "epochs": 2}
+    options = {"select": ("x", "label"), "shuffle": loader.Shuffle(seed=1), "epochs": 2}
     kernel, bias = np.zeros((2, 3)), np.zeros(3)
     for x, label in loader.load(labelled, batch_size=GLOBAL_BATCH_SIZE, **options).as_numpy_iterator():
         error = (softmax(x, kernel, bias) - np.eye(3)[label]) / GLOBAL_BATCH_SIZE

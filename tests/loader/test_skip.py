@@ -97,9 +97,9 @@ def damaged(request, made, tmp_path):
 
 OPTIONS = [
     {},
-    {"shuffle": Shuffle(3)},
-    {"shuffle": Shuffle(3, window=1), "epochs": 2},
-    {"shuffle": Shuffle(3, lanes=2), "worker": Worker(1, 2), "epochs": 2, "start": Position(1, 1)},
+    {"shuffle": Shuffle(seed=3)},
+    {"shuffle": Shuffle(seed=3, run=2), "epochs": 2},
+    {"shuffle": Shuffle(seed=3, lanes=2), "worker": Worker(1, 2), "epochs": 2, "start": Position(1, 1)},
     {"worker": Worker(0, 2), "epochs": 2, "start": Position(0, 2)},
 ]
 

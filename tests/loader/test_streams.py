@@ -1,4 +1,4 @@
-"""Stored order comes out of many short streams and pieces as it is stored, from any step on.
+"""Stored order comes out of many short streams and groups as it is stored, from any step on.
 
 The other tests' datasets are so small that each is one stream; here the limits are small too.
 """
@@ -12,18 +12,17 @@ SIZES = [50, 0, 7, 3, 28]
 COUNT = sum(SIZES)
 # A record of these datasets has about 40 bytes.
 LIMITS = [
-    (1, 300, 600, "a batch of several pieces, two pieces a stream"),
-    (1, 300, 1, "a batch of several pieces, one piece a stream"),
-    (1000, 1, 2500, "several steps a window, several windows a stream"),
-    (1, 1 << 20, 1 << 20, "a batch in one piece, the epoch in one stream"),
+    (1, 1, "a step a group, a group a stream"),
+    (1, 2500, "a step a group, several groups a stream"),
+    (1000, 2500, "several steps a group, several groups a stream"),
+    (1 << 20, 1 << 20, "the epoch in one group"),
 ]
 
 
 @pytest.fixture(params=LIMITS, ids=lambda row: row[-1])
 def _limits(request, monkeypatch):
-    parsed, piece, stream, _ = request.param
+    parsed, stream, _ = request.param
     monkeypatch.setattr(assign, "PARSED_BYTES", parsed)
-    monkeypatch.setattr(assign, "PIECE_BYTES", piece)
     monkeypatch.setattr(assign, "STREAM_BYTES", stream)
 
 
@@ -47,7 +46,7 @@ def read(path, batch_size, num_workers, **options):
         (32, 2, "pad", 96),
     ],
 )
-def test_stored_order_is_kept_across_streams_and_pieces(numbered, batch_size, num_workers, remainder, last):
+def test_stored_order_is_kept_across_streams_and_groups(numbered, batch_size, num_workers, remainder, last):
     numbers = read(numbered(SIZES), batch_size, num_workers, remainder=remainder)
     assert numbers == [number if number < COUNT else 0 for number in range(last)]
 

@@ -112,7 +112,7 @@ def test_one_selected_name_is_a_tuple_too_and_padding_adds_its_weight(everything
     assert weight.tolist() == [1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(1)}, {"remainder": "keep"}])
+@pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "keep"}])
 def test_only_features_without_elements_can_be_selected(everything, options):
     dataset = loader.load(
         everything, batch_size=2, select=["raw int8 (2, 0)", "bytes bytes (2, 0)"], **options

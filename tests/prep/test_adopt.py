@@ -459,7 +459,9 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path):
     (tmp_path / "plain" / "val.tfrecord").touch()
     manifest = adopt(tmp_path / "plain", **QUIET)
     assert [shard.num_examples for shard in manifest.shards] == [3, 0, 0]
-    assert len(list(loader.load(tmp_path / "plain", "train", batch_size=1, shuffle=loader.Shuffle(0)))) == 3
+    assert (
+        len(list(loader.load(tmp_path / "plain", "train", batch_size=1, shuffle=loader.Shuffle(seed=0)))) == 3
+    )
     write(tmp_path / "gzip" / "train-00000-of-00002.gz", numbered(range(3)), "GZIP")
     (tmp_path / "gzip" / "train-00001-of-00002.gz").write_bytes(zlib_gzip(b""))
     (tmp_path / "gzip" / "val.tfrecord.gz").write_bytes(zlib_gzip(b""))

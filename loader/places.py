@@ -1,0 +1,133 @@
+"""From places of an epoch to records: through the order, the population and the shards.
+
+Where neighbours of the order are neighbours in the files they are read in one go. Else the places are read
+unit by unit, each unit in the order of the files if its records are small, and put in the epoch's order then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfshards.loader.order import Order
+from tfshards.loader.population import Groups, Ranges
+from tfshards.loader.read import PADDING, Shards, as_written, read_parts
+from tfshards.loader.segments import cut_at_multiples, repeated, split
+
+# Records that are read one by one in units of so many bytes, to be sorted.
+UNIT_BYTES = 2 << 20
+# To hop over so many bytes costs less than to enter the file anew.
+BRIDGE_BYTES = 32 << 10
+# Larger records are read where they stand: sorting them would copy them.
+SORTED_BYTES = 16 << 10
+
+
+class Epoch(NamedTuple):
+    """One epoch in the graph.
+
+    Attributes:
+        number: scalar int64.
+        runs: as ``Order.runs`` gives them.
+    """
+
+    number: tf.Tensor
+    runs: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Places:
+    """How the places of a worker's epochs are read.
+
+    Attributes:
+        shards: of the split.
+        population: which examples there are.
+        order: of the population's members.
+        record_bytes: of a record, on average.
+    """
+
+    shards: Shards
+    population: Ranges | Groups
+    order: Order
+    record_bytes: float
+
+    def epoch(self, number: tf.Tensor) -> Epoch:
+        """Return an epoch by its number; all that reads of it shares the result."""
+        return Epoch(number, self.order.runs(number))
+
+    def read(
+        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor
+    ) -> tf.data.Dataset:
+        """Return ``(number, record)`` of the places ``[start, start + count)`` of an epoch, then of padding.
+
+        Args:
+            epoch: which one.
+            starts: shape ``(n,)`` int64.
+            counts: shape ``(n,)`` int64.
+            num_padding: scalar int64.
+        """
+        padding = self._padding(num_padding)
+        if isinstance(self.population, Ranges) and self.order.run != 1:
+            numbers, lengths = self.population.segments(*self.order.segments(epoch.runs, starts, counts))
+            return read_parts(self.shards, tf.concat([self._parts(numbers, lengths), padding], axis=0))
+        unit = self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
+        firsts, lengths = cut_at_multiples(starts, counts, unit)
+
+        def read_unit(first: tf.Tensor, length: tf.Tensor) -> tf.data.Dataset:
+            members = self.order.members(epoch.runs, first + tf.range(length))
+            return self._read_numbers(self.population.numbers(epoch.number, members))
+
+        units = tf.data.Dataset.from_tensor_slices((firsts, lengths)).flat_map(as_written(read_unit))
+        return units.concatenate(read_parts(self.shards, padding))
+
+    def _padding(self, count: tf.Tensor) -> tf.Tensor:
+        shard, record = self.shards.first_good
+        part = tf.constant([[shard, record, 1, PADDING]], tf.int64)
+        return tf.repeat(part, tf.reshape(count, [1]), axis=0)
+
+    def _parts(self, numbers: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        """Return the parts, as ``read_parts`` has them, that hold the examples ``[number, number + count)``.
+
+        In the place of each damaged one stands padding.
+        """
+        shards = self.shards
+        bad = tf.zeros_like(numbers, tf.bool)
+        if len(shards.bad_starts):
+            edges = np.stack([shards.bad_starts, shards.bad_ends], axis=1).ravel()
+            _, row, numbers, counts = split(np.append(edges, shards.sizes.sum()), numbers, counts)
+            # damaged ones are in every second row
+            bad = tf.equal(row % 2, 1)
+            segment, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
+            bad = tf.gather(bad, segment)
+            good = tf.constant(shards.first_good_number, tf.int64)
+            numbers = tf.where(bad, good, tf.gather(numbers, segment))
+            counts = tf.where(bad, tf.constant(1, tf.int64), tf.gather(counts, segment))
+        origin, shard, firsts, counts = split(np.cumsum(shards.sizes), numbers, counts)
+        records = firsts - tf.gather(shards.bases, shard)
+        numbers = tf.where(tf.gather(bad, origin), tf.constant(PADDING, tf.int64), firsts)
+        return tf.stack([shard, records, counts, numbers], axis=1)
+
+    def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
+        """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
+        if self.record_bytes >= SORTED_BYTES:
+            starts, counts = _neighbours(numbers, 1)
+            return read_parts(self.shards, self._parts(starts, counts))
+        once, _ = tf.unique(tf.sort(numbers))
+        starts, counts = _neighbours(once, max(1, int(BRIDGE_BYTES / self.record_bytes)))
+        stretch = tf.searchsorted(starts, numbers, side="right") - 1
+        rows = numbers - tf.gather(starts, stretch) + tf.gather(tf.cumsum(counts, exclusive=True), stretch)
+        read = read_parts(self.shards, self._parts(starts, counts)).batch(tf.reduce_sum(counts))
+        found = tf.data.experimental.get_single_element(read)
+        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
+
+
+def _neighbours(numbers: tf.Tensor, most: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the stretches ``[start, start + count)`` of numbers that ascend by steps of at most ``most``."""
+    steps = numbers[1:] - numbers[:-1]
+    breaks = tf.logical_or(steps < 1, steps > most)
+    begins = tf.concat([[True], breaks], axis=0)
+    ends = tf.concat([breaks, [True]], axis=0)
+    starts = tf.boolean_mask(numbers, begins)
+    return starts, tf.boolean_mask(numbers, ends) + 1 - starts

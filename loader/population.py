@@ -1,0 +1,122 @@
+"""Which examples an epoch has, and how often: members of a population, in stored order.
+
+``Ranges`` are stretches of the split, each example once. ``Groups`` have a quota each, which their examples
+fill in turn, epoch after epoch: classes in given ratios, or datasets that are mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.segments import split
+from tfshards.schemas import Split
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """All examples of some stretches.
+
+    Attributes:
+        starts: shape ``(ranges,)`` int64: the number of each one's first example.
+        sizes: shape ``(ranges,)`` int64.
+    """
+
+    starts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    @property
+    def num_places(self) -> int:
+        """The places of an epoch."""
+        return int(self.sizes.sum())
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64."""
+        del epoch  # it has the same examples as every other
+        ends = np.cumsum(self.sizes)
+        row = tf.searchsorted(tf.constant(ends), tf.reshape(members, [-1]), side="right")
+        row = tf.reshape(row, tf.shape(members))
+        return members + tf.gather(self.starts - (ends - self.sizes), row)
+
+    def segments(self, members: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return segments of the circle of members as segments of numbers: vectors int64.
+
+        Args:
+            members: of the segments' starts.
+            counts: their lengths; behind the last member stands the first.
+        """
+        twice = np.tile(self.sizes, 2)
+        ends = np.cumsum(twice)
+        _, row, starts, counts = split(ends, members, counts)
+        return starts + tf.gather(np.tile(self.starts, 2) - (ends - twice), row), counts
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups with a quota each, evenly spread over an epoch.
+
+    An epoch takes up each group where the one before has left it, so that after any number of epochs the
+    examples of a group have been used equally often, but for one.
+
+    Attributes:
+        members: int64: the numbers of each group's examples, group after group, each in stored order.
+        firsts: shape ``(groups,)`` int64: where each group begins in ``members``.
+        sizes: shape ``(groups,)`` int64: the examples of each group.
+        quotas: shape ``(groups,)`` int64: the places of each group in an epoch.
+        pattern: shape ``(num_places,)``: the group of each place in stored order.
+        turns: shape ``(num_places,)`` int64: how many places of its group stand before it.
+    """
+
+    members: npt.NDArray[np.int64]
+    firsts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    quotas: npt.NDArray[np.int64]
+    pattern: npt.NDArray[np.int64]
+    turns: npt.NDArray[np.int64]
+
+    @property
+    def num_places(self) -> int:
+        """The places of an epoch."""
+        return len(self.pattern)
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64, of an epoch."""
+        group = tf.gather(self.pattern, members)
+        turn = tf.gather(self.turns, members) + epoch * tf.gather(self.quotas, group)
+        turn %= tf.gather(self.sizes, group)
+        return tf.gather(self.members, tf.gather(self.firsts, group) + turn)
+
+
+def population_of(split: Split) -> Ranges:
+    """Return the population of all examples of a split."""
+    return Ranges(np.zeros(1, np.int64), np.array([split.num_examples], np.int64))
+
+
+def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> Groups:
+    """Return groups with these members, each of which fills its quota; groups without one are left out."""
+    kept = [(numbers, quota) for numbers, quota in zip(members, quotas, strict=True) if quota]
+    sizes = np.array([len(numbers) for numbers, _ in kept], np.int64)
+    counts = np.array([quota for _, quota in kept], np.int64)
+    group = np.repeat(np.arange(len(kept)), counts)
+    turn = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    # the turns of each group lie at even distances in the epoch
+    order = np.argsort((turn + 0.5) / counts[group], kind="stable")
+    numbers = [numbers for numbers, _ in kept]
+    return Groups(np.concatenate(numbers), np.cumsum(sizes) - sizes, sizes, counts, group[order], turn[order])
+
+
+def quotas_of(weights: Sequence[float], num_places: int) -> list[int]:
+    """Return whole numbers that add up to ``num_places``, in the ratios of ``weights`` as far as they can.
+
+    By largest remainders, of equal ones the first.
+    """
+    exact = np.array(weights, np.float64) / sum(weights) * num_places
+    quotas = np.floor(exact).astype(np.int64)
+    missing = num_places - int(quotas.sum())
+    largest = np.argsort(quotas - exact, kind="stable")[:missing]
+    quotas[largest] += 1
+    return [int(quota) for quota in quotas]
