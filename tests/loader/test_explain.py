@@ -79,7 +79,7 @@ def test_nothing_is_delivered_behind_the_damage(copied):
     shard = second(copied)
     flip(shard, int(offsets(shard)[0][11]) + 20)
     batches = loader.load(copied, batch_size=1).as_numpy_iterator()
-    seen = [next(batches)["number"].item() for _ in range(SIZES[0])]
+    seen = []
     with pytest.raises(tf.errors.InvalidArgumentError, match="damaged at record 11"):
         seen.extend(batch["number"].item() for batch in batches)
     assert seen == list(range(len(seen)))

@@ -28,7 +28,7 @@ def made(write_dataset, tmp_path_factory):
     "options",
     [
         {},
-        {"shuffle": Shuffle(seed=5), "epochs": 2},
+        {"shuffle": Shuffle(seed=5, run=3), "epochs": 2},
         {"shuffle": Shuffle(seed=5, run=2), "epochs": 2, "start": Position(1, 2)},
         {"start": Position(0, 3)},
     ],

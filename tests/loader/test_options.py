@@ -19,7 +19,7 @@ def normalised(normalise, channels=None):
         (lambda: Worker(2, 2), "Worker.index=2 does not fit count=2; use 0 to 1"),
         (lambda: Worker(0.5, 2), "Worker.index=0.5 must be an integer"),
         (lambda: Worker(0, "2"), "Worker.count='2' must be an integer"),
-        (lambda: Shuffle(seed=7), r"Shuffle.how=7 must be 'runs' or 'full'; .* Shuffle\(seed=7\)"),
+        (lambda: Shuffle(*[7]), r"Shuffle.how=7 must be 'runs' or 'full'; .* Shuffle\(seed=7\)"),
         (lambda: Shuffle("full", lanes=2), r"Shuffle\('full'\) has neither runs nor lanes"),
         (lambda: Shuffle(seed="a"), "Shuffle.seed='a' must be an integer"),
         (lambda: Shuffle(seed=True), "Shuffle.seed=True must be an integer"),
