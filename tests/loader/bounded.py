@@ -52,7 +52,7 @@ def read(folder, budget, cache=None):
     options = {
         "batch_size": 16,
         "image": loader.Image(size=(64, 64), crop="random"),
-        "shuffle": loader.Shuffle(seed=0, window=2),
+        "shuffle": loader.Shuffle(seed=0, run=2),
     }
     # what TensorFlow takes for any pipeline of this form
     for _ in loader.load(folder / "small", **options, memory_budget="200MiB"):

@@ -76,7 +76,7 @@ def test_weights_go_with_their_examples_through_every_other_option(labelled):
         "batch_size": 2,
         "select": ("times",),
         "sample_weights": "times",
-        "shuffle": loader.Shuffle(seed=1, window=2),
+        "shuffle": loader.Shuffle(seed=1, run=2),
     }
     for more in ({}, {"map_fn": lambda example, _: (example["times"],)}):
         for remainder in ("drop", "keep", "pad"):

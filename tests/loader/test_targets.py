@@ -56,7 +56,7 @@ def as_tuple(example, _):
     [
         ({"remainder": "pad"}, False),
         ({"remainder": "keep"}, False),
-        ({"remainder": "keep", "shuffle": loader.Shuffle(seed=2, window=2)}, True),
+        ({"remainder": "keep", "shuffle": loader.Shuffle(seed=2, run=2)}, True),
         ({"remainder": "keep", "map_fn": as_tuple}, False),
         ({"remainder": "pad", "map_fn": as_tuple}, False),
     ],
