@@ -24,7 +24,8 @@ def batches(reading: Reading, groups: tf.data.Dataset) -> tf.data.Dataset:
     """Return the batches in ``groups`` (``streams.read_groups``)."""
     assignment = reading.assignment
     parsed = groups.map(
-        as_written(lambda epoch, rows: _parse(reading, epoch[0], *rows)), reading.ahead.parsed
+        as_written(lambda epoch, rows: _parse(reading, tf.reshape(epoch, [-1])[0], *rows)),
+        reading.ahead.parsed,
     )
     if assignment.group > 1 or reading.by_example:
         # the values of a step, or of an example if more is done to each

@@ -58,7 +58,7 @@ class Places:
         return Epoch(number, self.order.runs(number))
 
     def read(
-        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor
+        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None
     ) -> tf.data.Dataset:
         """Return ``(number, record)`` of the places ``[start, start + count)`` of an epoch, then of padding.
 
@@ -66,12 +66,14 @@ class Places:
             epoch: which one.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
-            num_padding: scalar int64.
+            num_padding: scalar int64, or None where there is none in any epoch.
         """
-        padding = self._padding(num_padding)
         if isinstance(self.population, Ranges) and self.order.run != 1:
             numbers, lengths = self.population.segments(*self.order.segments(epoch.runs, starts, counts))
-            return read_parts(self.shards, tf.concat([self._parts(numbers, lengths), padding], axis=0))
+            parts = self._parts(numbers, lengths)
+            if num_padding is not None:
+                parts = tf.concat([parts, self._padding(num_padding)], axis=0)
+            return read_parts(self.shards, parts)
         unit = self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
         firsts, lengths = cut_at_multiples(starts, counts, unit)
 
@@ -80,12 +82,14 @@ class Places:
             return self._read_numbers(self.population.numbers(epoch.number, members))
 
         units = tf.data.Dataset.from_tensor_slices((firsts, lengths)).flat_map(as_written(read_unit))
-        return units.concatenate(read_parts(self.shards, padding))
+        if num_padding is None:
+            return units
+        return units.concatenate(read_parts(self.shards, self._padding(num_padding)))
 
     def _padding(self, count: tf.Tensor) -> tf.Tensor:
         shard, record = self.shards.first_good
         part = tf.constant([[shard, record, 1, PADDING]], tf.int64)
-        return tf.repeat(part, tf.reshape(count, [1]), axis=0)
+        return tf.tile(part, tf.stack([count, tf.constant(1, tf.int64)]))
 
     def _parts(self, numbers: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         """Return the parts, as ``read_parts`` has them, that hold the examples ``[number, number + count)``.

@@ -49,6 +49,8 @@ def cut_at_multiples(starts: tf.Tensor, counts: tf.Tensor, unit: int) -> tuple[t
 
 def repeated(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the index of each element ``counts`` times, and which of these times it is: both int64."""
-    index = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
-    before = tf.cumsum(counts, exclusive=True)
-    return index, tf.range(tf.size(index, tf.int64)) - tf.gather(before, index)
+    # tf.repeat() is fifty operations, each of which delays the first batch
+    ends = tf.cumsum(counts)
+    times = tf.range(tf.reduce_sum(counts))
+    index = tf.searchsorted(ends, times, side="right", out_type=tf.int64)
+    return index, times - tf.gather(ends - counts, index)

@@ -89,7 +89,8 @@ def _read_lanes(
         end = lane_start(total, assignment.lanes, lane + 1)
         wanted = (assignment.num_steps - step) * rows
         count = tf.clip_by_value(end - start, 0, wanted)
-        return places.read(epoch, start[tf.newaxis], count[tf.newaxis], wanted - count)
+        padding = None if assignment.remainder == "drop" else wanted - count
+        return places.read(epoch, start[tf.newaxis], count[tf.newaxis], padding)
 
     first = assignment.worker.index * assignment.worker_lanes + reader * num_lanes
     lanes = tf.data.Dataset.range(first, first + num_lanes)
@@ -108,7 +109,8 @@ def _read_steps(assignment: Assignment, places: Places, epoch: Epoch, step: tf.T
         starts += assignment.worker.index * batch_size
         wanted = tf.fill([steps], tf.constant(batch_size, tf.int64))
     counts = tf.clip_by_value(total - starts, 0, wanted)
-    read_rows = places.read(epoch, starts, counts, tf.reduce_sum(wanted - counts))
+    padding = None if assignment.remainder == "drop" else tf.reduce_sum(wanted - counts)
+    read_rows = places.read(epoch, starts, counts, padding)
     return _grouped(read_rows, epoch.number, assignment.group * batch_size)
 
 
