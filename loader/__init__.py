@@ -12,6 +12,8 @@ try:
     from tfshards.loader.image_options import Image
     from tfshards.loader.options import Position, Shuffle, Worker
     from tfshards.loader.pipeline import load
+    from tfshards.loader.progress import Progress
+    from tfshards.loader.resume import Resume
     from tfshards.loader.static import replicate
     from tfshards.loader.wait import InputWait
 except ModuleNotFoundError as error:
@@ -24,6 +26,8 @@ __all__ = [
     "Image",
     "InputWait",
     "Position",
+    "Progress",
+    "Resume",
     "Shuffle",
     "Worker",
     "class_weights",

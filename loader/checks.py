@@ -153,7 +153,9 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
     """
     if epochs is not None and epochs < 1:
         raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
-    if epochs is not None and start.epoch >= epochs:
+    # a run that has come to its end, and is started once more, has nothing left
+    is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
+    if epochs is not None and start.epoch >= epochs and not is_done:
         raise OptionsError(
             f"start={start} lies behind the end, epochs={epochs}; epochs counts from the run's beginning, "
             f"use at least {start.epoch + 1}"

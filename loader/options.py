@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,6 +16,12 @@ Remainder: TypeAlias = Literal["drop", "pad", "keep"]
 Lists: TypeAlias = Literal["ragged", "padded"]
 Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
+
+# What an order depends on, as values of JSON by name.
+Facts: TypeAlias = Mapping[str, str | int]
+_FACTS = frozenset(
+    ("build_id", "split", "examples", "global_batch_size", "remainder", "how", "seed", "run", "lanes")
+)
 
 # The name of the weights that are delivered.
 WEIGHT = "sample_weight"
@@ -91,14 +97,53 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Position:
-    """The place of a batch in a run: after ``step`` batches of epoch ``epoch``, both counted from 0."""
+    """The place of a batch in a run: after ``step`` batches of epoch ``epoch``, both counted from 0.
+
+    Attributes:
+        epoch: from 0.
+        step: from 0.
+        order: what the order of the run depends on, as ``load`` told it to a ``Progress``: a run with another
+            is not gone on with, and lanes and runs are those that it began with; None where nothing is known.
+    """
 
     epoch: int = 0
     step: int = 0
+    order: Facts | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _at_least("Position.epoch", self.epoch, 0)
         _at_least("Position.step", self.step, 0)
+        if self.order is not None and not set(self.order) >= _FACTS:
+            missing = ", ".join(sorted(_FACTS - set(self.order)))
+            raise OptionsError(f"Position.order lacks {missing}; take it from loader.Progress().position")
+
+    def to_json(self) -> dict[str, object]:
+        """Return the position as a dict of JSON."""
+        found: dict[str, object] = {"epoch": int(self.epoch), "step": int(self.step)}
+        return found if self.order is None else {**found, "order": dict(self.order)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Position:
+        """Return the position that ``to_json`` gave.
+
+        Raises:
+            OptionsError: it did not give ``found``.
+        """
+        if not isinstance(found, Mapping) or not {"epoch", "step"} <= set(found) <= {
+            "epoch",
+            "step",
+            "order",
+        }:
+            raise OptionsError(
+                f"{found!r} is no position; it is a dict with epoch and step, and perhaps order, as "
+                "Position.to_json() returns it"
+            )
+        order = found.get("order")
+        if order is not None and not isinstance(order, Mapping):
+            raise OptionsError(
+                f"order={order!r} of a position must be a dict, as Position.to_json() returns it"
+            )
+        return cls(found["epoch"], found["step"], order)
 
 
 def check_remainder(remainder: str) -> None:
@@ -168,14 +213,15 @@ def check_seed(name: str, seed: int) -> None:
         raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
 
 
-def check_type(name: str, value: object, kind: type) -> None:
-    """Raise unless ``value`` is None or a ``kind``; a type checker would have said so, but few run one.
+def check_type(name: str, value: object, *kinds: type) -> None:
+    """Raise unless ``value`` is None or of ``kinds``; a type checker would have said so, but few run one.
 
     Raises:
         OptionsError: it is something else.
     """
-    if value is not None and not isinstance(value, kind):
-        raise OptionsError(f"{name}={value!r} must be loader.{kind.__name__}(...)")
+    if value is not None and not isinstance(value, kinds):
+        allowed = " or ".join(f"loader.{kind.__name__}(...)" for kind in kinds)
+        raise OptionsError(f"{name}={value!r} must be {allowed}")
 
 
 def check_integer(name: str, number: object) -> None:

@@ -39,6 +39,7 @@ from tfshards.loader.options import (
 from tfshards.loader.order import Order, order_seed
 from tfshards.loader.places import Places
 from tfshards.loader.population import population_of
+from tfshards.loader.progress import Progress, check_same_order, check_workers, kept_shuffle, order_facts
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.request import Request
 from tfshards.loader.scope import warn_of_other_readers
@@ -59,7 +60,7 @@ def load(
     remainder: Remainder = "drop",
     select: Sequence[str] | None = None,
     image: Image | Mapping[str, Image] | None = None,
-    start: Position | None = None,
+    start: Position | Progress | None = None,
     lists: Lists = "ragged",
     one_hot: Sequence[str] | Mapping[str, int] | None = None,
     sample_weights: SampleWeights | None = None,
@@ -93,7 +94,8 @@ def load(
         select: names of features; the result is then a tuple of them, also for one name.
         image: decodes the features of kind ``image``, or by name some of them; others are encoded bytes.
         start: the position from which on a run is resumed; for the same order it needs the same options, and
-            a number of workers that divides the lanes (see ``Shuffle``).
+            a number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position that
+            one gave, knows what these were: lanes and runs are taken from it, and another order is refused.
         lists: how features of shape ``(None,)`` come, lists of any length: "ragged" as a ``tf.RaggedTensor``
             of shape ``(batch_size, None)``; "padded" as a tensor, filled up to the longest list of the batch
             with 0, False or ``b""``.
@@ -175,10 +177,17 @@ def _dataset(request: Request) -> tf.data.Dataset:
     mapped = user_map(request.map_fn, request.static, shuffle.seed if shuffle else 0)
     population = population_of(taken)
     stored = stored_as(manifest, taken)
+    check_workers(start.order, request.batch_size, request.worker)
+    shuffle = kept_shuffle(shuffle, start.order)
     assignment = assign(
         population.num_places, stored, request.batch_size, request.worker, request.remainder, shuffle
     )
+    if start.order is not None or isinstance(request.start, Progress):
+        facts = order_facts(manifest.build_id, name, population, assignment, shuffle)
+        check_same_order(start.order, facts)
     check_start(start, request.epochs, assignment, shuffle)
+    if isinstance(request.start, Progress):
+        request.start.load_from_here(facts, assignment.num_steps, request.epochs)
     if assignment.num_steps == 0:
         # the line that called load() is the one to look at
         warnings.warn(no_steps(name, assignment), stacklevel=3)

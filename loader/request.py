@@ -27,6 +27,7 @@ from tfshards.loader.options import (
     check_remainder,
     check_type,
 )
+from tfshards.loader.progress import Progress
 from tfshards.loader.targets import check_one_hot
 from tfshards.loader.weights import SampleWeights, check_sample_weights
 
@@ -39,7 +40,7 @@ class LoadOptions(TypedDict, total=False):
     remainder: Remainder
     select: Sequence[str] | None
     image: Image | Mapping[str, Image] | None
-    start: Position | None
+    start: Position | Progress | None
     lists: Lists
     one_hot: Sequence[str] | Mapping[str, int] | None
     sample_weights: SampleWeights | None
@@ -65,7 +66,7 @@ class Request:
     remainder: Remainder
     select: Sequence[str] | None
     image: Image | Mapping[str, Image] | None
-    start: Position | None
+    start: Position | Progress | None
     lists: Lists
     one_hot: Sequence[str] | Mapping[str, int] | None
     sample_weights: SampleWeights | None
@@ -91,14 +92,14 @@ class Request:
         budget_bytes(self.memory_budget)
         check_type("worker", self.worker, Worker)
         check_type("shuffle", self.shuffle, Shuffle)
-        check_type("start", self.start, Position)
+        check_type("start", self.start, Position, Progress)
         if self.epochs is not None:
             check_integer("epochs", self.epochs)
 
     @property
     def begin(self) -> Position:
         """The position of the first batch."""
-        return self.start or Position()
+        return self.start.position if isinstance(self.start, Progress) else self.start or Position()
 
     @property
     def adds_weight(self) -> bool:

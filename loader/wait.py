@@ -14,6 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.batches import num_cpus
+from tfshards.loader.keras_hooks import Hooks
 from tfshards.loader.stamps import MOST_KEPT, Stamps, Sums, stamped
 from tfshards.schemas import OptionsError
 
@@ -49,40 +50,7 @@ class Waited:
         return min(1.0, self.waited / self.seconds) if self.num_batches and self.seconds > 0 else math.nan
 
 
-class _Hooks:
-    """The methods that Keras 3 and tf_keras call on a callback; those that stay as they are cost nothing.
-
-    Keras's own base class would make importing the loader import Keras.
-    """
-
-    _supports_tf_logs = True
-
-    def _nothing(self, *_: object) -> None: ...
-
-    _nothing._is_default = True  # type: ignore[attr-defined]
-    on_train_end = on_epoch_begin = on_batch_begin = on_batch_end = _nothing
-    on_test_begin = on_test_end = on_test_batch_begin = on_test_batch_end = _nothing
-    on_predict_begin = on_predict_end = on_predict_batch_begin = on_predict_batch_end = _nothing
-
-    def set_model(self, model: object) -> None:
-        """Keep Keras's model, as its own callbacks do."""
-        self.model = model
-
-    def set_params(self, params: object) -> None:
-        """Keep Keras's parameters, as its own callbacks do."""
-        self.params = params
-
-    def _implements_train_batch_hooks(self) -> bool:
-        return True
-
-    def _implements_test_batch_hooks(self) -> bool:
-        return False
-
-    def _implements_predict_batch_hooks(self) -> bool:
-        return False
-
-
-class InputWait(_Hooks):
+class InputWait(Hooks):
     """Measures which share of the training steps waited for input.
 
     As a callback of Keras, where each epoch's share is ``input_wait`` in the logs and the history:

@@ -1,0 +1,158 @@
+"""Run by test_resume.py: trains in processes that are killed, and resumed, and says what each of them saw.
+
+Each line of a log is a step as the training saw it: its number by the optimizer, and a digest of its batch.
+TensorFlow is imported once; the processes are forked from this one before it has done anything.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+import tf_keras
+
+from tfshards import loader
+
+EPOCHS, BATCH_SIZE, EVERY = 3, 4, 4
+KILLS = {"keras": 2, "tf_keras": 1, "loop": 2}
+
+
+def load(dataset, progress, epochs):
+    return loader.load(
+        dataset,
+        "train",
+        batch_size=BATCH_SIZE,
+        shuffle=loader.Shuffle(seed=5, run=3),
+        image=loader.Image(size=(6, 6), crop="random", flip="horizontal", dtype="float32"),
+        epochs=epochs,
+        start=progress,
+    )
+
+
+class Log:
+    """Notes each step, and kills this process some time after one of them."""
+
+    def __init__(self, path, kill_at, delay):
+        self._path, self._left, self._delay = path, kill_at, delay
+
+    def note(self, step, *batch):
+        digest = hashlib.sha256(b"".join(values.tobytes() for values in batch)).hexdigest()[:16]
+        with self._path.open("a") as file:
+            file.write(f"{int(step)} {digest}\n")
+        self._left -= 1
+        if self._left == 0:
+            threading.Timer(self._delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def with_keras(keras, dataset, folder, log, is_mirrored=False):
+    class Noted(keras.Sequential):
+        def train_step(self, data):
+            number, image = data["number"], data["image"]
+            tf.numpy_function(log.note, [self.optimizer.iterations, number, image], [])
+            return super().train_step((image, number))
+
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    model = Noted([keras.Input((6, 6, 1)), layers.Flatten(), layers.BatchNormalization(), layers.Dense(5)])
+    # the random state of tf_keras's own layers is not within its variables
+    if keras.__name__ == "keras":
+        model.add(layers.Dropout(0.5, seed=1))
+    model.add(layers.Dense(1))
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    resume = loader.Resume(folder, every=EVERY)
+    train = load(dataset, resume.progress, epochs=None)
+    history = model.fit(
+        train,
+        epochs=EPOCHS,
+        initial_epoch=resume.progress.epoch,
+        steps_per_epoch=resume.progress.steps_per_epoch,
+        validation_data=(tf.zeros([2, 6, 6, 1]), tf.zeros([2])),
+        callbacks=[resume, keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS)],
+        shuffle=False,
+        verbose=0,
+    )
+    assert not model.stop_training
+    return [*model.variables, *model.optimizer.variables], history.epoch
+
+
+def with_a_loop(dataset, folder, log):
+    weights = tf.Variable(tf.zeros([36]))
+    momentum = tf.Variable(tf.zeros([36]))
+    steps = tf.Variable(0, dtype=tf.int64)
+    progress = loader.Progress()
+    checkpoint = tf.train.Checkpoint(weights=weights, momentum=momentum, steps=steps, progress=progress)
+    manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
+    manager.restore_or_initialize()
+    for batch in load(dataset, progress, EPOCHS):
+        log.note(steps.numpy(), batch["number"].numpy(), batch["image"].numpy())
+        images = tf.reshape(batch["image"], [-1, 36]) / 255
+        with tf.GradientTape() as tape:
+            error = tf.linalg.matvec(images, weights) - tf.cast(batch["number"], tf.float32)
+            loss = tf.reduce_mean(error**2)
+        momentum.assign(0.9 * momentum + tape.gradient(loss, weights))
+        weights.assign_sub(0.01 * momentum)
+        steps.assign_add(1)
+        progress.advance()
+        if progress.step % EVERY == 0:
+            manager.save()
+    return [weights, momentum, steps], [progress.epoch, progress.step]
+
+
+WAYS = {
+    "keras": lambda *where: with_keras(keras, *where),
+    "tf_keras": lambda *where: with_keras(tf_keras, *where),
+    "loop": with_a_loop,
+}
+
+
+def run(way, dataset, folder, kill_at=0, delay=0.0):
+    """Train in a process of its own, and return its log, with what it left if it came to its end."""
+    log = folder.with_suffix(".log")
+    log.write_text("")
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            tf.config.experimental.enable_op_determinism()
+            tf.random.set_seed(3)
+            variables, seen = WAYS[way](dataset, folder, Log(log, kill_at, delay))
+            digest = hashlib.sha256(
+                b"".join(variable.numpy().tobytes() for variable in variables)
+            ).hexdigest()
+            folder.with_suffix(".json").write_text(json.dumps({"digest": digest, "seen": seen}))
+            status = 0
+        except BaseException:  # nothing may go on behind it in a forked process
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    steps = [line.split() for line in log.read_text().splitlines()]
+    found = {"status": status, "steps": [(int(step), digest) for step, digest in steps]}
+    return found | (json.loads(folder.with_suffix(".json").read_text()) if status == 0 else {})
+
+
+def main(dataset, scratch, seed):
+    draw = random.Random(seed)
+    found = {}
+    for way in WAYS:
+        found[way] = {"whole": run(way, dataset, scratch / f"{way}-whole"), "parts": []}
+        for _ in range(KILLS[way]):
+            # at least one checkpoint further each time, perhaps while the next is written
+            kill_at, delay = draw.randint(EVERY + 1, 11), draw.choice([0, draw.uniform(0, 0.02)])
+            found[way]["parts"].append(run(way, dataset, scratch / way, kill_at, delay))
+        found[way]["parts"].append(run(way, dataset, scratch / way))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
