@@ -1,5 +1,6 @@
 """Training that is killed at any step goes on with the very batch that would have come next."""
 
+import itertools
 import json
 import random
 import subprocess
@@ -47,7 +48,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(trained, way):
     for part in parts:
         first = part["steps"][0][0]
         assert part["steps"] == whole["steps"][first : first + len(part["steps"])]
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in itertools.pairwise(parts):
         assert following["steps"][0][0] <= part["steps"][-1][0] + 1, "no step is left out"
     assert last["steps"][-1] == whole["steps"][-1]
     assert last["digest"] == whole["digest"], "the weights, and the optimizer's state"
