@@ -9,8 +9,10 @@ try:
     from tfshards.loader.cache import clear_cache
     from tfshards.loader.damaged import DamagedRecord, damaged_records
     from tfshards.loader.distribute import distribute, steps_per_epoch
+    from tfshards.loader.examples import Mix, Part
     from tfshards.loader.image_options import Image
     from tfshards.loader.options import Position, Shuffle, Worker
+    from tfshards.loader.per_device import DeviceData, per_device
     from tfshards.loader.pipeline import load
     from tfshards.loader.progress import Progress
     from tfshards.loader.resume import Resume
@@ -23,8 +25,11 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "DamagedRecord",
+    "DeviceData",
     "Image",
     "InputWait",
+    "Mix",
+    "Part",
     "Position",
     "Progress",
     "Resume",
@@ -35,6 +40,7 @@ __all__ = [
     "damaged_records",
     "distribute",
     "load",
+    "per_device",
     "replicate",
     "steps_per_epoch",
 ]

@@ -7,19 +7,19 @@ several hosts read is in ``hosts.py``.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from tfshards.loader.assign import num_steps
-from tfshards.loader.checks import split_name
+from tfshards.loader.examples import Classes, Mix, Part, check_classes, check_take
 from tfshards.loader.hosts import check_hosts, distribute_over_hosts, has_several_hosts, num_shares
 from tfshards.loader.keras_limits import explain_to_keras
 from tfshards.loader.options import Remainder, Worker, check_batch_size, check_remainder
 from tfshards.loader.pipeline import load
 from tfshards.loader.request import LoadOptions
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.loader.sources import source_of
+from tfshards.schemas import OptionsError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def distribute(
     strategy: tf.distribute.Strategy,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Mix,
     split: str | None = None,
     *,
     global_batch_size: int,
@@ -71,7 +71,8 @@ def distribute(
             f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
             f"{lower + shares}" + (f" or {lower}" if lower else "")
         )
-    if not steps_per_epoch(path, split, global_batch_size, remainder):
+    take, classes = options.get("take"), options.get("classes")
+    if not steps_per_epoch(path, split, global_batch_size, remainder, take=take, classes=classes):
         raise OptionsError(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so that "
             "remainder='drop' leaves no steps; use a smaller one or remainder='pad'"
@@ -88,25 +89,31 @@ def distribute(
 
 
 def steps_per_epoch(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Mix,
     split: str | None,
     global_batch_size: int,
     remainder: Remainder = "drop",
+    *,
+    take: int | Part | None = None,
+    classes: Classes | None = None,
 ) -> int:
     """Return the steps of one epoch, the same for any number of workers.
 
     Args:
-        path: the directory with ``dataset.json``.
+        path: the directory with ``dataset.json``, or a ``Mix`` of several.
         split: None where there is one only.
         global_batch_size: of all workers together.
         remainder: as for ``load``.
+        take: as for ``load``.
+        classes: as for ``load``.
 
     Raises:
-        OptionsError: ``global_batch_size`` or ``remainder`` is not allowed.
+        OptionsError: an option is not allowed, or does not fit the dataset.
         InputError: there is no dataset, or no such split.
     """
     check_batch_size("global_batch_size", global_batch_size)
     check_remainder(remainder)
-    manifest = read_manifest(path)
-    name = split_name(manifest, split, Path(path))
-    return num_steps(manifest.splits[name].num_examples, global_batch_size, remainder)
+    check_take(take)
+    check_classes(classes)
+    population = source_of(path, split).population(take, classes)
+    return num_steps(population.num_places, global_batch_size, remainder)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from tfshards.loader.examples import Mix
 from tfshards.loader.image_options import Image
 from tfshards.loader.options import Worker
 from tfshards.loader.pipeline import load
@@ -66,7 +67,7 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
 
 def distribute_over_hosts(
     strategy: tf.distribute.Strategy,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Mix,
     split: str | None,
     global_batch_size: int,
     options: LoadOptions,

@@ -40,7 +40,7 @@ class Worker:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _at_least("Worker.count", self.count, 1)
+        check_least("Worker.count", self.count, 1)
         check_integer("Worker.index", self.index)
         if not 0 <= self.index < self.count:
             raise OptionsError(
@@ -90,9 +90,9 @@ class Shuffle:
         if self.how == "full" and (self.run is not None or self.lanes is not None):
             raise OptionsError("Shuffle('full') has neither runs nor lanes; leave run= and lanes= out")
         if self.run is not None:
-            _at_least("Shuffle.run", self.run, 2)
+            check_least("Shuffle.run", self.run, 2)
         if self.lanes is not None:
-            _at_least("Shuffle.lanes", self.lanes, 1)
+            check_least("Shuffle.lanes", self.lanes, 1)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Position:
     order: Facts | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _at_least("Position.epoch", self.epoch, 0)
-        _at_least("Position.step", self.step, 0)
+        check_least("Position.epoch", self.epoch, 0)
+        check_least("Position.step", self.step, 0)
         if self.order is not None and not set(self.order) >= _FACTS:
             missing = ", ".join(sorted(_FACTS - set(self.order)))
             raise OptionsError(f"Position.order lacks {missing}; take it from loader.Progress().position")
@@ -199,7 +199,7 @@ def check_batch_size(name: str, batch_size: int) -> None:
     Raises:
         OptionsError: it is less.
     """
-    _at_least(name, batch_size, 1)
+    check_least(name, batch_size, 1)
 
 
 def check_seed(name: str, seed: int) -> None:
@@ -234,7 +234,12 @@ def check_integer(name: str, number: object) -> None:
         raise OptionsError(f"{name}={number!r} must be an integer")
 
 
-def _at_least(name: str, number: int, least: int) -> None:
+def check_least(name: str, number: int, least: int) -> None:
+    """Raise unless ``number`` is an integer of at least ``least``.
+
+    Raises:
+        OptionsError: it is not.
+    """
     check_integer(name, number)
     if number < least:
         raise OptionsError(f"{name}={number} must be at least {least}")

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -20,8 +19,8 @@ from tfshards.loader.checks import (
     decoded_images,
     no_steps,
     selected_features,
-    split_name,
 )
+from tfshards.loader.examples import Classes, Mix, Part
 from tfshards.loader.image_options import Image
 from tfshards.loader.map_fn import user_map
 from tfshards.loader.memory import budget_bytes
@@ -38,19 +37,20 @@ from tfshards.loader.options import (
 )
 from tfshards.loader.order import Order, order_seed
 from tfshards.loader.places import Places
-from tfshards.loader.population import population_of
+from tfshards.loader.population import Population, Ranges
 from tfshards.loader.progress import Progress, check_same_order, check_workers, kept_shuffle, order_facts
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.request import Request
 from tfshards.loader.scope import warn_of_other_readers
+from tfshards.loader.sources import source_of
 from tfshards.loader.streams import read_groups
 from tfshards.loader.targets import one_hot_depths
 from tfshards.loader.weights import SampleWeights, weighing
-from tfshards.schemas import Manifest, Split, read_manifest
+from tfshards.schemas import Manifest, OptionsError, Split
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Mix,
     split: str | None = None,
     *,
     batch_size: int,
@@ -58,6 +58,8 @@ def load(
     shuffle: Shuffle | None = None,
     epochs: int | None = 1,
     remainder: Remainder = "drop",
+    take: int | Part | None = None,
+    classes: Classes | None = None,
     select: Sequence[str] | None = None,
     image: Image | Mapping[str, Image] | None = None,
     start: Position | Progress | None = None,
@@ -79,7 +81,7 @@ def load(
     the result is known.
 
     Args:
-        path: the directory with ``dataset.json``.
+        path: the directory with ``dataset.json``, or a ``Mix`` of several.
         split: may be left out where there is one only.
         batch_size: of this worker.
         worker: which of several processes this is; each example goes to one of them. Left out, this is the
@@ -91,6 +93,12 @@ def load(
             gives the same batches each time.
         remainder: "drop" leaves out the last ``n % G`` places of the epoch's order; "pad" fills the last step
             with the split's first example; "keep" makes the last step smaller, perhaps empty.
+        take: how many examples to read, the first ones in stored order; or ``Part(index, count)``, one of
+            several parts of the split. With ratios, the places of an epoch.
+        classes: which classes to read, names or numbers; their labels stay what they are. Ratios by class
+            resample: an epoch holds each class in exactly its share, up to rounding, and each example of a
+            class as often as every other, but for one, over any number of epochs; without ``take`` it has as
+            many places as there are examples of these classes.
         select: names of features; the result is then a tuple of them, also for one name.
         image: decodes the features of kind ``image``, or by name some of them; others are encoded bytes.
         start: the position from which on a run is resumed; for the same order it needs the same options, and
@@ -145,6 +153,8 @@ def load(
         shuffle=shuffle,
         epochs=epochs,
         remainder=remainder,
+        take=take,
+        classes=classes,
         select=select,
         image=image,
         start=start,
@@ -163,20 +173,19 @@ def load(
 
 
 def _dataset(request: Request) -> tf.data.Dataset:
-    root, shuffle, start = Path(request.path), request.shuffle, request.begin
-    manifest = read_manifest(root)
-    name = split_name(manifest, request.split, root)
+    source, shuffle, start = source_of(request.path, request.split), request.shuffle, request.begin
+    root, manifest, name, taken = source.root, source.manifest, source.name, source.split
     check_class_names(manifest.schema, request.class_names, root)
     is_mapped = request.map_fn is not None
     adds_name = request.adds_weight and request.sample_weights != WEIGHT and not is_mapped
     features = selected_features(manifest.schema, request.select, adds_name)
     images = decoded_images(features, request.image, is_mapped)
-    taken = manifest.splits[name]
     depths = one_hot_depths(manifest.schema, features, taken.label_counts, request.one_hot)
     weights = weighing(manifest, name, request.sample_weights)
     mapped = user_map(request.map_fn, request.static, shuffle.seed if shuffle else 0)
-    population = population_of(taken)
+    population = source.population(request.take, request.classes)
     stored = stored_as(manifest, taken)
+    check_enterable(stored, population, shuffle)
     check_workers(start.order, request.batch_size, request.worker)
     shuffle = kept_shuffle(shuffle, start.order)
     assignment = assign(
@@ -254,6 +263,20 @@ def stored_as(manifest: Manifest, split: Split) -> Stored:
         is_permuted=not _is_adopted(manifest.options),
         is_compressed=manifest.compression != "none",
     )
+
+
+def check_enterable(stored: Stored, population: Population, shuffle: Shuffle | None) -> None:
+    """Raise if single records of compressed shards would be read, each by inflating all before it.
+
+    Raises:
+        OptionsError: so it is.
+    """
+    is_full = shuffle is not None and shuffle.how == "full"
+    if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
+        raise OptionsError(
+            "records of compressed shards cannot be read one by one, as Shuffle('full'), classes= and Mix "
+            "do; `tfshards reshard OUT NEW --compression none` makes shards that can"
+        )
 
 
 def _is_adopted(options: object) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.order import Order
-from tfshards.loader.population import Groups, Ranges
+from tfshards.loader.population import Population, Ranges
 from tfshards.loader.read import PADDING, Shards, as_written, read_parts
 from tfshards.loader.segments import cut_at_multiples, repeated, split
 
@@ -49,7 +49,7 @@ class Places:
     """
 
     shards: Shards
-    population: Ranges | Groups
+    population: Population
     order: Order
     record_bytes: float
 

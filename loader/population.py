@@ -1,20 +1,21 @@
 """Which examples an epoch has, and how often: members of a population, in stored order.
 
-``Ranges`` are stretches of the split, each example once. ``Groups`` have a quota each, which their examples
-fill in turn, epoch after epoch: classes in given ratios, or datasets that are mixed.
+``Ranges`` are stretches of the split and ``Members`` single examples, each once. ``Groups`` have a quota
+each, which their examples fill in turn, epoch after epoch: classes in given ratios, or mixed datasets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from tfshards.loader.examples import Part
 from tfshards.loader.segments import split
-from tfshards.schemas import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +68,22 @@ class Groups:
         firsts: shape ``(groups,)`` int64: where each group begins in ``members``.
         sizes: shape ``(groups,)`` int64: the examples of each group.
         quotas: shape ``(groups,)`` int64: the places of each group in an epoch.
-        pattern: shape ``(num_places,)``: the group of each place in stored order.
+        pattern: shape ``(num_places,)`` int32: the group of each place in stored order.
         turns: shape ``(num_places,)`` int64: how many places of its group stand before it.
     """
 
-    members: npt.NDArray[np.int64]
-    firsts: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    quotas: npt.NDArray[np.int64]
-    pattern: npt.NDArray[np.int64]
-    turns: npt.NDArray[np.int64]
+    # tensors, so that the graph holds them once
+    members: tf.Tensor
+    firsts: tf.Tensor
+    sizes: tf.Tensor
+    quotas: tf.Tensor
+    pattern: tf.Tensor
+    turns: tf.Tensor
 
     @property
     def num_places(self) -> int:
         """The places of an epoch."""
-        return len(self.pattern)
+        return int(self.pattern.shape[0])
 
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
         """Return the examples' numbers in the split, for members of any shape, int64, of an epoch."""
@@ -91,9 +93,51 @@ class Groups:
         return tf.gather(self.members, tf.gather(self.firsts, group) + turn)
 
 
-def population_of(split: Split) -> Ranges:
-    """Return the population of all examples of a split."""
-    return Ranges(np.zeros(1, np.int64), np.array([split.num_examples], np.int64))
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Some examples, each once.
+
+    Attributes:
+        members: their numbers, ascending, a vector int64; a tensor, so that the graph holds it once.
+    """
+
+    members: tf.Tensor
+
+    @property
+    def num_places(self) -> int:
+        """The places of an epoch."""
+        return int(self.members.shape[0])
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64."""
+        del epoch  # it has the same examples as every other
+        return tf.gather(self.members, members)
+
+
+Population: TypeAlias = "Ranges | Members | Groups"
+
+
+def ranges_of(num_examples: int, take: int | Part | None) -> Ranges:
+    """Return the first ``take`` of so many examples, or a part of them; None for all."""
+    low, high = (
+        (0, num_examples if take is None else take)
+        if not isinstance(take, Part)
+        else _bounds(num_examples, take)
+    )
+    if isinstance(take, Part) and take.rest:
+        return Ranges(np.array([0, high], np.int64), np.array([low, num_examples - high], np.int64))
+    return Ranges(np.array([low], np.int64), np.array([high - low], np.int64))
+
+
+def taken(members: npt.NDArray[np.int64], take: int | Part | None) -> npt.NDArray[np.int64]:
+    """Return the first ``take`` of ``members``, or a part of them; None for all."""
+    ranges = ranges_of(len(members), take)
+    pairs = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
+    return np.concatenate([members[start : start + size] for start, size in pairs])
+
+
+def _bounds(num_examples: int, part: Part) -> tuple[int, int]:
+    return part.index * num_examples // part.count, (part.index + 1) * num_examples // part.count
 
 
 def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> Groups:
@@ -105,8 +149,14 @@ def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> 
     turn = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     # the turns of each group lie at even distances in the epoch
     order = np.argsort((turn + 0.5) / counts[group], kind="stable")
-    numbers = [numbers for numbers, _ in kept]
-    return Groups(np.concatenate(numbers), np.cumsum(sizes) - sizes, sizes, counts, group[order], turn[order])
+    return Groups(
+        members=tf.constant(np.concatenate([numbers for numbers, _ in kept]), tf.int64),
+        firsts=tf.constant(np.cumsum(sizes) - sizes, tf.int64),
+        sizes=tf.constant(sizes, tf.int64),
+        quotas=tf.constant(counts, tf.int64),
+        pattern=tf.constant(group[order], tf.int32),
+        turns=tf.constant(turn[order], tf.int64),
+    )
 
 
 def quotas_of(weights: Sequence[float], num_places: int) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from tfshards.loader.cache import check_cache
+from tfshards.loader.examples import Classes, Mix, Part, check_classes, check_take
 from tfshards.loader.image_options import Image, check_images
 from tfshards.loader.map_fn import check_map_fn
 from tfshards.loader.memory import budget_bytes
@@ -29,7 +30,8 @@ from tfshards.loader.options import (
 )
 from tfshards.loader.progress import Progress
 from tfshards.loader.targets import check_one_hot
-from tfshards.loader.weights import SampleWeights, check_sample_weights
+from tfshards.loader.weights import BALANCED, SampleWeights, check_sample_weights
+from tfshards.schemas import OptionsError
 
 
 class LoadOptions(TypedDict, total=False):
@@ -38,6 +40,8 @@ class LoadOptions(TypedDict, total=False):
     shuffle: Shuffle | None
     epochs: int | None
     remainder: Remainder
+    take: int | Part | None
+    classes: Classes | None
     select: Sequence[str] | None
     image: Image | Mapping[str, Image] | None
     start: Position | Progress | None
@@ -57,13 +61,15 @@ class LoadOptions(TypedDict, total=False):
 class Request:
     """What ``load`` was asked for; its documentation says what each attribute means."""
 
-    path: str | os.PathLike[str]
+    path: str | os.PathLike[str] | Mix
     split: str | None
     batch_size: int
     worker: Worker
     shuffle: Shuffle | None
     epochs: int | None
     remainder: Remainder
+    take: int | Part | None
+    classes: Classes | None
     select: Sequence[str] | None
     image: Image | Mapping[str, Image] | None
     start: Position | Progress | None
@@ -81,6 +87,8 @@ class Request:
     def __post_init__(self) -> None:
         check_batch_size("batch_size", self.batch_size)
         check_remainder(self.remainder)
+        check_take(self.take)
+        check_classes(self.classes)
         check_lists(self.lists)
         check_images(self.image)
         check_one_hot(self.one_hot)
@@ -95,6 +103,14 @@ class Request:
         check_type("start", self.start, Position, Progress)
         if self.epochs is not None:
             check_integer("epochs", self.epochs)
+        resampled = isinstance(self.path, Mix) or isinstance(self.classes, Mapping)
+        if resampled and self.sample_weights == BALANCED:
+            raise OptionsError(
+                "sample_weights='balanced' counts classes as they are stored, which ratios change; "
+                "leave one of them out"
+            )
+        if self.memory_budget is not None and isinstance(self.path, Mix):
+            raise OptionsError("memory_budget= cannot tell the images of a Mix; leave it out")
 
     @property
     def begin(self) -> Position:

@@ -84,8 +84,7 @@ def test_the_seed_depends_on_seed_epoch_and_example_and_on_nothing_else(numbered
         assert part.items() <= epochs[0].items()
         assert len(part) >= COUNT // 2
     assert (
-        by_example(batches(numbered, shuffle=Shuffle(seed=3, run=2, lanes=2), remainder="keep"))
-        == epochs[0]
+        by_example(batches(numbered, shuffle=Shuffle(seed=3, run=2, lanes=2), remainder="keep")) == epochs[0]
     )
     other = by_example(batches(numbered, shuffle=Shuffle(seed=4), remainder="keep"))
     assert not set(other.values()) & set(epochs[0].values())

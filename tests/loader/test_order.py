@@ -216,7 +216,12 @@ def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
         (1, Position(0, 11), None, r"start=Position\(epoch=0, step=11\) does not exist: .* has 11 steps"),
         (1, Position(0, 11), Shuffle(), "does not exist: an epoch has 11 steps"),
         (1, Position(1, 0), None, "lies behind the end, epochs=1; .* use at least 2"),
-        (16, Position(1), Shuffle(), r"16 workers do not divide the 40 lanes .* use \[1, 2, 4, 5, 8, 10, 20, "),
+        (
+            16,
+            Position(1),
+            Shuffle(),
+            r"16 workers do not divide the 40 lanes .* use \[1, 2, 4, 5, 8, 10, 20, ",
+        ),
         (16, Position(1), Shuffle(), r"or Shuffle\(lanes=16\) if the run began with 16"),
     ],
 )

@@ -1,0 +1,278 @@
+"""Which examples are read: parts, classes, ratios of classes, mixtures; all exact, whatever the order."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfshards import loader
+from tfshards.loader import Mix, Part, Position, Shuffle, Worker
+from tfshards.loader.population import quotas_of
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
+
+CLASSES = ("cat", "dog", "eel", "fox")
+SCHEMA = Schema((Feature("number", "int", "int64"), Feature("label", "label", "int64")), CLASSES)
+# 60 cats, 25 dogs, 12 eels, no fox
+LABELS = np.random.default_rng(7).permutation([0] * 60 + [1] * 25 + [2] * 12).tolist()
+COUNT = len(LABELS)
+SHUFFLES = [None, Shuffle(seed=5, run=3), Shuffle("full", seed=5)]
+
+
+def examples_of(first, labels):
+    return [{"number": first + index, "label": label} for index, label in enumerate(labels)]
+
+
+@pytest.fixture(scope="module")
+def animals(write_dataset, tmp_path_factory):
+    examples = examples_of(0, LABELS)
+    return write_dataset(
+        tmp_path_factory.mktemp("animals"), SCHEMA, {"train": [examples[:40], examples[40:]]}
+    )
+
+
+@pytest.fixture(scope="module")
+def more(write_dataset, tmp_path_factory):
+    examples = examples_of(1000, [1, 1, 2, 3] * 5)
+    return write_dataset(tmp_path_factory.mktemp("more"), SCHEMA, {"train": [examples]})
+
+
+def numbers(path, num_workers=1, batch_size=8, **options):
+    """Return the numbers of each step of all workers together."""
+    shares = []
+    for index in range(num_workers):
+        data = loader.load(
+            path,
+            batch_size=batch_size // num_workers,
+            worker=Worker(index, num_workers),
+            select=("number",),
+            **options,
+        )
+        shares.append([step.tolist() for (step,) in data.as_numpy_iterator()])
+        assert len(shares[-1]) == len(data)
+    return [list(itertools.chain(*steps)) for steps in zip(*shares, strict=True)]
+
+
+def flat(steps):
+    return [number for step in steps for number in step]
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle):
+    wanted = [number for number, label in enumerate(LABELS) if label in (0, 2)]
+    for num_workers in (1, 2):
+        steps = numbers(animals, num_workers, classes=["cat", 2], shuffle=shuffle, remainder="keep")
+        assert len(steps) == -(-len(wanted) // 8)
+        assert sorted(flat(steps)) == wanted
+    if shuffle is None:
+        assert flat(numbers(animals, classes=["cat", 2], remainder="keep")) == wanted
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_alike(animals, shuffle):
+    ratios = {"cat": 1, "dog": 1, "eel": 2}
+    steps = numbers(animals, classes=ratios, take=80, shuffle=shuffle, epochs=3)
+    assert len(steps) == 30
+    for epoch in range(3):
+        found = Counter(LABELS[number] for number in flat(steps[10 * epoch : 10 * epoch + 10]))
+        assert found == {0: 20, 1: 20, 2: 40}
+    used = Counter(flat(steps))
+    for label, places in ((0, 60), (1, 60), (2, 120)):
+        members = [number for number in range(COUNT) if LABELS[number] == label]
+        uses = [used[number] for number in members]
+        assert sum(uses) == places
+        assert max(uses) - min(uses) <= 1
+    # each batch has its share of each class, as far as its places are drawn by chance or not at all
+    if shuffle is None:
+        assert all(Counter(LABELS[number] for number in step)[2] in (3, 4, 5) for step in steps)
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES[1:], ids=str)
+@pytest.mark.parametrize(
+    "what", [{"classes": {"cat": 1, "dog": 1}, "take": 64}, {"take": Part(1, 3, rest=True)}]
+)
+def test_what_is_chosen_keeps_the_order_as_arithmetic(animals, shuffle, what):
+    options = {**what, "shuffle": shuffle, "epochs": 2}
+    whole = numbers(animals, **options)
+    per_epoch = len(whole) // 2
+    assert numbers(animals, **options, start=Position(1, 3)) == whole[per_epoch + 3 :]
+    # and on two workers, from within the first epoch on
+    later = numbers(animals, 2, **options, start=Position(0, 5))
+    assert [sorted(step) for step in later] == [sorted(step) for step in whole[5:]]
+    assert sorted(flat(whole[:per_epoch])) != flat(whole[:per_epoch])
+    assert whole[:per_epoch] != whole[per_epoch:]
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+def test_parts_are_disjoint_and_complete_and_a_rest_is_all_else(animals, shuffle):
+    options = {"shuffle": shuffle, "remainder": "keep"}
+    parts = [flat(numbers(animals, take=Part(index, 3), **options)) for index in range(3)]
+    assert sorted(itertools.chain(*parts)) == list(range(COUNT))
+    assert {len(part) for part in parts} == {32, 33}
+    for index, part in enumerate(parts):
+        rest = flat(numbers(animals, take=Part(index, 3, rest=True), **options))
+        assert sorted(rest + part) == list(range(COUNT))
+    assert sorted(flat(numbers(animals, take=10, **options))) == list(range(10))
+
+
+def test_parts_of_classes_are_disjoint_and_complete(animals):
+    options = {"classes": ["dog"], "remainder": "keep"}
+    parts = [flat(numbers(animals, take=Part(index, 4), **options)) for index in range(4)]
+    assert sorted(itertools.chain(*parts)) == [n for n, label in enumerate(LABELS) if label == 1]
+    assert (
+        flat(numbers(animals, take=3, **options)) == [n for n, label in enumerate(LABELS) if label == 1][:3]
+    )
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+def test_a_mix_gives_each_dataset_its_share_of_every_epoch(animals, more, shuffle):
+    mix = Mix({animals: 3, more: 1})
+    steps = numbers(mix, take=80, shuffle=shuffle, epochs=3, batch_size=16)
+    used = Counter(flat(steps))
+    for epoch in range(3):
+        found = flat(steps[5 * epoch : 5 * epoch + 5])
+        assert sum(number >= 1000 for number in found) == 20
+        assert len(set(found)) == 80
+    assert {used[number] for number in range(1000, 1020)} == {3}
+    assert {used[number] for number in range(COUNT)} == {1, 2}
+    assert loader.steps_per_epoch(mix, None, 16) == (COUNT + 20) // 16
+
+
+def test_a_mix_names_what_its_datasets_do_not_share(animals, write_dataset, tmp_path):
+    other = Schema(SCHEMA.features, ("cat", "dog", "eel", "gnu"))
+    path = write_dataset(tmp_path / "other", other, {"train": [examples_of(0, [0, 1])]})
+    with pytest.raises(InputError, match=r"other and .*animals.* differ in their class names"):
+        loader.load(Mix({animals: 1, path: 1}), batch_size=2)
+    bare = Schema(SCHEMA.features[:1])
+    path = write_dataset(tmp_path / "bare", bare, {"train": [[{"number": 1}]]})
+    with pytest.raises(InputError, match="differ in their features"):
+        loader.load(Mix({animals: 1, path: 1}), batch_size=2)
+    with pytest.raises(OptionsError, match="has no feature of kind 'label'"):
+        loader.load(path, batch_size=1, classes=["cat"])
+    with pytest.raises(OptionsError, match=r"classes= cannot be combined with a Mix"):
+        loader.load(Mix({animals: 1}), batch_size=2, classes=["cat"])
+    with pytest.raises(OptionsError, match=r"memory_budget= cannot tell the images of a Mix"):
+        loader.load(Mix({animals: 1}), batch_size=2, memory_budget="1GiB")
+    for compression in ("none", "gzip"):
+        path = tmp_path / compression
+        write_dataset(path, SCHEMA, {"train": [examples_of(0, [0, 1])]}, compression=compression)
+    with pytest.raises(InputError, match="differ in compression"):
+        loader.load(Mix({animals: 1, tmp_path / "gzip": 1}), batch_size=2)
+    with pytest.raises(
+        OptionsError, match=r"cannot be read one by one, .* reshard OUT NEW --compression none"
+    ):
+        loader.load(tmp_path / "gzip", batch_size=1, classes=["cat"])
+    with pytest.raises(OptionsError, match="cannot be read one by one"):
+        loader.load(tmp_path / "gzip", batch_size=1, shuffle=Shuffle("full"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"take": 0}, "take=0 must be at least 1"),
+        ({"take": 98}, "take=98 exceeds the 97 examples of split 'train'"),
+        ({"take": 0.5}, r"take=0.5 must be a number of examples, or loader.Part"),
+        ({"take": 13, "classes": ["eel"]}, r"take=13 exceeds the 12 examples of .* with classes=\['eel'\]"),
+        ({"classes": "cat"}, r"classes='cat' must be a list such as"),
+        ({"classes": []}, "names no class; leave it out"),
+        ({"classes": ["cat", "cat"]}, "names a class twice"),
+        ({"classes": ["cow"]}, "names 'cow', which is no class; there are 'cat', 'dog', 'eel', 'fox'"),
+        ({"classes": [4]}, "names 4, which is no class"),
+        ({"classes": ["fox"]}, r"has no examples of classes=\['fox'\]"),
+        ({"classes": {"cat": 1, "fox": 1}}, "has no examples of 'fox'; leave it out of the ratios"),
+        ({"classes": {"cat": 0}}, r"classes\['cat'\]=0 must be a positive number"),
+        ({"classes": {"cat": float("nan")}}, "must be a positive number"),
+        ({"classes": {"cat": 1}, "sample_weights": "balanced"}, "which ratios change; leave one of them out"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused(animals, options, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(animals, batch_size=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Part(3, 3), "Part.index=3 does not fit count=3; use 0 to 2"),
+        (lambda: Part(0, 0), "Part.count=0 must be at least 1"),
+        (lambda: Part(0.5, 2), "Part.index=0.5 must be an integer"),
+        (lambda: Part(0, 2, rest=1), "Part.rest=1 must be True or False"),
+        (lambda: Mix({}), r"Mix.weights=\{\} must be weights by directory"),
+        (lambda: Mix(["a"]), "must be weights by directory"),
+        (lambda: Mix({"a": -1}), r"Mix.weights\['a'\]=-1 must be a positive number"),
+    ],
+)
+def test_parts_and_mixes_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(OptionsError, match=message):
+        make()
+
+
+def test_labels_that_are_not_those_of_the_manifest_are_refused(write_dataset, tmp_path):
+    path = write_dataset(tmp_path / "d", SCHEMA, {"train": [examples_of(0, [0, 1, 1])]})
+    (labels,) = path.glob("index/*.labels")
+    labels.write_bytes(labels.read_bytes()[::-1])
+    with pytest.raises(FormatError, match="its digest does not hold"):
+        loader.load(path, batch_size=1, classes=["dog"])
+    labels.unlink()
+    with pytest.raises(FormatError, match="cannot be read: No such file"):
+        loader.load(path, batch_size=1, classes=["dog"])
+    assert len(loader.load(path, batch_size=1)) == 3, "what needs no labels does not look at them"
+
+
+@given(weights=st.lists(st.floats(0.001, 1000), min_size=1, max_size=9), num_places=st.integers(0, 10_000))
+def test_quotas_add_up_and_are_within_one_of_their_share(weights, num_places):
+    quotas = quotas_of(weights, num_places)
+    assert sum(quotas) == num_places
+    for weight, quota in zip(weights, quotas, strict=True):
+        assert abs(quota - weight / sum(weights) * num_places) < 1 + 1e-6
+
+
+def of(data):
+    return [step["number"].tolist() for step in data.as_numpy_iterator()]
+
+
+def test_each_model_of_an_ensemble_has_an_order_of_its_own(animals):
+    shuffle = Shuffle(seed=3)
+    models = loader.per_device(["CPU:0", "CPU:1", "CPU:0"], animals, batch_size=8, shuffle=shuffle)
+    assert [model.device for model in models] == ["CPU:0", "CPU:1", "CPU:0"]
+    orders = [of(model.train) for model in models]
+    assert orders[0] == of(loader.load(animals, batch_size=8, shuffle=shuffle))
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert {len(order) for order in orders} == {COUNT // 8}
+    assert all(model.validation is None for model in models)
+
+
+def test_models_on_parts_share_no_example(animals):
+    models = loader.per_device(["a", "b", "c"], animals, batch_size=4, how="parts", remainder="keep")
+    read = [flat(of(model.train)) for model in models]
+    assert sorted(itertools.chain(*read)) == list(range(COUNT))
+
+
+def test_folds_train_on_all_that_they_are_not_tried_on(animals):
+    models = loader.per_device(["a", "b", "c", "d"], animals, batch_size=4, how="folds", remainder="pad")
+    held_out = []
+    for model in models:
+        trained = {n for b in model.train.as_numpy_iterator() for n in b["number"][b["sample_weight"] > 0]}
+        batches = list(model.validation.as_numpy_iterator())
+        tried = [n for b in batches for n in b["number"][b["sample_weight"] > 0]]
+        assert len(set(tried)) == len(tried)
+        assert trained.isdisjoint(tried)
+        assert trained.union(tried) == set(range(COUNT))
+        held_out += tried
+    assert sorted(held_out) == list(range(COUNT))
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "message"),
+    [
+        ("GPU:0", {}, r"devices='GPU:0' must be a list of names"),
+        ([], {}, r"devices=\[\] must be a list of names"),
+        (["a"], {"how": "half"}, "how='half' must be one of all, parts, folds"),
+        (["a"], {"how": "parts", "take": 3}, "take= and how='parts' both choose examples"),
+    ],
+)
+def test_what_cannot_be_given_to_devices_is_refused(animals, devices, options, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.per_device(devices, animals, batch_size=2, **options)
