@@ -1,4 +1,4 @@
-"""Train on uneven classes: as they are, with class weights, with weights in the batches.
+"""Train on uneven classes: as they are, with class weights, with weights in the batches, and resampled.
 
 Usage: python examples/imbalanced.py DATASET   (with the splits train and test)
 """
@@ -38,6 +38,8 @@ def main(dataset: str) -> None:
     """Print the mean recall of each way."""
     ways = {
         "as they are": {},
+        # every class as often as every other, by exact counts in each epoch
+        "resampled": {"classes": dict.fromkeys(read_manifest(dataset).schema.class_names, 1)},
         # Keras weighs the loss, by numbers of classes
         "class_weight": {"class_weight": loader.class_weights(dataset, "train")},
         # batches are (image, label, weight): also for one-hot labels, and for loops of your own

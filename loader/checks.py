@@ -162,7 +162,7 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
         )
     if start.step and start.step >= assignment.num_steps:
         raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
-    if shuffle is not None and shuffle.lanes is None and start != Position():
+    if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
         usual = num_lanes(assignment.global_batch_size, 1)
         if assignment.lanes != usual:
             raise OptionsError(

@@ -54,10 +54,11 @@ def test_static_tensor_lies_on_each_device_and_the_loss_falls(digits):
     assert last < 0.8 * first
 
 
-def test_imbalanced_recognises_rare_classes_better_with_weights_of_either_kind(digits):
+def test_imbalanced_recognises_rare_classes_better_with_weights_and_resampled(digits):
     said = run("imbalanced.py", digits)
     recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", said, re.M)}
     assert recall["class_weight"] > recall["as they are"] + 0.05, said
+    assert recall["resampled"] > recall["as they are"] + 0.05, said
     assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), said
 
 
@@ -66,3 +67,12 @@ def test_larger_than_memory_learns_from_the_copies_and_says_what_it_waited_for(d
     assert float(re.search(r"^accuracy: ([\d.]+)$", said, re.M)[1]) > 0.6, said
     assert re.search(r"^input: \d+% of the steps' time was waited for it", said, re.M), said
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
+
+
+def test_separate_models_are_tried_on_what_they_have_not_seen(digits):
+    said = run("separate_models.py", digits)
+    accuracies = {
+        name: float(value) for name, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", said, re.M)
+    }
+    assert set(accuracies) == {"CPU:0", "CPU:1"}, said
+    assert all(accuracy > 0.5 for accuracy in accuracies.values()), said
