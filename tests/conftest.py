@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections.abc import Iterator
 
+# Every tf.data function that is made is looked over for oneDNN, for half of the time that a small dataset
+# takes to its first batch; this is for the processes that tests start, too.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_collections() -> None:
+    """Keep the collector from looking at all that TensorFlow has imported, whenever graphs are made."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True, scope="session")
