@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,13 @@ def test_separate_models_are_tried_on_what_they_have_not_seen(digits):
     }
     assert set(accuracies) == {"CPU:0", "CPU:1"}, said
     assert all(accuracy > 0.5 for accuracy in accuracies.values()), said
+
+
+def test_resume_goes_on_after_a_crash_as_if_there_had_been_none(digits, tmp_path):
+    whole = run("resume.py", digits, tmp_path / "whole")
+    command = [sys.executable, str(EXAMPLES / "resume.py"), str(digits), str(tmp_path / "crashed")]
+    crashed = subprocess.run([*command, "--crash-at", "8"], check=False, timeout=300, capture_output=True)
+    assert crashed.returncode == -signal.SIGKILL, crashed.stderr
+    resumed = run("resume.py", digits, tmp_path / "crashed")
+    assert re.findall("epoch (.), step (.)", whole + resumed) == [("0", "0"), ("0", "5")]
+    assert whole.splitlines()[-1] == resumed.splitlines()[-1]
