@@ -182,6 +182,7 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
         (Position(1, 5), Shuffle(seed=3, run=3), 2, "pad", "inside a run"),
         (Position(1, 6), Shuffle(seed=3, run=3), 1, "drop", "between two runs"),
         (Position(2, 10), Shuffle(seed=3), 1, "keep", "the last step of all"),
+        (Position(1, 4), Shuffle("full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
     ],
 )
 def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
