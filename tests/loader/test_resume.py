@@ -32,7 +32,7 @@ def trained(write_dataset, tmp_path_factory):
         [sys.executable, str(PROGRAM), str(dataset), str(tmp_path_factory.mktemp("runs")), str(seed)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
