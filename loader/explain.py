@@ -6,7 +6,6 @@ more, from its beginning, to tell which record of which file is at fault.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.read import Shards, as_written, is_missing, missing_number
@@ -31,31 +30,47 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
 
     def fail() -> tf.Tensor:
         firsts = missing_number(tf.boolean_mask(numbers, missing))
-        found = tf.searchsorted(tf.constant(np.cumsum(shards.sizes)), firsts, side="right", out_type=tf.int64)
-        unsound = tf.data.Dataset.from_tensor_slices(tf.unique(found)[0])
-        faults = unsound.map(as_written(lambda shard: _fault(shards, shard)))
-        faults = faults.filter(as_written(lambda fault: tf.strings.length(fault) > 0)).take(1)
-        text = faults.reduce(tf.constant(""), as_written(lambda _, fault: fault))
-        text = tf.where(tf.strings.length(text) > 0, text, _exchanged(shards, unsound))
+        text = _explained(shards.paths, shards.sizes, shards.compression, firsts)
         with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
             return tf.constant(False)
 
     return tf.cond(tf.reduce_any(missing), fail, lambda: tf.constant(True)).op
 
 
-def _exchanged(shards: Shards, unsound: tf.data.Dataset) -> tf.Tensor:
+# Traced once a process, not once a load; not inlined, it is only prepared to run when it has to.
+@tf.function(
+    input_signature=[
+        tf.TensorSpec([None], tf.string),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([], tf.string),
+        tf.TensorSpec([None], tf.int64),
+    ],
+    autograph=False,
+    experimental_attributes={"_noinline": True},
+)
+def _explained(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Return what is wrong with the shards of the examples ``numbers``: of the first at fault, a sentence."""
+    found = tf.searchsorted(tf.cumsum(sizes), numbers, side="right", out_type=tf.int64)
+    found, _ = tf.unique(found)
+    unsound = tf.gather(paths, found)
+    each = tf.data.Dataset.from_tensor_slices((unsound, tf.gather(sizes, found)))
+    faults = each.map(as_written(lambda path, size: _fault(path, size, compression)))
+    faults = faults.filter(as_written(lambda fault: tf.not_equal(fault, "")))
+    # reading by the indexes has failed also if each is sound
+    faults = faults.concatenate(tf.data.Dataset.from_tensors(_exchanged(unsound)))
+    return tf.data.experimental.get_single_element(faults.take(1))
+
+
+def _exchanged(paths: tf.Tensor) -> tf.Tensor:
     """Return the sentence for shards of which each is sound: reading them by their indexes failed."""
-    paths = unsound.map(as_written(lambda shard: tf.gather(tf.constant(shards.paths), shard)))
-    listed = paths.reduce(tf.constant(""), as_written(lambda text, path: tf.strings.join([text, " ", path])))
+    listed = tf.strings.reduce_join(paths, separator=" ")
     what = ": reading failed, but not a second time: the storage failed, or a file was exchanged for another "
-    return tf.strings.join(["shard", listed, what, "after it was opened", _REMEDY])
+    return tf.strings.join(["shard ", listed, what, "after it was opened", _REMEDY])
 
 
-def _fault(shards: Shards, shard: tf.Tensor) -> tf.Tensor:
-    """Return the first that is wrong with a shard, as a sentence or empty."""
-    path = tf.gather(tf.constant(shards.paths), shard)
-    end = tf.gather(tf.constant(shards.sizes), shard)
-    records = tf.data.TFRecordDataset(path, shards.compression).take(end)
+def _fault(path: tf.Tensor, end: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
+    """Return the first that is wrong with a shard of ``end`` records, as a sentence or empty."""
+    records = tf.data.TFRecordDataset(path, compression).take(end)
     lengths = records.map(as_written(lambda record: tf.strings.length(record)))
     marked = lengths.concatenate(tf.data.Dataset.from_tensors(tf.constant(_END)))
     # A record that cannot be read takes a number away, the marker behind the last record takes one more.
