@@ -30,25 +30,14 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
 
     def fail() -> tf.Tensor:
         firsts = missing_number(tf.boolean_mask(numbers, missing))
-        text = _explained(shards.paths, shards.sizes, shards.compression, firsts)
+        text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, firsts)
         with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
             return tf.constant(False)
 
     return tf.cond(tf.reduce_any(missing), fail, lambda: tf.constant(True)).op
 
 
-# Traced once a process, not once a load; not inlined, it is only prepared to run when it has to.
-@tf.function(
-    input_signature=[
-        tf.TensorSpec([None], tf.string),
-        tf.TensorSpec([None], tf.int64),
-        tf.TensorSpec([], tf.string),
-        tf.TensorSpec([None], tf.int64),
-    ],
-    autograph=False,
-    experimental_attributes={"_noinline": True},
-)
-def _explained(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Return what is wrong with the shards of the examples ``numbers``: of the first at fault, a sentence."""
     found = tf.searchsorted(tf.cumsum(sizes), numbers, side="right", out_type=tf.int64)
     found, _ = tf.unique(found)
@@ -58,7 +47,7 @@ def _explained(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, numbe
     faults = faults.filter(as_written(lambda fault: tf.not_equal(fault, "")))
     # reading by the indexes has failed also if each is sound
     faults = faults.concatenate(tf.data.Dataset.from_tensors(_exchanged(unsound)))
-    return tf.data.experimental.get_single_element(faults.take(1))
+    return faults.take(1).get_single_element()
 
 
 def _exchanged(paths: tf.Tensor) -> tf.Tensor:
@@ -98,3 +87,17 @@ def _fault(path: tf.Tensor, end: tf.Tensor, compression: tf.Tensor) -> tf.Tensor
     text = tf.where(ended == num_sound, cut_text, damaged_text)
     text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread_text, text)
     return tf.where(num_sound >= end, "", text)
+
+
+# Traced once a process, not once a load; not inlined, it is only prepared to run when it has to.
+_EXPLAINED = tf.function(
+    _explain,
+    input_signature=[
+        tf.TensorSpec([None], tf.string),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([], tf.string),
+        tf.TensorSpec([None], tf.int64),
+    ],
+    autograph=False,
+    experimental_attributes={"_noinline": True},
+)
