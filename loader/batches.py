@@ -108,7 +108,5 @@ def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, 
         if isinstance(value, tf.RaggedTensor):
             split[name] = tf.RaggedTensor.from_uniform_row_length(value, batch_size)
             continue
-        inner = value.shape[1:]
-        shape = tf.concat([[tf.shape(value)[0] // batch_size, batch_size], inner], axis=0)
-        split[name] = tf.ensure_shape(tf.reshape(value, shape), [None, batch_size, *inner])
+        split[name] = tf.reshape(value, [-1, batch_size, *value.shape[1:]])
     return split

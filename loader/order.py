@@ -13,12 +13,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.segments import cut_at_multiples
 
 # What a hash is for: its first word after the seed, so that no two uses see the same bits.
 RUNS, ROTATION, CROP, FLIP, MAP = range(5)
+# of SplitMix64
+_STEP = 0x9E3779B97F4A7C15
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,16 @@ class Order:
         if not self.run or not self.num_places:
             return tf.zeros([0], tf.int64)
         whole = self.num_places // self.run
-        moved = tf.argsort(random_bits(self.seed, RUNS, epoch, tf.range(whole, dtype=tf.int64)), stable=True)
-        # a last run that is shorter than the others stays at the end of the epoch
-        rest = tf.range(whole, -(-self.num_places // self.run), dtype=tf.int64)
-        moved = tf.concat([tf.cast(moved, tf.int64), rest], axis=0)
-        return (random_bits(self.seed, ROTATION, epoch) + moved * self.run) % self.num_places
+        # the states behind random_bits(seed, RUNS, epoch, run) and random_bits(seed, ROTATION, epoch)
+        uses = [_hashed(self.seed % 2**64, use) for use in (RUNS, ROTATION)]
+        state, rotation = tf.unstack(_hashed(tf.constant(np.array(uses, np.uint64)), epoch))
+        bits = _as_bits(_hashed(state, tf.range(whole, dtype=tf.int64)))
+        # the indices that sort them, of equal ones the first
+        moved = tf.cast(tf.math.top_k(-1 - bits, whole).indices, tf.int64)
+        if self.num_places % self.run:
+            # a last run that is shorter than the others stays at the end of the epoch
+            moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)
+        return (_as_bits(rotation) + moved * self.run) % self.num_places
 
     def members(self, runs: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
         """Return which members stand at ``places`` of the epoch with these ``runs``: int64, any shape."""
@@ -85,20 +95,36 @@ def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
     Each word is added to the state, and the state is mixed by the finaliser of SplitMix64 (Steele, Lea and
     Flood, doi:10.1145/2660193.2660195), after Vigna's public-domain ``splitmix64.c``.
     """
-    state = tf.constant(seed % 2**64, tf.uint64)
+    return _as_bits(_hashed(seed % 2**64, *words))
+
+
+def _hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
+    """Return the state after these words; it stays a number as long as it depends on numbers only."""
     for word in words:
-        state = _splitmix64(state + tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64))
-    return _as_bits(state)
+        if isinstance(state, int) and isinstance(word, int):
+            state = _splitmix64_of_number((state + word) % 2**64)
+        else:
+            word = tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64)
+            state = _splitmix64(tf.convert_to_tensor(state, tf.uint64) + word)
+    return state
 
 
-def _as_bits(state: tf.Tensor) -> tf.Tensor:
+def _as_bits(state: tf.Tensor | int) -> tf.Tensor:
+    if isinstance(state, int):
+        return tf.constant(state >> 1, tf.int64)
     return tf.cast(tf.bitwise.right_shift(state, tf.constant(1, tf.uint64)), tf.int64)
 
 
+def _splitmix64_of_number(state: int) -> int:
+    state = (state + _STEP) % 2**64
+    for shift, factor in _ROUNDS:
+        state = (state ^ state >> shift) * factor % 2**64
+    return state ^ state >> _LAST_SHIFT
+
+
 def _splitmix64(state: tf.Tensor) -> tf.Tensor:
-    state = state + tf.constant(0x9E3779B97F4A7C15, tf.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        state = (state ^ tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))) * tf.constant(
-            factor, tf.uint64
-        )
-    return state ^ tf.bitwise.right_shift(state, tf.constant(31, tf.uint64))
+    state = state + tf.constant(_STEP, tf.uint64)
+    for shift, factor in _ROUNDS:
+        shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+        state = (state ^ shifted) * tf.constant(factor, tf.uint64)
+    return state ^ tf.bitwise.right_shift(state, tf.constant(_LAST_SHIFT, tf.uint64))

@@ -46,4 +46,6 @@ def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:
         elements = tf.bitcast(elements, feature.dtype)
-    return tf.reshape(elements, tf.concat([tf.shape(value), feature.shape], axis=0))
+    # where there are no elements, their number does not tell that of the rows
+    rows = tf.shape(value)[0] if 0 in feature.shape else -1
+    return tf.reshape(elements, [rows, *feature.shape])

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.order import Order
 from tfshards.loader.population import Population, Ranges
-from tfshards.loader.read import PADDING, Shards, as_written, read_parts
+from tfshards.loader.read import PADDING, Parts, Shards, as_written, read_parts
 from tfshards.loader.segments import cut_at_multiples, repeated, split
+from tfshards.loader.stretches import Stretches, stretches
 
 # Records that are read one by one in units of so many bytes, to be sorted.
 UNIT_BYTES = 2 << 20
@@ -69,10 +69,11 @@ class Places:
             num_padding: scalar int64, or None where there is none in any epoch.
         """
         if isinstance(self.population, Ranges) and self.order.run != 1:
-            numbers, lengths = self.population.segments(*self.order.segments(epoch.runs, starts, counts))
-            parts = self._parts(numbers, lengths)
+            members, lengths = self.order.segments(epoch.runs, starts, counts)
+            parts = self._parts(stretches(self.shards, self.population, circular=True), members, lengths)
             if num_padding is not None:
-                parts = tf.concat([parts, self._padding(num_padding)], axis=0)
+                padding = self._padding(num_padding)
+                parts = Parts(*(tf.concat(both, axis=0) for both in zip(parts, padding, strict=True)))
             return read_parts(self.shards, parts)
         unit = self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
         firsts, lengths = cut_at_multiples(starts, counts, unit)
@@ -86,43 +87,35 @@ class Places:
             return units
         return units.concatenate(read_parts(self.shards, self._padding(num_padding)))
 
-    def _padding(self, count: tf.Tensor) -> tf.Tensor:
+    def _padding(self, count: tf.Tensor) -> Parts:
         shard, record = self.shards.first_good
-        part = tf.constant([[shard, record, 1, PADDING]], tf.int64)
-        return tf.tile(part, tf.stack([count, tf.constant(1, tf.int64)]))
+        return Parts(*(tf.fill([count], tf.constant(each, tf.int64)) for each in (shard, record, 1, PADDING)))
 
-    def _parts(self, numbers: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-        """Return the parts, as ``read_parts`` has them, that hold the examples ``[number, number + count)``.
-
-        In the place of each damaged one stands padding.
-        """
-        shards = self.shards
-        bad = tf.zeros_like(numbers, tf.bool)
-        if len(shards.bad_starts):
-            edges = np.stack([shards.bad_starts, shards.bad_ends], axis=1).ravel()
-            _, row, numbers, counts = split(np.append(edges, shards.sizes.sum()), numbers, counts)
-            # damaged ones are in every second row
-            bad = tf.equal(row % 2, 1)
-            segment, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
-            bad = tf.gather(bad, segment)
-            good = tf.constant(shards.first_good_number, tf.int64)
-            numbers = tf.where(bad, good, tf.gather(numbers, segment))
-            counts = tf.where(bad, tf.constant(1, tf.int64), tf.gather(counts, segment))
-        origin, shard, firsts, counts = split(np.cumsum(shards.sizes), numbers, counts)
-        records = firsts - tf.gather(shards.bases, shard)
-        numbers = tf.where(tf.gather(bad, origin), tf.constant(PADDING, tf.int64), firsts)
-        return tf.stack([shard, records, counts, numbers], axis=1)
+    def _parts(self, table: Stretches, starts: tf.Tensor, counts: tf.Tensor) -> Parts:
+        """Return what holds the members ``[start, start + count)``, with padding for each damaged one."""
+        _, row, starts, counts = split(table.ends, starts, counts)
+        shard, to_record, to_number = tf.unstack(tf.gather(table.columns, row), axis=1)
+        parts = Parts(shard, starts + to_record, counts, starts + to_number)
+        if not table.is_bad.any():
+            return parts
+        bad = tf.gather(table.is_bad, row)
+        segment, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
+        padding = self._padding(tf.reduce_sum(tf.ones_like(segment)))
+        bad = tf.gather(bad, segment)
+        both = zip(parts, padding, strict=True)
+        return Parts(*(tf.where(bad, filling, tf.gather(real, segment)) for real, filling in both))
 
     def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
+        table = stretches(self.shards)
         if self.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbours(numbers, 1)
-            return read_parts(self.shards, self._parts(starts, counts))
+            return read_parts(self.shards, self._parts(table, starts, counts))
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbours(once, max(1, int(BRIDGE_BYTES / self.record_bytes)))
         stretch = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - tf.gather(starts, stretch) + tf.gather(tf.cumsum(counts, exclusive=True), stretch)
-        read = read_parts(self.shards, self._parts(starts, counts)).batch(tf.reduce_sum(counts))
+        read = read_parts(self.shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))
         found = tf.data.experimental.get_single_element(read)
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.examples import Part
-from tfshards.loader.segments import split
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +41,6 @@ class Ranges:
         row = tf.searchsorted(tf.constant(ends), tf.reshape(members, [-1]), side="right")
         row = tf.reshape(row, tf.shape(members))
         return members + tf.gather(self.starts - (ends - self.sizes), row)
-
-    def segments(self, members: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return segments of the circle of members as segments of numbers: vectors int64.
-
-        Args:
-            members: of the segments' starts.
-            counts: their lengths; behind the last member stands the first.
-        """
-        twice = np.tile(self.sizes, 2)
-        ends = np.cumsum(twice)
-        _, row, starts, counts = split(ends, members, counts)
-        return starts + tf.gather(np.tile(self.starts, 2) - (ends - twice), row), counts
 
 
 @dataclass(frozen=True, eq=False)

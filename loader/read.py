@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -117,25 +117,34 @@ def shards_of(
     )
 
 
-def read_parts(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
+class Parts(NamedTuple):
+    """Stretches of records, each in one shard: vectors int64.
+
+    Attributes:
+        shards: which one.
+        firsts: the first record in it.
+        counts: the number of records.
+        numbers: the number of the first one, or ``PADDING`` for a single record that fills a batch.
+    """
+
+    shards: tf.Tensor
+    firsts: tf.Tensor
+    counts: tf.Tensor
+    numbers: tf.Tensor
+
+
+def read_parts(shards: Shards, parts: Parts) -> tf.data.Dataset:
     """Return ``(number, record)``, int64 and string, of the records of ``parts``.
 
     A record that cannot be read, and all behind it in its part, come as empty strings, with the number that
     ``missing_number`` takes back: so no error leaves here which cannot say in what file it happened.
-
-    Args:
-        shards: of the split.
-        parts: shape ``(parts, 4)`` int64: shard, first record in it, number of records, and the number of
-            the first one, or ``PADDING`` for a single record that fills a batch.
     """
-    one = tf.equal(tf.shape(parts)[0], 1)
-    # Most streams of stored order lie in one shard; a dataset of datasets would double their cost.
-    records = tf.cond(
-        one,
-        lambda: tf.data.experimental.to_variant(_read_part(shards, parts[0])),
-        lambda: tf.data.experimental.to_variant(_read_all(shards, parts)),
-    )
-    return tf.data.experimental.from_variant(records, _PAIR)
+    paths = tf.gather(tf.constant(shards.paths), parts.shards)
+    firsts, known = parts.firsts, tf.gather(shards.first_offsets, parts.shards)
+    offsets = tf.gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
+    hops = () if shards.stride == 1 else (firsts % shards.stride,)
+    each = tf.data.Dataset.from_tensor_slices((paths, offsets, parts.counts, parts.numbers, *hops))
+    return each.flat_map(as_written(lambda *part: _read_part(shards.compression, *part)))
 
 
 def missing_number(number: tf.Tensor) -> tf.Tensor:
@@ -148,27 +157,23 @@ def is_missing(numbers: tf.Tensor) -> tf.Tensor:
     return numbers <= _MISSING
 
 
-_PAIR = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string))
-
-
-def _read_all(shards: Shards, parts: tf.Tensor) -> tf.data.Dataset:
-    read = as_written(lambda part: _read_part(shards, part))
-    return tf.data.Dataset.from_tensor_slices(parts).flat_map(read)
-
-
-def _read_part(shards: Shards, part: tf.Tensor) -> tf.data.Dataset:
-    # not by tf.unstack(): take() of what is not the first output of its operation ends the process (2.21)
-    shard, first, count, number = part[0], part[1], part[2], part[3]
-    known = tf.gather(shards.first_offsets, shard) + first // shards.stride
+def _read_part(
+    compression: str,
+    path: tf.Tensor,
+    offset: tf.Tensor,
+    count: tf.Tensor,
+    number: tf.Tensor,
+    hop: tf.Tensor | None = None,
+) -> tf.data.Dataset:
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=tf.gather(tf.constant(shards.paths), shard)[tf.newaxis],
-        compression_type=shards.compression,
+        filenames=path,
+        compression_type=compression,
         buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
-        byte_offsets=tf.gather(shards.offsets, known)[tf.newaxis],
+        byte_offsets=offset,
     )
     records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-    if shards.stride > 1:
-        records = records.skip(first % shards.stride)
+    if hop is not None:
+        records = records.skip(hop)
     # zip() takes the next number also where the records fail: even a file that is missing fails only so often
     numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
     # TensorFlow's reader takes a file that ends early for a whole one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, lane_start
@@ -82,19 +83,22 @@ def _read_lanes(
     """Return the groups of a reader's rows of an epoch, from a step on."""
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
-    total = tf.cast(assignment.num_examples, tf.int64)
+    lanes = assignment.worker.index * assignment.worker_lanes + np.arange(assignment.worker_lanes + 1)
+    bounds = np.array([lane_start(assignment.num_examples, assignment.lanes, int(lane)) for lane in lanes])
+    starts, ends = (
+        tf.gather(each.reshape([assignment.num_readers, num_lanes]), reader)
+        for each in (bounds[:-1], bounds[1:])
+    )
+    starts += step * rows
+    wanted = (assignment.num_steps - step) * rows
+    counts = tf.clip_by_value(ends - starts, 0, wanted)
 
-    def read(lane: tf.Tensor) -> tf.data.Dataset:
-        start = lane_start(total, assignment.lanes, lane) + step * rows
-        end = lane_start(total, assignment.lanes, lane + 1)
-        wanted = (assignment.num_steps - step) * rows
-        count = tf.clip_by_value(end - start, 0, wanted)
+    def read(start: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         padding = None if assignment.remainder == "drop" else wanted - count
-        return places.read(epoch, start[tf.newaxis], count[tf.newaxis], padding)
+        return places.read(epoch, tf.expand_dims(start, 0), tf.expand_dims(count, 0), padding)
 
-    first = assignment.worker.index * assignment.worker_lanes + reader * num_lanes
-    lanes = tf.data.Dataset.range(first, first + num_lanes)
-    read_rows = lanes.interleave(as_written(read), cycle_length=num_lanes, block_length=rows)
+    each = tf.data.Dataset.from_tensor_slices((starts, counts))
+    read_rows = each.interleave(as_written(read), cycle_length=num_lanes, block_length=rows)
     return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
 
 
@@ -103,7 +107,7 @@ def _read_steps(assignment: Assignment, places: Places, epoch: Epoch, step: tf.T
     batch_size, total = assignment.batch_size, tf.cast(assignment.num_examples, tf.int64)
     steps = tf.minimum(tf.cast(assignment.chunk * assignment.group, tf.int64), assignment.num_steps - step)
     if assignment.worker.count == 1:
-        starts, wanted = (step * batch_size)[tf.newaxis], (steps * batch_size)[tf.newaxis]
+        starts, wanted = (tf.expand_dims(each * batch_size, 0) for each in (step, steps))
     else:
         starts = tf.range(step, step + steps) * assignment.global_batch_size
         starts += assignment.worker.index * batch_size
@@ -128,6 +132,8 @@ def _iterations() -> tf.data.Dataset:
 
     def count(_: tf.Tensor) -> tf.Tensor:
         tf.raw_ops.AssignAddVariableOp(resource=counter, value=tf.constant(1, tf.int64))
-        return tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
+        number = tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
+        number.set_shape([])
+        return number
 
     return tf.data.Dataset.range(1).map(as_written(count))
