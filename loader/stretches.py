@@ -57,11 +57,10 @@ def stretches(shards: Shards, ranges: Ranges | None = None, circular: bool = Fal
         np.searchsorted(bounds, numbers, side="right") for bounds in (shards.bad_starts, shards.bad_ends)
     )
     found = Stretches(edges[1:], columns, num_bad_starts > num_bad_ends)
-    return _twice(found) if circular else found
+    return _twice(found, int(sizes.sum())) if circular else found
 
 
-def _twice(once: Stretches) -> Stretches:
-    num_members = once.ends[-1]
+def _twice(once: Stretches, num_members: int) -> Stretches:
     ends = np.append(once.ends, once.ends + num_members)
     columns = np.concatenate([once.columns, once.columns - num_members * np.array([0, 1, 1])])
     return Stretches(ends, columns, np.tile(once.is_bad, 2))
