@@ -83,12 +83,11 @@ def _read_lanes(
     """Return the groups of a reader's rows of an epoch, from a step on."""
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
-    lanes = assignment.worker.index * assignment.worker_lanes + np.arange(assignment.worker_lanes + 1)
-    bounds = np.array([lane_start(assignment.num_examples, assignment.lanes, int(lane)) for lane in lanes])
-    starts, ends = (
-        tf.gather(each.reshape([assignment.num_readers, num_lanes]), reader)
-        for each in (bounds[:-1], bounds[1:])
-    )
+    lanes = range(assignment.lanes + 1)
+    bounds = np.array([lane_start(assignment.num_examples, assignment.lanes, lane) for lane in lanes])
+    # under a parameter server the index is known in the graph only
+    row = assignment.worker.index * assignment.num_readers + reader
+    starts, ends = (tf.gather(each.reshape([-1, num_lanes]), row) for each in (bounds[:-1], bounds[1:]))
     starts += step * rows
     wanted = (assignment.num_steps - step) * rows
     counts = tf.clip_by_value(ends - starts, 0, wanted)
