@@ -58,6 +58,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/distribute.py
+	$(BIN)/python benchmarks/shuffle.py
 
 clean:
 	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
