@@ -18,14 +18,17 @@ from dataclasses import dataclass
 from tfshards.loader.options import Remainder, Shuffle, Worker
 from tfshards.schemas import OptionsError
 
-# A batch draws from so many places of the split, and so many files are open.
-MOST_LANES = 64
+# A batch draws from so many places of the split, and so many files are open. With fewer, several examples
+# of a batch of usual size comes from each, and neighbours meet in epoch after epoch (benchmarks/shuffle.py).
+MOST_LANES = 256
+# To enter a compressed shard is to inflate all that stands before the place.
+MOST_COMPRESSED_LANES = 64
 # To enter a run costs some 70 microseconds, about as much as to read so many bytes of it.
 RUN_BYTES = 512 << 10
 # Shorter ones where nobody has permuted the records before they were stored, and neighbours are alike.
 STORED_RUN_BYTES = 128 << 10
 # Small splits have shorter runs, so that each lane passes over several.
-RUNS_A_LANE = 4
+RUNS_A_LANE = 2
 # Small batches are parsed together.
 PARSED_BYTES = 1 << 20
 MOST_PARSED = 64
@@ -61,6 +64,7 @@ class Assignment:
         remainder: what becomes of the examples that fill no global batch.
         run: how many neighbours stay together; 0 for the stored order.
         lanes: of all workers together; 0 by steps.
+        usual_lanes: that other numbers of workers have, as long as these divide them; 0 by steps.
         group: steps that are parsed together.
         chunk: the groups of one stream by steps; 0 by lanes.
     """
@@ -71,6 +75,7 @@ class Assignment:
     remainder: Remainder
     run: int
     lanes: int
+    usual_lanes: int
     group: int
     chunk: int
 
@@ -130,11 +135,12 @@ def assign(
     if shuffle is None or shuffle.how == "full":
         chunk = max(1, int(STREAM_BYTES / (record_bytes * batch_size * group)))
         run = 0 if shuffle is None else 1
-        return Assignment(num_examples, batch_size, worker, remainder, run, 0, group, chunk)
+        return Assignment(num_examples, batch_size, worker, remainder, run, 0, 0, group, chunk)
     # Nothing of this depends on the number of workers where they divide the lanes: the order would, too.
-    lanes = num_lanes(batch_size * worker.count, worker.count, shuffle.lanes)
+    most = MOST_COMPRESSED_LANES if stored.is_compressed else MOST_LANES
+    usual, lanes = (num_lanes(batch_size * worker.count, n, shuffle.lanes, most) for n in (1, worker.count))
     run = shuffle.run or _run(num_examples, stored, lanes)
-    return Assignment(num_examples, batch_size, worker, remainder, run, lanes, group, 0)
+    return Assignment(num_examples, batch_size, worker, remainder, run, lanes, usual, group, 0)
 
 
 def _run(num_examples: int, stored: Stored, lanes: int) -> int:
@@ -154,21 +160,23 @@ def num_steps(num_examples: int, global_batch_size: int, remainder: Remainder) -
     return -(-num_examples // global_batch_size)
 
 
-def num_lanes(global_batch_size: int, num_workers: int, wanted: int | None = None) -> int:
+def num_lanes(
+    global_batch_size: int, num_workers: int, wanted: int | None = None, most: int = MOST_LANES
+) -> int:
     """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as it can.
 
-    The default is the largest divisor of ``global_batch_size`` up to 64 where the workers divide it, else
-    the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to 64 or ``num_workers``.
+    The default is the largest divisor of ``global_batch_size`` up to ``most`` where the workers divide it,
+    else the largest multiple of ``num_workers`` that divides it, up to ``most`` or ``num_workers``.
 
     Raises:
         OptionsError: ``wanted`` does not divide the global batch size, or the workers do not divide it.
     """
     if wanted is None:
-        usual = _divisor(global_batch_size, MOST_LANES)
+        usual = _divisor(global_batch_size, most)
         if usual % num_workers == 0:
             return usual
         per_worker = global_batch_size // num_workers
-        return num_workers * _divisor(per_worker, max(1, MOST_LANES // num_workers))
+        return num_workers * _divisor(per_worker, max(1, most // num_workers))
     if global_batch_size % wanted:
         raise OptionsError(
             f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from tfshards.loader.assign import Assignment, divisors, num_lanes
+from tfshards.loader.assign import Assignment, divisors
 from tfshards.loader.image_options import Image
 from tfshards.loader.options import WEIGHT, Position, Shuffle
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
@@ -163,7 +163,7 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
     if start.step and start.step >= assignment.num_steps:
         raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
     if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
-        usual = num_lanes(assignment.global_batch_size, 1)
+        usual = assignment.usual_lanes
         if assignment.lanes != usual:
             raise OptionsError(
                 f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "

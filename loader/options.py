@@ -73,7 +73,8 @@ class Shuffle:
         run: the number of neighbours that stay together, at least 2; None for about 512 KiB of records, and
             fewer in small splits or where nobody has permuted the records before they were stored.
         lanes: from how many places of the split a global batch is drawn; it divides the global batch size
-            and is a multiple of the number of workers. None for the largest such number up to 64.
+            and is a multiple of the number of workers. None for the largest such number up to 256
+            (64 for compressed shards).
     """
 
     how: Literal["runs", "full"] = "runs"

@@ -7,11 +7,10 @@ unit by unit, each unit in the order of the files if its records are small, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfshards.loader.order import Order
+from tfshards.loader.order import Epoch, Order
 from tfshards.loader.population import Population, Ranges
 from tfshards.loader.read import PADDING, Parts, Shards, as_written, read_parts
 from tfshards.loader.segments import cut_at_multiples, repeated, split
@@ -23,18 +22,6 @@ UNIT_BYTES = 2 << 20
 BRIDGE_BYTES = 32 << 10
 # Larger records are read where they stand: sorting them would copy them.
 SORTED_BYTES = 16 << 10
-
-
-class Epoch(NamedTuple):
-    """One epoch in the graph.
-
-    Attributes:
-        number: scalar int64.
-        runs: as ``Order.runs`` gives them.
-    """
-
-    number: tf.Tensor
-    runs: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -55,7 +42,7 @@ class Places:
 
     def epoch(self, number: tf.Tensor) -> Epoch:
         """Return an epoch by its number; all that reads of it shares the result."""
-        return Epoch(number, self.order.runs(number))
+        return self.order.epoch(number)
 
     def read(
         self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None
@@ -69,7 +56,7 @@ class Places:
             num_padding: scalar int64, or None where there is none in any epoch.
         """
         if isinstance(self.population, Ranges) and self.order.run != 1:
-            members, lengths = self.order.segments(epoch.runs, starts, counts)
+            members, lengths = self.order.segments(epoch, starts, counts)
             parts = self._parts(stretches(self.shards, self.population, circular=True), members, lengths)
             if num_padding is not None:
                 padding = self._padding(num_padding)
@@ -79,7 +66,7 @@ class Places:
         firsts, lengths = cut_at_multiples(starts, counts, unit)
 
         def read_unit(first: tf.Tensor, length: tf.Tensor) -> tf.data.Dataset:
-            members = self.order.members(epoch.runs, first + tf.range(length))
+            members = self.order.members(epoch, first + tf.range(length))
             return self._read_numbers(self.population.numbers(epoch.number, members))
 
         units = tf.data.Dataset.from_tensor_slices((firsts, lengths)).flat_map(as_written(read_unit))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 def split(
-    ends: npt.NDArray[np.int64], starts: tf.Tensor, counts: tf.Tensor
+    ends: npt.NDArray[np.int64] | tf.Tensor, starts: tf.Tensor, counts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Cut segments where rows of a table end; row ``i`` is what lies between two neighbours in ``ends``.
 
@@ -29,7 +29,8 @@ def split(
     # a segment has no more pieces than elements, and an empty one has none
     segment, within = repeated(tf.minimum(last - first + 1, counts))
     row = tf.gather(first, segment) + within
-    low = tf.maximum(tf.gather(starts, segment), tf.gather(np.append(0, ends[:-1]), row))
+    begins = np.append(0, ends[:-1]) if isinstance(ends, np.ndarray) else tf.concat([[0], ends[:-1]], axis=0)
+    low = tf.maximum(tf.gather(starts, segment), tf.gather(begins, row))
     high = tf.minimum(tf.gather(stops, segment), tf.gather(ends, row))
     return segment, row, low, high - low
 

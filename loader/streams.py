@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, lane_start
 from tfshards.loader.options import Position
-from tfshards.loader.places import Epoch, Places
+from tfshards.loader.order import Epoch
+from tfshards.loader.places import Places
 from tfshards.loader.read import as_written
 
 # By steps: the streams that are open, and read, at the same time.
@@ -54,7 +55,7 @@ def read_groups(
         if not assignment.lanes:
             streams = epochs_read.flat_map(as_written(in_steps))
             return streams.interleave(
-                as_written(lambda *opened: _read_steps(assignment, places, Epoch(*opened[:2]), opened[2])),
+                as_written(lambda *opened: _read_steps(assignment, places, Epoch(*opened[:-1]), opened[-1])),
                 cycle_length=STREAMS_OPEN,
                 block_length=assignment.chunk,
                 num_parallel_calls=STREAMS_OPEN,

@@ -118,7 +118,7 @@ def test_by_steps_the_steps_of_all_workers_are_consecutive_places(shuffle):
     [
         (10**6, Stored(1024), 512, "half a MiB of records"),
         (10**6, Stored(1024, is_permuted=False), 128, "less where neighbours are alike"),
-        (1000, Stored(1024), 3, "four runs a lane, in a small split"),
+        (1000, Stored(1024), 7, "two runs a lane, in a small split"),
         (10**6, Stored(10**6), 2, "two records, however large they are"),
         (0, Stored(1), 2, "no examples"),
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),
@@ -142,12 +142,12 @@ def test_the_default_lanes_divide_the_global_batch_and_fall_evenly_to_the_worker
     lanes = num_lanes(batch_size * num_workers, num_workers)
     assert (batch_size * num_workers) % lanes == 0
     assert lanes % num_workers == 0
-    assert lanes <= max(64, num_workers)
+    assert lanes <= max(256, num_workers)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 4, 8, 16, 32, 64])
-def test_the_default_lanes_do_not_depend_on_the_workers_where_these_divide_64(num_workers):
-    assert num_lanes(256, num_workers) == 64
+def test_the_default_lanes_do_not_depend_on_the_workers_where_these_divide_it(num_workers):
+    assert num_lanes(1024, num_workers) == 256
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""What planning costs: who reads what in which order, by the loader's own functions, without any file.
+
+    python benchmarks/plan.py
+
+Each figure is of one worker, as every worker plans for itself. Reading the index files is not part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import measure
+import numpy as np
+
+SHARDS = 10_000
+BATCH_SIZE = 256
+WORKERS = 64
+STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan took: seconds, bytes added at its peak, and the parts of files that it names."""
+
+    seconds: float
+    added: int
+    parts: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each (5)")
+    options = parser.parse_args()
+    rows, goals = [], []
+    for count, record_bytes, workers, steps in (
+        (1_000_000, 29_000, WORKERS, 1),
+        (100_000_000, 784, WORKERS, 1),
+        (100_000_000, 784, 1, None),
+        (100_000_000, 29_000, 1, None),
+    ):
+        plan = planner(count, record_bytes, workers, steps)
+        # the first call of each operation in a process costs more
+        plan()
+        costs = [cost_of(plan) for _ in range(options.rounds)]
+        seconds = statistics.median(cost.seconds for cost in costs)
+        added = max(cost.added for cost in costs)
+        what = "first step" if steps else "whole epoch"
+        title = f"{what}, {count:,} records of {record_bytes:,} bytes, {workers} workers"
+        milliseconds = measure.spread([cost.seconds * 1000 for cost in costs], 1)
+        rows.append([title, milliseconds, f"{added / measure.MB:.0f}", f"{costs[0].parts:,}"])
+        if steps:
+            goals.append(measure.goal(f"{title}: milliseconds", seconds * 1000, 50))
+        else:
+            goals.append(measure.goal(f"{title}: seconds", seconds, 1))
+            goals.append(measure.goal(f"{title}: MB added at the peak", added / measure.MB, 200))
+    print(f"\n{measure.table(['', 'ms', 'MB added at the peak', 'parts of files'], rows)}\n")
+    print("\n".join(goals))
+    print(f"\n{SHARDS:,} shards, {BATCH_SIZE} examples a worker and step; {options.rounds} rounds.\n")
+    print(measure.machine(["tfshards", "tensorflow", "numpy"]))
+    print(f"\n`python benchmarks/plan.py --rounds {options.rounds}`")
+
+
+def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> Callable[[], int]:
+    """Return a function that plans an epoch, or its first ``steps``, and returns the number of parts."""
+    import tensorflow as tf
+
+    from tfshards.loader import Shuffle, Worker
+    from tfshards.loader.assign import Stored, assign, lane_start
+    from tfshards.loader.order import Order
+    from tfshards.loader.places import Places
+    from tfshards.loader.population import Ranges
+    from tfshards.loader.read import Shards
+
+    none = np.zeros(0, np.int64)
+    sizes = np.diff(np.arange(SHARDS + 1, dtype=np.int64) * count // SHARDS)
+    shards = Shards(("",) * SHARDS, sizes, none, none, 1, "", none, none)
+
+    def plan() -> int:
+        worker = Worker(workers - 1, workers)
+        stored = Stored(record_bytes, SHARDS)
+        assignment = assign(count, stored, BATCH_SIZE, worker, "drop", Shuffle())
+        population = Ranges(np.zeros(1, np.int64), np.array([count], np.int64))
+        order = Order(count, assignment.run, 1, assignment.lanes)
+        places = Places(shards, population, order, record_bytes)
+        epoch = places.epoch(tf.constant(1, tf.int64))
+        if steps:
+            read = assignment.step_places(0)
+        else:
+            lanes = range(assignment.lanes)
+            starts = [lane_start(count, assignment.lanes, lane) for lane in lanes]
+            rows = assignment.rows_per_lane * assignment.num_steps
+            read = [(start, rows) for start in starts]
+        starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
+        numbers = population.segments(*order.segments(epoch, starts, counts))
+        return int(places._parts(*numbers).shape[0])
+
+    return plan
+
+
+def cost_of(plan: Callable[[], int]) -> Cost:
+    # resets the peak of resident memory, see proc(5)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory("VmRSS")
+    started = time.perf_counter()
+    parts = plan()
+    seconds = time.perf_counter() - started
+    return Cost(seconds, _memory("VmHWM") - before, parts)
+
+
+def _memory(name: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    main()

@@ -1,0 +1,85 @@
+"""The default shuffle stands nearer to a full permutation than to a buffer, and is as computed."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Shuffle, Worker
+from tfshards.loader.assign import Stored, assign
+from tfshards.loader.order import Order, order_seed
+
+PATH = Path(__file__).parents[2] / "benchmarks" / "quality.py"
+SPEC = importlib.util.spec_from_file_location("quality", PATH)
+quality = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(quality)
+
+SHARDS, BATCH_SIZE, EPOCHS = 16, 64, 3
+COUNT = SHARDS * 512
+# sorted, as in files that others wrote class by class
+LABELS = np.arange(COUNT) * 100 // COUNT
+
+
+def arithmetic(count, shuffle, record_bytes):
+    """Return the orders of epochs as the loader's pure parts have them."""
+    stored = Stored(record_bytes, SHARDS)
+    assignment = assign(count, stored, BATCH_SIZE, Worker(), "keep", shuffle)
+    order = Order(count, assignment.run, order_seed(shuffle.seed, "0123abcd"), assignment.lanes)
+    steps = [assignment.step_places(step) for step in range(assignment.num_steps)]
+    places = [place for step in steps for start, n in step for place in range(start, start + n)]
+    epochs = [order.epoch(tf.constant(epoch, tf.int64)) for epoch in range(EPOCHS)]
+    return [order.members(epoch, tf.constant(places, tf.int64)).numpy() for epoch in epochs]
+
+
+def buffered():
+    tf.random.set_seed(0)
+    size = COUNT // SHARDS
+    read = tf.data.Dataset.range(SHARDS).shuffle(SHARDS)
+    read = read.interleave(lambda shard: tf.data.Dataset.range(shard * size, (shard + 1) * size), SHARDS)
+    read = read.shuffle(COUNT // 10).batch(COUNT)
+    return [next(read.as_numpy_iterator()) for _ in range(EPOCHS)]
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Return the metrics of a full permutation, of the buffer and of the loader's default."""
+    random = np.random.default_rng(0)
+    full = [random.permutation(COUNT) for _ in range(EPOCHS)]
+    orders = {"full": full, "buffer": buffered(), "runs": arithmetic(COUNT, Shuffle(seed=3), 40)}
+    return {way: quality.measured(epochs, LABELS, BATCH_SIZE, SHARDS) for way, epochs in orders.items()}
+
+
+@pytest.mark.parametrize("metric", ["chi-square", "meet again, batch", "meet again, window"])
+def test_the_default_stands_nearer_to_a_full_permutation_than_to_a_buffer(found, metric):
+    full, buffer, runs = (found[way][metric] for way in ("full", "buffer", "runs"))
+    assert quality.nearer_to_full(runs, full, buffer), (full, buffer, runs)
+
+
+def test_what_is_delivered_is_what_the_arithmetic_says(numbered):
+    sizes = [9, 0, 14, 7, 170]
+    read = loader.load(
+        numbered(sizes), batch_size=BATCH_SIZE, shuffle=Shuffle(seed=3), remainder="keep", epochs=EPOCHS
+    )
+    delivered = np.concatenate([batch["number"] for batch in read.as_numpy_iterator()])
+    # records of a number have about 40 bytes: the run is what so small a split allows
+    assert delivered.tolist() == np.concatenate(arithmetic(sum(sizes), Shuffle(seed=3), 40)).tolist()
+
+
+def test_metrics_know_the_stored_order_for_what_it_is():
+    stored = np.arange(COUNT)
+    assert quality.rank_correlation(stored) == pytest.approx(1)
+    assert quality.label_run(stored, LABELS) == COUNT / 100
+    assert quality.chi_square(stored, LABELS, BATCH_SIZE) > 40
+    assert quality.shards_a_batch(stored, BATCH_SIZE, SHARDS) == 1
+    # who met meets again, always
+    chance = (BATCH_SIZE - 1) / (COUNT - 1)
+    assert quality.meet_again(stored, stored, BATCH_SIZE) == pytest.approx(1 / chance)
+
+
+def test_lanes_that_are_as_long_as_some_runs_do_not_stand_at_the_same_place_of_them():
+    # without random entries into lanes two examples would meet again some 30 times as often as by chance
+    first, second, _ = arithmetic(BATCH_SIZE * 4 * 40, Shuffle(seed=3, run=40), 40)
+    assert quality.meet_again(first, second, BATCH_SIZE) < 1.5
