@@ -59,6 +59,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/distribute.py
 	$(BIN)/python benchmarks/shuffle.py
+	$(BIN)/python benchmarks/plan.py
 
 clean:
 	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def main() -> None:
         what = "first step" if steps else "whole epoch"
         title = f"{what}, {count:,} records of {record_bytes:,} bytes, {workers} workers"
         milliseconds = measure.spread([cost.seconds * 1000 for cost in costs], 1)
+        print(f"{title}: {milliseconds} ms, {added / measure.MB:.0f} MB", file=sys.stderr, flush=True)
         rows.append([title, milliseconds, f"{added / measure.MB:.0f}", f"{costs[0].parts:,}"])
         if steps:
             goals.append(measure.goal(f"{title}: milliseconds", seconds * 1000, 50))
