@@ -78,8 +78,8 @@ def test_each_example_comes_once_however_often_the_number_of_workers_changes(
         return found
 
     first = assigned(data.draw(st.sampled_from(divisors(global_batch_size))), shuffle)
-    order = Order(num_examples, first[0].run, seed)
-    epoch = order.runs(tf.constant(3, tf.int64))
+    order = Order(num_examples, first[0].run, seed, first[0].lanes)
+    epoch = order.epoch(tf.constant(3, tf.int64))
     members = order.members(epoch, tf.range(num_examples, dtype=tf.int64)).numpy()
     num_steps = first[0].num_steps
     undisturbed = batches(first, 0, num_steps)
@@ -123,12 +123,12 @@ def test_one_worker_reads_what_two_have_left_of_a_run(numbered):
 
 def test_lanes_that_a_run_began_with_are_kept(numbered):
     progress = Progress()
-    load(numbered, 16, 3, global_batch_size=80, start=progress, epochs=None)
+    load(numbered, 16, 3, global_batch_size=272, start=progress, epochs=None)
     assert progress.position.order["lanes"] == 16, "the default of as many workers, not that of one"
     progress.advance()
-    load(numbered, 8, 3, global_batch_size=80, start=progress.position, epochs=None)
-    with pytest.raises(OptionsError, match=r"40 workers cannot .* 16 lanes .* use 1, 2, 4, 8, 16 workers"):
-        load(numbered, 40, 3, global_batch_size=80, start=progress.position, epochs=None)
+    load(numbered, 8, 3, global_batch_size=272, start=progress.position, epochs=None)
+    with pytest.raises(OptionsError, match=r"34 workers cannot .* 16 lanes .* use 1, 2, 4, 8, 16 workers"):
+        load(numbered, 34, 3, global_batch_size=272, start=progress.position, epochs=None)
 
 
 # what is refused
