@@ -83,6 +83,7 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
     from tfshards.loader.places import Places
     from tfshards.loader.population import Ranges
     from tfshards.loader.read import Shards
+    from tfshards.loader.stretches import stretches
 
     none = np.zeros(0, np.int64)
     sizes = np.diff(np.arange(SHARDS + 1, dtype=np.int64) * count // SHARDS)
@@ -104,8 +105,9 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
             rows = assignment.rows_per_lane * assignment.num_steps
             read = [(start, rows) for start in starts]
         starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
-        numbers = population.segments(*order.segments(epoch, starts, counts))
-        return int(places._parts(*numbers).shape[0])
+        table = stretches(shards, population, circular=True)
+        parts = places._parts(table, *order.segments(epoch, starts, counts))
+        return int(parts[0].shape[0])
 
     return plan
 
