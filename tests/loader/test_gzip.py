@@ -35,7 +35,7 @@ def made(write_dataset, tmp_path_factory):
     ids=str,
 )
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_the_batches_of_both_are_equal_and_hold_every_example(made, options, num_workers):
+def test_both_hold_every_example_in_stored_order_at_the_same_places(made, options, num_workers):
     together = []
     for index in range(num_workers):
         worker = Worker(index, num_workers)
@@ -48,7 +48,9 @@ def test_the_batches_of_both_are_equal_and_hold_every_example(made, options, num
             ]
             for path in made
         )
-        assert plain == packed
+        # shuffled, lanes of compressed shards are entered elsewhere, where less is to be inflated
+        assert plain == packed or "shuffle" in options
+        assert [len(batch) for batch in plain] == [len(batch) for batch in packed]
         together += itertools.chain.from_iterable(packed)
     if "start" not in options:
         assert sorted(together) == sorted([*range(sum(SIZES))] * options.get("epochs", 1))
