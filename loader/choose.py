@@ -100,7 +100,14 @@ def resampled(
         if not len(numbers):
             raise OptionsError(f"{what} has no examples of {name!r}; leave it out of the ratios")
     num_places = int(take) if isinstance(take, (int, np.integer)) else sum(map(len, members))
-    return grouped(members, quotas_of(ratios, num_places))
+    quotas = quotas_of(ratios, num_places)
+    for name, quota in zip(names, quotas, strict=True):
+        if not quota:
+            raise OptionsError(
+                f"{name!r} would have none of the {num_places} places of an epoch; give it a larger share, "
+                "or the epoch more places by take="
+            )
+    return grouped(members, quotas)
 
 
 def _class_number(schema: Schema, name: object) -> int:

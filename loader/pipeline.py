@@ -37,7 +37,7 @@ from tfshards.loader.options import (
 )
 from tfshards.loader.order import Order, order_seed
 from tfshards.loader.places import Places
-from tfshards.loader.population import Population, Ranges
+from tfshards.loader.population import Groups, Population, Ranges
 from tfshards.loader.progress import Progress, check_same_order, check_workers, kept_shuffle, order_facts
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.request import Request
@@ -88,7 +88,7 @@ def load(
             only one, with a warning where ``TF_CONFIG`` or the strategy in scope names several.
         shuffle: another order in each epoch; None keeps the stored order.
         epochs: the epoch to stop before, or None to go on for ever. The result over the default, one epoch,
-            gives the next epoch each time it is iterated if anything in it is random, as
+            gives the next epoch each time it is iterated if epochs differ in anything, as
             ``model.fit(dataset, epochs=90)`` and ``tf.data``'s own ``shuffle`` have it; any other result
             gives the same batches each time.
         remainder: "drop" leaves out the last ``n % G`` places of the epoch's order; "pad" fills the last step
@@ -214,8 +214,9 @@ def _dataset(request: Request) -> tf.data.Dataset:
         user_map=mapped,
         ahead=Ahead(decoded=num_cpus()),
     )
-    random = shuffle is not None or reading.randomly_worked
-    next_each_time = random and not request.is_one_run
+    # groups go on in each epoch where they stopped in the one before, in stored order too
+    differs = shuffle is not None or reading.randomly_worked or isinstance(population, Groups)
+    next_each_time = differs and not request.is_one_run
 
     seed = order_seed(shuffle.seed, manifest.build_id) if shuffle is not None else 0
     # to enter a lane of compressed shards at a random place would be to inflate twice as much

@@ -103,7 +103,7 @@ class Places:
         stretch = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - tf.gather(starts, stretch) + tf.gather(tf.cumsum(counts, exclusive=True), stretch)
         read = read_parts(self.shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))
-        found = tf.data.experimental.get_single_element(read)
+        found = read.get_single_element()
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
 
 

@@ -128,16 +128,15 @@ def _bounds(num_examples: int, part: Part) -> tuple[int, int]:
 
 
 def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> Groups:
-    """Return groups with these members, each of which fills its quota; groups without one are left out."""
-    kept = [(numbers, quota) for numbers, quota in zip(members, quotas, strict=True) if quota]
-    sizes = np.array([len(numbers) for numbers, _ in kept], np.int64)
-    counts = np.array([quota for _, quota in kept], np.int64)
-    group = np.repeat(np.arange(len(kept)), counts)
+    """Return groups with these members, each of which fills its quota; none is without."""
+    sizes = np.array([len(numbers) for numbers in members], np.int64)
+    counts = np.array(quotas, np.int64)
+    group = np.repeat(np.arange(len(counts)), counts)
     turn = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     # the turns of each group lie at even distances in the epoch
     order = np.argsort((turn + 0.5) / counts[group], kind="stable")
     return Groups(
-        members=tf.constant(np.concatenate([numbers for numbers, _ in kept]), tf.int64),
+        members=tf.constant(np.concatenate(members), tf.int64),
         firsts=tf.constant(np.cumsum(sizes) - sizes, tf.int64),
         sizes=tf.constant(sizes, tf.int64),
         quotas=tf.constant(counts, tf.int64),

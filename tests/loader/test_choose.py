@@ -89,6 +89,19 @@ def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_alike(an
         assert all(Counter(LABELS[number] for number in step)[2] in (3, 4, 5) for step in steps)
 
 
+def test_ratios_in_stored_order_go_on_each_time_the_dataset_is_iterated(animals):
+    data = loader.load(animals, batch_size=8, classes={"cat": 1, "dog": 1}, take=32)
+    read = [flat(of(data)) for _ in range(4)]
+    cats = Counter(n for epoch in read for n in epoch if LABELS[n] == 0)
+    assert len(cats) == 60
+    assert sum(cats.values()) == 64
+
+
+def test_a_part_of_less_than_one_example_is_empty(animals):
+    with pytest.warns(UserWarning, match="has 0 examples"):
+        assert len(loader.load(animals, batch_size=2, take=Part(0, 200), shuffle=Shuffle())) == 0
+
+
 @pytest.mark.parametrize("shuffle", SHUFFLES[1:], ids=str)
 @pytest.mark.parametrize(
     "what", [{"classes": {"cat": 1, "dog": 1}, "take": 64}, {"take": Part(1, 3, rest=True)}]
@@ -182,6 +195,10 @@ def test_a_mix_names_what_its_datasets_do_not_share(animals, write_dataset, tmp_
         ({"classes": [4]}, "names 4, which is no class"),
         ({"classes": ["fox"]}, r"has no examples of classes=\['fox'\]"),
         ({"classes": {"cat": 1, "fox": 1}}, "has no examples of 'fox'; leave it out of the ratios"),
+        (
+            {"classes": {"cat": 1, "dog": 99}, "take": 20},
+            "'cat' would have none of the 20 places of an epoch",
+        ),
         ({"classes": {"cat": 0}}, r"classes\['cat'\]=0 must be a positive number"),
         ({"classes": {"cat": float("nan")}}, "must be a positive number"),
         ({"classes": {"cat": 1}, "sample_weights": "balanced"}, "which ratios change; leave one of them out"),
