@@ -16,6 +16,7 @@ from tfshards.loader.examples import Mix
 from tfshards.loader.image_options import Image
 from tfshards.loader.options import Worker
 from tfshards.loader.pipeline import load
+from tfshards.loader.progress import Progress
 from tfshards.loader.read import as_written
 from tfshards.loader.request import LoadOptions
 from tfshards.schemas import OptionsError
@@ -47,7 +48,8 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
 
     Raises:
         OptionsError: a dataset meant to be iterated once for each epoch would give the same one each time,
-            as these workers make theirs anew for each iterator; or only the coordinator would have a cache.
+            as these workers make theirs anew for each iterator; only the coordinator would have a cache; or
+            ``start`` is a ``Progress``, which counts the steps of workers that go together.
     """
     if not _has_servers(strategy):
         return
@@ -62,6 +64,11 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
         raise OptionsError(
             f"cache={options['cache']!r} would copy the shards to the coordinator's host alone; leave it out "
             "under ParameterServerStrategy"
+        )
+    if isinstance(options.get("start"), Progress):
+        raise OptionsError(
+            "a Progress counts steps that all workers take together, which those of ParameterServerStrategy "
+            "do not; use start=loader.Position(epoch)"
         )
 
 

@@ -105,6 +105,7 @@ def refusals(strategy, path, loader):
         "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(seed=1)},
         "crop": {"global_batch_size": 4, "image": loader.Image(size=(2, 2), crop="random")},
         "cache": {"global_batch_size": 4, "cache": "memory"},
+        "progress": {"global_batch_size": 4, "start": loader.Progress()},
         "odd": {"global_batch_size": 5},
         "select": {"global_batch_size": 4, "select": ("nope",)},
     }.items():

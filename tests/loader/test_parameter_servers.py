@@ -85,6 +85,10 @@ def test_fit_of_keras_3_is_told_at_once_what_works(run):
     [
         ("shuffle", r"epochs=1 would give the same order for each iterator under P.*; use epochs=None for t"),
         ("crop", r"epochs=1 would give the same order .* start=loader\.Position\(epoch\) and epochs=epoch"),
+        (
+            "progress",
+            r"a Progress counts steps that all workers take together, .* use start=loader\.Position",
+        ),
         ("cache", "cache='memory' would copy the shards to the coordinator's host alone; leave it out"),
         ("odd", "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"),
         ("select", r"select=\('nope',\) has no feature for 'nope'; there are 'number'"),
