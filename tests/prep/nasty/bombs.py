@@ -27,6 +27,7 @@ if __name__ == "__main__":
             became[path.name] = "accepted"
         except ImageError as error:
             became[path.name] = error.reason
-    # in kilobytes, as Linux has it
-    became["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # ru_maxrss would count the process that started this one, which shares its memory until the exec
+    status = Path("/proc/self/status").read_text("ascii")
+    became["peak"] = int(status.partition("VmHWM:")[2].split()[0]) * 1024
     print(json.dumps(became))
