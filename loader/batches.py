@@ -15,21 +15,23 @@ from tfshards.loader.example import example_randomness, example_work
 from tfshards.loader.explain import check_rows
 from tfshards.loader.map_fn import check_returned
 from tfshards.loader.parse import parse_examples
-from tfshards.loader.read import PADDING, as_written
+from tfshards.loader.read import PADDING
 from tfshards.loader.reading import Reading, Values, without_elements
+from tfshards.loader.stages import mapped, unbatched
 from tfshards.loader.weights import example_weights
 
 
 def batches(reading: Reading, groups: tf.data.Dataset) -> tf.data.Dataset:
     """Return the batches in ``groups`` (``streams.read_groups``)."""
     assignment = reading.assignment
-    parsed = groups.map(
-        as_written(lambda epoch, rows: _parse(reading, tf.reshape(epoch, [-1])[0], *rows)),
+    parsed = mapped(
+        groups,
+        lambda epoch, rows: _parse(reading, tf.reshape(epoch, [-1])[0], *rows),
         reading.ahead.parsed,
     )
     if assignment.group > 1 or reading.by_example:
         # the values of a step, or of an example if more is done to each
-        parsed = parsed.unbatch()
+        parsed = unbatched(parsed)
     if not reading.by_example:
         steps = parsed
     else:
@@ -39,8 +41,8 @@ def batches(reading: Reading, groups: tf.data.Dataset) -> tf.data.Dataset:
         batch = examples.ragged_batch if _has_lists(examples) else examples.batch
         steps = batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
-        steps = steps.map(as_written(without_padding))
-    return steps.map(as_written(lambda *batch: delivered(reading, *batch)))
+        steps = mapped(steps, without_padding)
+    return mapped(steps, lambda *batch: delivered(reading, *batch))
 
 
 def num_cpus() -> int:

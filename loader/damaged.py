@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from tfshards.loader.checks import split_name
 from tfshards.loader.headers import frame_faults
-from tfshards.loader.read import COMPRESSIONS, as_written
+from tfshards.loader.read import COMPRESSIONS, records_of
+from tfshards.loader.stages import flat_mapped, mapped
 from tfshards.loader.trust import REMEDY, Inspected, inspect_shards
 from tfshards.schemas import FormatError, InputError, Problem, Shard, Split, read_manifest
 from tfshards.schemas.index import FRAME_OVERHEAD
@@ -23,6 +24,7 @@ from tfshards.schemas.manifest import Compression
 
 _LISTED = 3
 _READ_TOGETHER = 4096
+_BUFFER_BYTES = 1 << 20
 
 
 class DamagedRecord(NamedTuple):
@@ -150,17 +152,11 @@ def _num_sound(
     """Return how many records from ``offset`` on can be read and have the length that the index says."""
 
     def read(start: tf.Tensor) -> tf.data.Dataset:
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=[str(path)],
-            compression_type=COMPRESSIONS[compression],
-            buffer_size=tf.constant(1 << 20, tf.int64),
-            byte_offsets=[start],
-        )
-        records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-        return records.map(as_written(lambda record: tf.strings.length(record)))
+        records = records_of(tf.constant(str(path)), COMPRESSIONS[compression], start, _BUFFER_BYTES)
+        return mapped(records, lambda record: tf.strings.length(record))
 
-    # TensorFlow cannot serialise the graph of a reader with offsets, except inside a function
-    lengths = tf.data.Dataset.from_tensors(tf.constant(offset, tf.int64)).flat_map(as_written(read))
+    # inside a function: see records_of
+    lengths = flat_mapped(tf.data.Dataset.from_tensors(tf.constant(offset, tf.int64)), read)
     # what stands behind is never touched: zip() looks once more when the numbers have ended
     lengths = lengths.take(len(frame_lengths))
     # zip() takes a number also for what fails, so that a file that is gone fails only so often

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tfshards.loader.augment import draws_of
 from tfshards.loader.images import decode_image
 from tfshards.loader.map_fn import map_seeds
-from tfshards.loader.read import as_written
 from tfshards.loader.reading import Batch, Reading, Values, with_elements
+from tfshards.loader.stages import as_written
 from tfshards.loader.targets import one_hot_vectors
 
 _SEED = "map seed"

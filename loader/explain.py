@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfshards.loader.read import Shards, as_written, is_missing, missing_number
+from tfshards.loader.read import Shards, is_missing, missing_number, records_of
+from tfshards.loader.segments import found, gather
+from tfshards.loader.stages import as_written, mapped
 from tfshards.schemas.index import FRAME_OVERHEAD
 
 # What stands in the place of a length where a shard ends.
@@ -29,39 +31,20 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
     missing = is_missing(numbers)
 
     def fail() -> tf.Tensor:
-        firsts = missing_number(tf.boolean_mask(numbers, missing))
-        text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, firsts)
-        with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
+        first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
+        text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, missing_number(first))
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=False, data=[text])]):
             return tf.constant(False)
 
     return tf.cond(tf.reduce_any(missing), fail, lambda: tf.constant(True)).op
 
 
-def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return what is wrong with the shards of the examples ``numbers``: of the first at fault, a sentence."""
-    found = tf.searchsorted(tf.cumsum(sizes), numbers, side="right", out_type=tf.int64)
-    found, _ = tf.unique(found)
-    unsound = tf.gather(paths, found)
-    each = tf.data.Dataset.from_tensor_slices((unsound, tf.gather(sizes, found)))
-    faults = each.map(as_written(lambda path, size: _fault(path, size, compression)))
-    faults = faults.filter(as_written(lambda fault: tf.not_equal(fault, "")))
-    # reading by the indexes has failed also if each is sound
-    faults = faults.concatenate(tf.data.Dataset.from_tensors(_exchanged(unsound)))
-    return faults.take(1).get_single_element()
-
-
-def _exchanged(paths: tf.Tensor) -> tf.Tensor:
-    """Return the sentence for shards of which each is sound: reading them by their indexes failed."""
-    listed = tf.strings.reduce_join(paths, separator=" ")
-    what = ": reading failed, but not a second time: the storage failed, or a file was exchanged for another "
-    return tf.strings.join(["shard ", listed, what, "after it was opened", _REMEDY])
-
-
-def _fault(path: tf.Tensor, end: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
-    """Return the first that is wrong with a shard of ``end`` records, as a sentence or empty."""
-    records = tf.data.TFRecordDataset(path, compression).take(end)
-    lengths = records.map(as_written(lambda record: tf.strings.length(record)))
-    marked = lengths.concatenate(tf.data.Dataset.from_tensors(tf.constant(_END)))
+def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    """Return what is wrong with the shard of the example ``number``, as a sentence."""
+    shard = tf.squeeze(found(tf.cumsum(sizes), tf.expand_dims(number, 0)))
+    path, end = gather(paths, shard), gather(sizes, shard)
+    records = mapped(records_of(path, compression).take(end), lambda record: tf.strings.length(record))
+    marked = records.concatenate(tf.data.Dataset.from_tensors(tf.constant(_END)))
     # A record that cannot be read takes a number away, the marker behind the last record takes one more.
     numbered = tf.data.Dataset.zip(tf.data.Dataset.range(end + 2), marked).ignore_errors()
 
@@ -76,17 +59,20 @@ def _fault(path: tf.Tensor, end: tf.Tensor, compression: tf.Tensor) -> tf.Tensor
 
     zero = tf.constant(0, tf.int64)
     num_sound, offset, ended = numbered.reduce((zero, zero, zero - 1), as_written(count))
-    size = tf.strings.as_string(end)
-    number = tf.strings.as_string(num_sound)
-    cut = [" ends after ", number, " records, but the manifest says ", size, "; it was changed after it was "]
-    cut_text = tf.strings.join(["shard ", path, *cut, "opened", _REMEDY])
-    damaged = [" is damaged at record ", number, ", byte ", tf.strings.as_string(offset), _REMEDY]
-    damaged_text = tf.strings.join(["shard ", path, *damaged])
+    cut = tf.strings.format(
+        " ends after {} records, but the manifest says {}; it was changed after it was opened",
+        (num_sound, end),
+    )
+    damaged = tf.strings.format(" is damaged at record {}, byte {}", (num_sound, offset))
     unread = " cannot be read: it was removed, or its storage failed, after it was opened"
-    unread_text = tf.strings.join(["shard ", path, unread, _REMEDY])
-    text = tf.where(ended == num_sound, cut_text, damaged_text)
-    text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread_text, text)
-    return tf.where(num_sound >= end, "", text)
+    # reading by its index has failed all the same
+    sound = (
+        ": reading failed, but not a second time: the storage failed, or the file was exchanged for another "
+        "after it was opened"
+    )
+    text = tf.where(ended == num_sound, cut, damaged)
+    text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread, text)
+    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, sound, text), _REMEDY])
 
 
 # Traced once a process, not once a load; not inlined, it is only prepared to run when it has to.
@@ -96,7 +82,7 @@ _EXPLAINED = tf.function(
         tf.TensorSpec([None], tf.string),
         tf.TensorSpec([None], tf.int64),
         tf.TensorSpec([], tf.string),
-        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([], tf.int64),
     ],
     autograph=False,
     experimental_attributes={"_noinline": True},

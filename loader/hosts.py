@@ -17,8 +17,8 @@ from tfshards.loader.image_options import Image
 from tfshards.loader.options import Worker
 from tfshards.loader.pipeline import load
 from tfshards.loader.progress import Progress
-from tfshards.loader.read import as_written
 from tfshards.loader.request import LoadOptions
+from tfshards.loader.stages import as_written
 from tfshards.schemas import OptionsError
 
 

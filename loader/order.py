@@ -6,7 +6,8 @@ permutation of all members. Nothing of an epoch depends on an earlier one, so th
 
 Each lane of the places (see ``assign.py``) is a circle, too, and entered at a random place. Else, where the
 length of lanes is a multiple of the runs', all lanes would stand at the same place of their runs at any time,
-and two examples that are a multiple of the runs apart would meet in a hundred times as many batches.
+and two examples that are a multiple of the runs apart would meet in a hundred times as many batches. What
+stands at a place then are the slots of the runs, one behind the other, that its lane holds.
 
 All randomness of the loader comes from ``random_bits``, a hash of the seed and of what is asked for. It is
 written here, and pinned by a test, so that no release of TensorFlow changes an order.
@@ -21,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfshards.loader.segments import cut_at_multiples, split
+from tfshards.loader.segments import cut_at_multiples, gather
 
 # What a hash is for: its first word after the seed, so that no two uses see the same bits.
 RUNS, ROTATION, CROP, FLIP, MAP, LANES = range(6)
@@ -36,15 +37,13 @@ class Epoch(NamedTuple):
 
     Attributes:
         number: scalar int64.
-        runs: vector int64: the first member of each run, in the epoch's order.
-        ends: vector int64: where pieces of the sequence of places end, two pieces a lane.
-        shifts: vector int64: how far each piece is moved, since its lane is entered at a random place.
+        runs: vector int64: the first member of each run, in the epoch's order; empty for the stored order.
+        entries: vector int64: how far behind its start each lane is entered; empty without lanes.
     """
 
     number: tf.Tensor
     runs: tf.Tensor
-    ends: tf.Tensor
-    shifts: tf.Tensor
+    entries: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -55,65 +54,53 @@ class Order:
         num_places: of an epoch, and the members of the population.
         run: how many neighbours stay together; 0 for the stored order.
         seed: of all epochs.
-        lanes: that are entered at random places if they have two at least; 0 without lanes.
+        lanes: of an epoch; 0 by steps.
+        is_entered: whether lanes are entered at random places, if they have two at least.
     """
 
     num_places: int
     run: int
     seed: int
     lanes: int = 0
+    is_entered: bool = True
 
     def epoch(self, number: tf.Tensor) -> Epoch:
         """Return an epoch by its number, scalar int64.
 
-        It has ``num_places / run`` runs, rounded up, and none for the stored order.
+        It has ``num_places / run`` runs, rounded up.
         """
-        none = tf.zeros([0], tf.int64)
+        entries = tf.zeros([self.lanes], tf.int64)
         if not self.run or not self.num_places:
-            return Epoch(number, none, none, none)
-        return Epoch(number, self._runs(number), *(self._pieces(number) if self._enters else (none, none)))
-
-    @property
-    def _enters(self) -> bool:
-        # a lane has two pieces, neither of them empty
-        return self.lanes > 0 and self.num_places >= 2 * self.lanes
-
-    def _pieces(self, epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        bounds = np.arange(self.lanes + 1, dtype=np.int64) * self.num_places // self.lanes
-        lengths = np.diff(bounds)
-        bits = random_bits(self.seed, LANES, epoch, tf.range(self.lanes, dtype=tf.int64))
-        entered = 1 + bits % (lengths - 1)
-        # from the entry to the lane's end, then from its start to the entry
-        ends = tf.stack([bounds[1:] - entered, tf.constant(bounds[1:])], axis=1)
-        shifts = tf.stack([entered, entered - lengths], axis=1)
-        return tf.reshape(ends, [-1]), tf.reshape(shifts, [-1])
-
-    def _runs(self, epoch: tf.Tensor) -> tf.Tensor:
+            return Epoch(number, tf.zeros([0], tf.int64), entries)
         whole = self.num_places // self.run
-        # the states behind random_bits(seed, RUNS, epoch, run) and random_bits(seed, ROTATION, epoch)
-        uses = [_hashed(self.seed % 2**64, use) for use in (RUNS, ROTATION)]
-        state, rotation = tf.unstack(_hashed(tf.constant(np.array(uses, np.uint64)), epoch))
-        bits = _as_bits(_hashed(state, tf.range(whole, dtype=tf.int64)))
+        # a lane that is entered has two pieces, neither of them empty
+        entered = self.lanes if self.is_entered and self.num_places >= 2 * self.lanes else 0
+        # random_bits(seed, use, epoch, run or lane), hashed together, as there is less to be traced then
+        uses = [_hashed(self.seed % 2**64, use) for use in (RUNS, LANES, ROTATION)]
+        of_run, of_lane, rotation = tf.unstack(_hashed(tf.constant(np.array(uses, np.uint64)), number))
+        words = tf.range(max(whole, entered), dtype=tf.int64)
+        states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)
+        bits = _as_bits(_hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))
+        of_runs, of_lanes = tf.split(bits, [whole, entered])
         # the indices that sort them, of equal ones the first
-        moved = tf.cast(tf.math.top_k(-1 - bits, whole).indices, tf.int64)
+        moved = tf.cast(tf.math.top_k(-1 - of_runs, whole).indices, tf.int64)
         if self.num_places % self.run:
             # a last run that is shorter than the others stays at the end of the epoch
             moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)
-        return (_as_bits(rotation) + moved * self.run) % self.num_places
+        runs = (_as_bits(rotation) + moved * self.run) % self.num_places
+        if entered:
+            bounds = np.arange(self.lanes + 1, dtype=np.int64) * self.num_places // self.lanes
+            entries = 1 + of_lanes % (np.diff(bounds) - 1)
+        return Epoch(number, runs, entries)
 
-    def members(self, epoch: Epoch, places: tf.Tensor) -> tf.Tensor:
-        """Return which members stand at ``places`` of an epoch: vectors int64."""
+    def members(self, epoch: Epoch, slots: tf.Tensor) -> tf.Tensor:
+        """Return which members stand at ``slots`` of the runs, one behind the other: vectors int64."""
         if not self.run:
-            return places
-        if self._enters:
-            places += tf.gather(epoch.shifts, tf.searchsorted(epoch.ends, places, side="right"))
-        return self._members(epoch, places)
-
-    def _members(self, epoch: Epoch, places: tf.Tensor) -> tf.Tensor:
-        return (tf.gather(epoch.runs, places // self.run) + places % self.run) % self.num_places
+            return slots
+        return (gather(epoch.runs, slots // self.run) + slots % self.run) % self.num_places
 
     def segments(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return neighbours that stand at places ``[start, start + count)``, as first members and lengths.
+        """Return neighbours that stand at slots ``[start, start + count)``, as first members and lengths.
 
         Args:
             epoch: which one.
@@ -126,11 +113,29 @@ class Order:
         """
         if not self.run:
             return starts, counts
-        if self._enters:
-            _, piece, starts, counts = split(epoch.ends, starts, counts)
-            starts += tf.gather(epoch.shifts, piece)
         firsts, lengths = cut_at_multiples(starts, counts, self.run)
-        return self._members(epoch, firsts), lengths
+        return self.members(epoch, firsts), lengths
+
+
+def lane_slots(
+    begins: tf.Tensor, ends: tf.Tensor, entries: tf.Tensor, starts: tf.Tensor, counts: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return which slots the places ``[start, start + count)`` of lanes are: starts and counts of two pieces.
+
+    Args:
+        begins: shape ``(n,)`` int64: where each lane begins.
+        ends: shape ``(n,)`` int64: where it ends.
+        entries: shape ``(n,)`` int64: how far behind its begin it is entered.
+        starts: shape ``(n,)`` int64.
+        counts: shape ``(n,)`` int64.
+
+    Returns:
+        Two tensors of shape ``(n, 2)`` int64: up to the lane's end, then from its begin; either may be empty.
+    """
+    bounds = tf.stack([starts + entries, starts + entries + counts])
+    pieces = tf.stack([tf.minimum(bounds, ends), tf.maximum(bounds, ends) - (ends - begins)], axis=2)
+    starts, stops = tf.unstack(pieces)
+    return starts, stops - starts
 
 
 def order_seed(seed: int, build_id: str) -> int:

@@ -220,8 +220,8 @@ def _dataset(request: Request) -> tf.data.Dataset:
 
     seed = order_seed(shuffle.seed, manifest.build_id) if shuffle is not None else 0
     # to enter a lane of compressed shards at a random place would be to inflate twice as much
-    entered = 0 if stored.is_compressed else assignment.lanes
-    order = Order(population.num_places, assignment.run, seed, entered)
+    is_entered = not stored.is_compressed
+    order = Order(population.num_places, assignment.run, seed, assignment.lanes, is_entered)
 
     def steps_of(reading: Reading) -> tf.data.Dataset:
         places = Places(reading.shards, population, order, stored.record_bytes)

@@ -12,10 +12,13 @@ import tensorflow as tf
 
 from tfshards.loader.order import Epoch, Order
 from tfshards.loader.population import Population, Ranges
-from tfshards.loader.read import PADDING, Parts, Shards, as_written, read_parts
-from tfshards.loader.segments import cut_at_multiples, repeated, split
+from tfshards.loader.read import PADDING, Parts, Shards, read_parts
+from tfshards.loader.segments import cut_at_multiples, gather, repeated, split
+from tfshards.loader.stages import flat_mapped
 from tfshards.loader.stretches import Stretches, stretches
 
+# Runs whose parts are planned together: a million of them, of all lanes, would take hundreds of megabytes.
+BLOCK_RUNS = 1024
 # Records that are read one by one in units of so many bytes, to be sorted.
 UNIT_BYTES = 2 << 20
 # To hop over so many bytes costs less than to enter the file anew.
@@ -45,9 +48,9 @@ class Places:
         return self.order.epoch(number)
 
     def read(
-        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None
+        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None = None
     ) -> tf.data.Dataset:
-        """Return ``(number, record)`` of the places ``[start, start + count)`` of an epoch, then of padding.
+        """Return ``(number, record)`` of the slots ``[start, start + count)`` of an epoch, then of padding.
 
         Args:
             epoch: which one.
@@ -55,24 +58,42 @@ class Places:
             counts: shape ``(n,)`` int64.
             num_padding: scalar int64, or None where there is none in any epoch.
         """
-        if isinstance(self.population, Ranges) and self.order.run != 1:
-            members, lengths = self.order.segments(epoch, starts, counts)
-            parts = self._parts(stretches(self.shards, self.population, circular=True), members, lengths)
-            if num_padding is not None:
-                padding = self._padding(num_padding)
-                parts = Parts(*(tf.concat(both, axis=0) for both in zip(parts, padding, strict=True)))
-            return read_parts(self.shards, parts)
-        unit = self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
-        firsts, lengths = cut_at_multiples(starts, counts, unit)
+        ranges = self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
+        unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
 
-        def read_unit(first: tf.Tensor, length: tf.Tensor) -> tf.data.Dataset:
-            members = self.order.members(epoch, first + tf.range(length))
-            return self._read_numbers(self.population.numbers(epoch.number, members))
+        def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
+            if ranges is None:
+                return self._read_members(epoch, starts, counts)
+            return self._read_runs(ranges, epoch, starts, counts)
 
-        units = tf.data.Dataset.from_tensor_slices((firsts, lengths)).flat_map(as_written(read_unit))
+        if ranges is not None and self._lane_places <= unit:
+            records = read(starts, counts)
+        else:
+            units = tf.data.Dataset.from_tensor_slices(cut_at_multiples(starts, counts, unit))
+            records = flat_mapped(units, lambda *each: read(*(tf.expand_dims(number, 0) for number in each)))
         if num_padding is None:
-            return units
-        return units.concatenate(read_parts(self.shards, self._padding(num_padding)))
+            return records
+        return records.concatenate(read_parts(self.shards, self._padding(num_padding)))
+
+    @property
+    def _lane_places(self) -> int:
+        """The most places that are read by one call; by steps they are few."""
+        return -(-self.order.num_places // self.order.lanes) if self.order.lanes else 0
+
+    @property
+    def _unit(self) -> int:
+        return self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
+
+    def _read_runs(
+        self, ranges: Ranges, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor
+    ) -> tf.data.Dataset:
+        members, lengths = self.order.segments(epoch, starts, counts)
+        table = stretches(self.shards, ranges, circular=True)
+        return read_parts(self.shards, self._parts(table, members, lengths))
+
+    def _read_members(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
+        members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
+        return self._read_numbers(self.population.numbers(epoch.number, members))
 
     def _padding(self, count: tf.Tensor) -> Parts:
         shard, record = self.shards.first_good
@@ -81,16 +102,16 @@ class Places:
     def _parts(self, table: Stretches, starts: tf.Tensor, counts: tf.Tensor) -> Parts:
         """Return what holds the members ``[start, start + count)``, with padding for each damaged one."""
         _, row, starts, counts = split(table.ends, starts, counts)
-        shard, to_record, to_number = tf.unstack(tf.gather(table.columns, row), axis=1)
+        shard, to_record, to_number = tf.unstack(gather(table.columns, row), axis=1)
         parts = Parts(shard, starts + to_record, counts, starts + to_number)
         if not table.is_bad.any():
             return parts
-        bad = tf.gather(table.is_bad, row)
+        bad = gather(table.is_bad, row)
         segment, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
         padding = self._padding(tf.reduce_sum(tf.ones_like(segment)))
-        bad = tf.gather(bad, segment)
+        bad = gather(bad, segment)
         both = zip(parts, padding, strict=True)
-        return Parts(*(tf.where(bad, filling, tf.gather(real, segment)) for real, filling in both))
+        return Parts(*(tf.where(bad, filling, gather(real, segment)) for real, filling in both))
 
     def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
@@ -101,7 +122,7 @@ class Places:
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbours(once, max(1, int(BRIDGE_BYTES / self.record_bytes)))
         stretch = tf.searchsorted(starts, numbers, side="right") - 1
-        rows = numbers - tf.gather(starts, stretch) + tf.gather(tf.cumsum(counts, exclusive=True), stretch)
+        rows = numbers - gather(starts, stretch) + gather(tf.cumsum(counts, exclusive=True), stretch)
         read = read_parts(self.shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))
         found = read.get_single_element()
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.examples import Part
+from tfshards.loader.segments import gather
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Ranges:
         ends = np.cumsum(self.sizes)
         row = tf.searchsorted(tf.constant(ends), tf.reshape(members, [-1]), side="right")
         row = tf.reshape(row, tf.shape(members))
-        return members + tf.gather(self.starts - (ends - self.sizes), row)
+        return members + gather(self.starts - (ends - self.sizes), row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,10 @@ class Groups:
 
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
         """Return the examples' numbers in the split, for members of any shape, int64, of an epoch."""
-        group = tf.gather(self.pattern, members)
-        turn = tf.gather(self.turns, members) + epoch * tf.gather(self.quotas, group)
-        turn %= tf.gather(self.sizes, group)
-        return tf.gather(self.members, tf.gather(self.firsts, group) + turn)
+        group = gather(self.pattern, members)
+        turn = gather(self.turns, members) + epoch * gather(self.quotas, group)
+        turn %= gather(self.sizes, group)
+        return gather(self.members, gather(self.firsts, group) + turn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class Members:
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
         """Return the examples' numbers in the split, for members of any shape, int64."""
         del epoch  # it has the same examples as every other
-        return tf.gather(self.members, members)
+        return gather(self.members, members)
 
 
 Population: TypeAlias = "Ranges | Members | Groups"

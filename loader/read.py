@@ -5,19 +5,19 @@ A part is entered by a real seek, at an offset that the shard's index gives; not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from tfshards.loader.segments import gather
+from tfshards.loader.stages import flat_mapped
 from tfshards.schemas import RecordIndex, Split
 from tfshards.schemas.manifest import Compression
-
-GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 
 # The offsets that are kept in memory: 1 MiB. In larger splits every stride-th record has one, and the reader
 # hops over the headers of the few records up to the one it wants (5 microseconds each).
@@ -75,15 +75,6 @@ class Shards:
         return shard, number - int(self.bases[shard])
 
 
-def as_written(function: GraphFunction) -> GraphFunction:
-    """Return ``function`` marked to be traced without AutoGraph's rewriting, which nothing here needs.
-
-    The rewriting takes seconds for the first dataset of a process.
-    """
-    marked: GraphFunction = tf.autograph.experimental.do_not_convert(function)
-    return marked
-
-
 def shards_of(
     root: Path,
     split: Split,
@@ -139,12 +130,11 @@ def read_parts(shards: Shards, parts: Parts) -> tf.data.Dataset:
     A record that cannot be read, and all behind it in its part, come as empty strings, with the number that
     ``missing_number`` takes back: so no error leaves here which cannot say in what file it happened.
     """
-    paths = tf.gather(tf.constant(shards.paths), parts.shards)
-    firsts, known = parts.firsts, tf.gather(shards.first_offsets, parts.shards)
-    offsets = tf.gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
+    firsts, known = parts.firsts, gather(shards.first_offsets, parts.shards)
+    offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
     hops = () if shards.stride == 1 else (firsts % shards.stride,)
-    each = tf.data.Dataset.from_tensor_slices((paths, offsets, parts.counts, parts.numbers, *hops))
-    return each.flat_map(as_written(lambda *part: _read_part(shards.compression, *part)))
+    each = tf.data.Dataset.from_tensor_slices((parts.shards, offsets, parts.counts, parts.numbers, *hops))
+    return flat_mapped(each, lambda *part: _read_part(shards, *part))
 
 
 def missing_number(number: tf.Tensor) -> tf.Tensor:
@@ -157,21 +147,35 @@ def is_missing(numbers: tf.Tensor) -> tf.Tensor:
     return numbers <= _MISSING
 
 
-def _read_part(
-    compression: str,
+def records_of(
     path: tf.Tensor,
+    compression: str | tf.Tensor,
+    offset: tf.Tensor | None = None,
+    buffer_bytes: int = BUFFER_BYTES,
+) -> tf.data.Dataset:
+    """Return the records of a shard, strings, from the byte ``offset`` on.
+
+    The class in tf.data knows no offsets, and makes a function of its own. TensorFlow cannot serialise the
+    graph of a reader with an offset, as ``reduce()`` and finding the cardinality want, except in a function.
+    """
+    common = {"filenames": path, "compression_type": compression}
+    common["buffer_size"] = tf.constant(buffer_bytes, tf.int64)
+    if offset is None:
+        variant = tf.raw_ops.TFRecordDataset(**common)
+    else:
+        variant = tf.raw_ops.TFRecordDatasetV2(**common, byte_offsets=offset)
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def _read_part(
+    shards: Shards,
+    shard: tf.Tensor,
     offset: tf.Tensor,
     count: tf.Tensor,
     number: tf.Tensor,
     hop: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=path,
-        compression_type=compression,
-        buffer_size=tf.constant(BUFFER_BYTES, tf.int64),
-        byte_offsets=offset,
-    )
-    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    records = records_of(gather(shards.paths, shard), shards.compression, offset)
     if hop is not None:
         records = records.skip(hop)
     # zip() takes the next number also where the records fail: even a file that is missing fails only so often

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfshards.loader.read import as_written
+from tfshards.loader.stages import as_written
 
 # Of one iteration the times of so many batches are kept until they are taken.
 MOST_KEPT = 4096

@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from tfshards.loader.assign import Assignment, lane_start
 from tfshards.loader.options import Position
-from tfshards.loader.order import Epoch
+from tfshards.loader.order import Epoch, lane_slots
 from tfshards.loader.places import Places
-from tfshards.loader.read import as_written
+from tfshards.loader.segments import gather
+from tfshards.loader.stages import flat_mapped, interleaved, mapped
 
 # By steps: the streams that are open, and read, at the same time.
 STREAMS_OPEN = 2
@@ -48,31 +49,28 @@ def read_groups(
         first, width = first_step(epoch), assignment.chunk * assignment.group
         opened = places.epoch(epoch)
         steps = tf.data.Dataset.range(first, assignment.num_steps, width)
-        return steps.map(as_written(lambda step: (*opened, step)))
+        return mapped(steps, lambda step: (*opened, step))
 
     def groups_from(base: tf.Tensor) -> tf.data.Dataset:
-        epochs_read = tf.data.Dataset.range(start.epoch, end).map(as_written(lambda epoch: base + epoch))
+        epochs_read = mapped(tf.data.Dataset.range(start.epoch, end), lambda epoch: base + epoch)
         if not assignment.lanes:
-            streams = epochs_read.flat_map(as_written(in_steps))
-            return streams.interleave(
-                as_written(lambda *opened: _read_steps(assignment, places, Epoch(*opened[:-1]), opened[-1])),
+            return interleaved(
+                flat_mapped(epochs_read, in_steps),
+                lambda *opened: _read_steps(assignment, places, Epoch(*opened[:-1]), opened[-1]),
                 cycle_length=STREAMS_OPEN,
                 block_length=assignment.chunk,
                 num_parallel_calls=STREAMS_OPEN,
-                deterministic=True,
             )
         # A reader passes on whole groups: handing over each record would cost more than reading it.
-        return tf.data.Dataset.range(assignment.num_readers).interleave(
-            as_written(
-                lambda reader: epochs_read.flat_map(as_written(lambda epoch: in_lanes(epoch, reader)))
-            ),
+        return interleaved(
+            tf.data.Dataset.range(assignment.num_readers),
+            lambda reader: flat_mapped(epochs_read, lambda epoch: in_lanes(epoch, reader)),
             cycle_length=assignment.num_readers,
             num_parallel_calls=assignment.num_readers,
-            deterministic=True,
         )
 
     if next_each_time:
-        groups = _iterations().flat_map(as_written(groups_from))
+        groups = flat_mapped(_iterations(), groups_from)
     else:
         groups = groups_from(tf.constant(0, tf.int64))
     return groups.batch(assignment.num_readers)
@@ -88,17 +86,20 @@ def _read_lanes(
     bounds = np.array([lane_start(assignment.num_examples, assignment.lanes, lane) for lane in lanes])
     # under a parameter server the index is known in the graph only
     row = assignment.worker.index * assignment.num_readers + reader
-    starts, ends = (tf.gather(each.reshape([-1, num_lanes]), row) for each in (bounds[:-1], bounds[1:]))
-    starts += step * rows
+    begins, ends, entries = (
+        gather(tf.reshape(each, [-1, num_lanes]), row) for each in (bounds[:-1], bounds[1:], epoch.entries)
+    )
+    starts = begins + step * rows
     wanted = (assignment.num_steps - step) * rows
     counts = tf.clip_by_value(ends - starts, 0, wanted)
+    padding = () if assignment.remainder == "drop" else (wanted - counts,)
 
-    def read(start: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-        padding = None if assignment.remainder == "drop" else wanted - count
-        return places.read(epoch, tf.expand_dims(start, 0), tf.expand_dims(count, 0), padding)
+    def read(starts: tf.Tensor, counts: tf.Tensor, *padding: tf.Tensor) -> tf.data.Dataset:
+        return places.read(epoch, starts, counts, *padding)
 
-    each = tf.data.Dataset.from_tensor_slices((starts, counts))
-    read_rows = each.interleave(as_written(read), cycle_length=num_lanes, block_length=rows)
+    slots = lane_slots(begins, ends, entries, starts, counts)
+    each = tf.data.Dataset.from_tensor_slices((*slots, *padding))
+    read_rows = interleaved(each, read, cycle_length=num_lanes, block_length=rows)
     return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
 
 
@@ -136,4 +137,4 @@ def _iterations() -> tf.data.Dataset:
         number.set_shape([])
         return number
 
-    return tf.data.Dataset.range(1).map(as_written(count))
+    return mapped(tf.data.Dataset.range(1), count)

@@ -1,5 +1,6 @@
 """The user's function on each example: its seeds, what it may return, and the static tensors it is given."""
 
+import gc
 import time
 
 import numpy as np
@@ -176,7 +177,24 @@ def test_static_tensors_are_held_once_beside_the_graph_and_in_no_batch(photos):
 
 def stages(dataset):
     """Return the dataset and all that it is made from."""
-    return [dataset, *(stage for each in dataset._inputs() for stage in stages(each))]
+    before = [*dataset._inputs(), *(dataset.made_from.parts[:1] if hasattr(dataset, "made_from") else ())]
+    return [dataset, *(stage for each in before for stage in stages(each))]
+
+
+def test_what_the_function_looks_things_up_in_lives_as_long_as_the_dataset(photos):
+    def load():
+        initial = tf.lookup.KeyValueTensorInitializer([0, 1], [10, 11], tf.int64, tf.int64)
+        table, offset = tf.lookup.StaticHashTable(initial, -1), tf.Variable(100, dtype=tf.int64)
+
+        def look_up(example, _):
+            return example["label"], table.lookup(example["label"]) + offset
+
+        return loader.load(photos, batch_size=5, remainder="keep", map_fn=look_up)
+
+    dataset = load()
+    gc.collect()
+    for labels, found in dataset.repeat(2):
+        assert found.numpy().tolist() == (labels + 110).numpy().tolist()
 
 
 def test_what_goes_wrong_in_the_function_is_told_as_it_is(photos):

@@ -13,6 +13,8 @@ from tfshards.loader import Position, Shuffle, Worker
 from tfshards.loader.order import Order, order_seed, random_bits
 from tfshards.schemas import OptionsError
 
+from .epochs import lane_bounds, members_by_place, slots
+
 SIZES = [9, 0, 14, 7, 11]
 COUNT = sum(SIZES)
 SHUFFLES = (None, Shuffle(seed=3))
@@ -79,13 +81,15 @@ orders = st.builds(
 @given(order=orders, epoch=st.integers(0, 2**40), data=st.data())
 def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(order, epoch, data):
     opened = order.epoch(tf.constant(epoch, tf.int64))
-    members = order.members(opened, tf.range(order.num_places, dtype=tf.int64)).numpy().tolist()
+    members = members_by_place(order, epoch).tolist()
     assert sorted(members) == list(range(order.num_places))
     if not order.run:
         assert members == list(range(order.num_places))
-    start = data.draw(st.integers(0, order.num_places))
-    count = data.draw(st.integers(0, order.num_places - start))
-    segments = order.segments(opened, *(tf.constant([number], tf.int64) for number in (start, count)))
+    lane = data.draw(st.integers(0, max(0, order.lanes - 1)))
+    begin, end = lane_bounds(order)[lane : lane + 2]
+    start = data.draw(st.integers(begin, end))
+    count = data.draw(st.integers(0, end - start))
+    segments = order.segments(opened, *slots(order, opened, lane, start, count))
     read = []
     for first, length in zip(*(each.numpy().tolist() for each in segments), strict=True):
         assert order.run == 0 or length <= order.run
@@ -95,7 +99,7 @@ def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(
 
 def test_a_full_permutation_leaves_no_neighbours_together():
     order = Order(10_000, 1, 5)
-    members = order.members(order.epoch(tf.constant(0, tf.int64)), tf.range(10_000, dtype=tf.int64)).numpy()
+    members = members_by_place(order, 0)
     assert np.mean(np.abs(np.diff(members)) == 1) < 0.001
     assert abs(np.corrcoef(members, np.arange(10_000))[0, 1]) < 0.05
 

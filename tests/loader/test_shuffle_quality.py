@@ -12,6 +12,8 @@ from tfshards.loader import Shuffle, Worker
 from tfshards.loader.assign import Stored, assign
 from tfshards.loader.order import Order, order_seed
 
+from .epochs import members_by_place
+
 PATH = Path(__file__).parents[2] / "benchmarks" / "quality.py"
 SPEC = importlib.util.spec_from_file_location("quality", PATH)
 quality = importlib.util.module_from_spec(SPEC)
@@ -30,8 +32,7 @@ def arithmetic(count, shuffle, record_bytes):
     order = Order(count, assignment.run, order_seed(shuffle.seed, "0123abcd"), assignment.lanes)
     steps = [assignment.step_places(step) for step in range(assignment.num_steps)]
     places = [place for step in steps for start, n in step for place in range(start, start + n)]
-    epochs = [order.epoch(tf.constant(epoch, tf.int64)) for epoch in range(EPOCHS)]
-    return [order.members(epoch, tf.constant(places, tf.int64)).numpy() for epoch in epochs]
+    return [members_by_place(order, epoch)[places] for epoch in range(EPOCHS)]
 
 
 def buffered():
