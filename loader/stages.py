@@ -104,7 +104,7 @@ def unbatched(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 def _dataset(variant: tf.Tensor, spec: object, *made_from: object) -> tf.data.Dataset:
     dataset = tf.data.experimental.from_variant(variant, spec)
-    # As in tf.data's own: a table that a user's function looks things up in lives as long as the dataset.
+    # as in tf.data's own: what a user's function calls, such as one of Python, lives as long as the dataset
     dataset.made_from = _MadeFrom(made_from)
     return dataset
 
