@@ -189,7 +189,8 @@ def test_what_the_function_uses_lives_as_long_as_the_dataset(photos):
         def look_up(example, _):
             found = table.lookup(example["label"]) + offset
             # TensorFlow forgets a function of Python's with the graph that it stands in
-            return example["label"], tf.numpy_function(lambda value: value + 1, [found], tf.int64)
+            more = tf.numpy_function(lambda value: value + 1, [found], tf.int64)
+            return example["label"], tf.ensure_shape(more, [])
 
         return loader.load(photos, batch_size=5, remainder="keep", map_fn=look_up)
 
