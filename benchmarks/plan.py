@@ -87,7 +87,7 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
 
     none = np.zeros(0, np.int64)
     sizes = np.diff(np.arange(SHARDS + 1, dtype=np.int64) * count // SHARDS)
-    shards = Shards(("",) * SHARDS, sizes, none, none, 1, "", none, none)
+    shards = Shards(("",) * SHARDS, sizes, none, none, 1, "", 0, none, none)
 
     def plan() -> int:
         worker = Worker(workers - 1, workers)

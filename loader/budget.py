@@ -17,7 +17,6 @@ import tensorflow as tf
 from tfshards.loader.assign import STREAM_BYTES
 from tfshards.loader.image_options import Image
 from tfshards.loader.pixels import most_pixels, record_lengths
-from tfshards.loader.read import BUFFER_BYTES
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.streams import STREAMS_OPEN
 from tfshards.schemas import OptionsError, Split
@@ -84,13 +83,14 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
     )
 
 
-def forecast(root: Path, split: Split, reading: Reading, spec: object, cached: int) -> Sizes:
+def forecast(root: Path, split: Split, reading: Reading, unit: int, spec: object, cached: int) -> Sizes:
     """Return what the pipeline of ``reading`` works on.
 
     Args:
         root: the dataset's directory.
         split: that is read.
         reading: what the graph is made from, with the paths of the dataset.
+        unit: the bytes of records that each of the places read at the same time holds.
         spec: of the batches.
         cached: the bytes of the copies of shards in this process's memory.
     """
@@ -98,7 +98,8 @@ def forecast(root: Path, split: Split, reading: Reading, spec: object, cached: i
     lengths = record_lengths(reading.shards, split)
     pixels = most_pixels(root, reading.shards, split, lengths, tuple(reading.images))
     group = longest_records(lengths, assignment.group * assignment.batch_size)
-    files = BUFFER_BYTES * max(assignment.worker_lanes if assignment.lanes else 0, STREAMS_OPEN)
+    num_open = max(assignment.worker_lanes if assignment.lanes else 0, STREAMS_OPEN)
+    files = (reading.shards.buffer_bytes + unit) * num_open
     # By lanes the next group is read ahead; by steps, the streams that are open and those that come next.
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * STREAM_BYTES
     longest = int(lengths.max(initial=0))

@@ -70,7 +70,7 @@ class Shuffle:
             each batch from ``lanes`` places all over the split; "full" permutes every record by itself, which
             is for local disks and small records: each record is looked up on its own.
         seed: any integer of 64 bits.
-        run: the number of neighbours that stay together, at least 2; None for about 512 KiB of records, and
+        run: the number of neighbours that stay together, at least 2; None for about 1 MiB of records, and
             fewer in small splits or where nobody has permuted the records before they were stored.
         lanes: from how many places of the split a global batch is drawn; it divides the global batch size
             and is a multiple of the number of workers. None for the largest such number up to 256

@@ -222,15 +222,16 @@ def _dataset(request: Request) -> tf.data.Dataset:
     # to enter a lane of compressed shards at a random place would be to inflate twice as much
     is_entered = not stored.is_compressed
     order = Order(population.num_places, assignment.run, seed, assignment.lanes, is_entered)
+    places = Places(shards, population, order, stored.record_bytes)
 
     def steps_of(reading: Reading) -> tf.data.Dataset:
-        places = Places(reading.shards, population, order, stored.record_bytes)
-        return batches(reading, read_groups(assignment, places, start, request.epochs, next_each_time))
+        own = replace(places, shards=reading.shards)
+        return batches(reading, read_groups(assignment, own, start, request.epochs, next_each_time))
 
     budget = budget_bytes(request.memory_budget)
     if budget is not None:
         copies = sum(shard.num_bytes for shard in taken.shards) if request.cache == "memory" else 0
-        sizes = forecast(root, taken, reading, steps_of(reading).element_spec, copies)
+        sizes = forecast(root, taken, reading, places.unit_bytes, steps_of(reading).element_spec, copies)
         reading = replace(reading, ahead=ahead_within(sizes, budget, reading.ahead))
     if request.cache is not None:
         near = Cache(request.cache, strict=request.on_damage == "raise")

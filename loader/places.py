@@ -58,7 +58,7 @@ class Places:
             counts: shape ``(n,)`` int64.
             num_padding: scalar int64, or None where there is none in any epoch.
         """
-        ranges = self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
+        ranges = self._ranges
         unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
 
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
@@ -74,6 +74,19 @@ class Places:
         if num_padding is None:
             return records
         return records.concatenate(read_parts(self.shards, self._padding(num_padding)))
+
+    @property
+    def unit_bytes(self) -> int:
+        """The bytes of records that are held by each of the places that are read at the same time."""
+        if self._ranges is not None or self.record_bytes >= SORTED_BYTES:
+            return 0
+        # as they were read, and in the order of the epoch
+        return int(2 * self._unit * self.record_bytes)
+
+    @property
+    def _ranges(self) -> Ranges | None:
+        """The population, if it is read run by run where it stands."""
+        return self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
 
     @property
     def _lane_places(self) -> int:

@@ -29,6 +29,8 @@ PADDING = -2
 _MISSING = -3
 # Reading ahead further than this only fills the processor's cache with what is read once.
 BUFFER_BYTES = 1 << 16
+# Larger records are read each by itself: to copy them out of a buffer costs more than to call the system.
+_BUFFERED_BYTES = 16 << 10
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Shards:
         first_offsets: shape ``(num_shards,)`` int64: where in ``offsets`` each shard begins.
         stride: the distance of two records whose offsets are known.
         compression: of the files, as TensorFlow calls it.
+        buffer_bytes: what each open file reads ahead; 0 for nothing.
         bad_starts: int64, ascending: the numbers of examples at which runs of damaged ones start, in whose
             place the first good one is read.
         bad_ends: int64: where these runs end.
@@ -53,6 +56,7 @@ class Shards:
     first_offsets: npt.NDArray[np.int64]
     stride: int
     compression: str
+    buffer_bytes: int
     bad_starts: npt.NDArray[np.int64]
     bad_ends: npt.NDArray[np.int64]
 
@@ -96,6 +100,7 @@ def shards_of(
     stride = max(1, -(-split.num_examples // MOST_OFFSETS))
     offsets = [index.offsets[::stride] for index in indexes]
     lengths = np.array([len(known) for known in offsets], np.int64)
+    is_buffered = compression != "none" or split.record_bytes < _BUFFERED_BYTES * split.num_examples
     return Shards(
         tuple(str(root / shard.path) for shard in split.shards),
         np.array([shard.num_examples for shard in split.shards], np.int64),
@@ -103,6 +108,7 @@ def shards_of(
         np.cumsum(lengths) - lengths,
         stride,
         COMPRESSIONS[compression],
+        BUFFER_BYTES if is_buffered else 0,
         edges[::2],
         edges[1::2],
     )
@@ -175,7 +181,7 @@ def _read_part(
     number: tf.Tensor,
     hop: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    records = records_of(gather(shards.paths, shard), shards.compression, offset)
+    records = records_of(gather(shards.paths, shard), shards.compression, offset, shards.buffer_bytes)
     if hop is not None:
         records = records.skip(hop)
     # zip() takes the next number also where the records fail: even a file that is missing fails only so often

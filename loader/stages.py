@@ -10,7 +10,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
@@ -18,6 +19,12 @@ import tensorflow as tf
 GraphFunction = TypeVar("GraphFunction", bound=Callable[..., object])
 
 _RUN_AS_WRITTEN: Mapping[str, object] = {"experimental_ints_on_device": True}
+# the operations that call functions
+_CALLS = {
+    *("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"),
+    *("PartitionedCall", "StatefulPartitionedCall"),
+}
+_A_DATASET = tf.TensorSpec([], tf.variant)
 
 
 def as_written(function: GraphFunction) -> GraphFunction:
@@ -44,19 +51,19 @@ def mapped(
     if stage is None or not _is_plain(stage.spec):
         # how ragged tensors travel is known to tf.data only
         return dataset.map(as_written(function), num_parallel_calls)
-    common = {**stage.arguments(), "preserve_cardinality": True}
+    arguments = {**stage.arguments(tf.nest.flatten(stage.spec)), "preserve_cardinality": True}
     if num_parallel_calls is None:
-        return stage.result(tf.raw_ops.MapDataset(**common))
+        return stage.result(tf.raw_ops.MapDataset(**arguments))
     calls = tf.constant(num_parallel_calls, tf.int64)
     return stage.result(
-        tf.raw_ops.ParallelMapDatasetV2(**common, num_parallel_calls=calls, deterministic="true")
+        tf.raw_ops.ParallelMapDatasetV2(**arguments, num_parallel_calls=calls, deterministic="true")
     )
 
 
 def flat_mapped(dataset: tf.data.Dataset, function: Callable[..., tf.data.Dataset]) -> tf.data.Dataset:
     """Return ``dataset.flat_map(function)``; see ``mapped``."""
     stage = _Stage(dataset, function)
-    return stage.result(tf.raw_ops.FlatMapDataset(**stage.arguments()))
+    return stage.result(tf.raw_ops.FlatMapDataset(**stage.of_datasets()))
 
 
 def interleaved(
@@ -68,17 +75,17 @@ def interleaved(
 ) -> tf.data.Dataset:
     """Return ``dataset.interleave(function, ...)``, in order; see ``mapped``."""
     stage = _Stage(dataset, function)
-    lengths = {
+    arguments = {
+        **stage.of_datasets(),
         "cycle_length": tf.constant(cycle_length, tf.int64),
         "block_length": tf.constant(block_length, tf.int64),
     }
     if num_parallel_calls is None:
-        return stage.result(tf.raw_ops.InterleaveDataset(**stage.arguments(), **lengths))
+        return stage.result(tf.raw_ops.InterleaveDataset(**arguments))
     ahead = tf.constant(tf.data.AUTOTUNE, tf.int64)
     return stage.result(
         tf.raw_ops.ParallelInterleaveDatasetV4(
-            **stage.arguments(),
-            **lengths,
+            **arguments,
             buffer_output_elements=ahead,
             prefetch_input_elements=ahead,
             num_parallel_calls=tf.constant(num_parallel_calls, tf.int64),
@@ -119,6 +126,18 @@ def _is_plain(spec: object) -> bool:
     return all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(spec))
 
 
+@cache
+def _passed_on() -> Callable[..., object]:
+    passing = tf.function(
+        lambda dataset: dataset,
+        input_signature=[_A_DATASET],
+        autograph=False,
+        experimental_attributes=_RUN_AS_WRITTEN,
+    )
+    concrete: Callable[..., object] = passing.get_concrete_function()
+    return concrete
+
+
 class _Stage:
     """A function that was traced for the elements of a dataset.
 
@@ -148,13 +167,34 @@ class _Stage:
         self._dataset = dataset
         self._function = traced.get_concrete_function()
 
-    def arguments(self) -> dict[str, object]:
-        """Return the arguments of the operation that are the same for all stages."""
-        specs = tf.nest.flatten(self.spec)
+    def arguments(self, specs: Sequence[tf.TypeSpec]) -> dict[str, object]:
+        """Return the arguments of an operation that calls the function and returns tensors of ``specs``."""
         return {
             "input_dataset": tf.data.experimental.to_variant(self._dataset),
             "other_arguments": self._function.captured_inputs,
             "f": self._function,
+            "output_types": [spec.dtype for spec in specs],
+            "output_shapes": [spec.shape for spec in specs],
+        }
+
+    def of_datasets(self) -> dict[str, object]:
+        """Return the arguments of an operation that reads the datasets which the function returns.
+
+        Operations that read datasets call their function in another thread, which costs more than to open a
+        file. So the datasets are made by a map before, in the thread that asks for them, and passed on by a
+        function that is never called: it only returns what it is given (``CreateShortCircuitInfo`` in the
+        same file). In that thread there must be no ``tf.cond``, nor anything else that calls a function: all
+        threads that could run it may be waiting for the same.
+        """
+        calls = {operation.type for operation in self._function.graph.get_operations()} & _CALLS
+        if calls:
+            raise TypeError(f"{sorted(calls)} in a function that makes datasets could wait for ever")
+        made = tf.raw_ops.MapDataset(**self.arguments([_A_DATASET]), use_inter_op_parallelism=False)
+        specs = tf.nest.flatten(self.spec)
+        return {
+            "input_dataset": made,
+            "other_arguments": [],
+            "f": _passed_on(),
             "output_types": [spec.dtype for spec in specs],
             "output_shapes": [spec.shape for spec in specs],
         }

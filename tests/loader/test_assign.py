@@ -116,9 +116,10 @@ def test_by_steps_the_steps_of_all_workers_are_consecutive_places(shuffle):
 @pytest.mark.parametrize(
     ("num_examples", "stored", "run", "reason"),
     [
-        (10**6, Stored(1024), 512, "half a MiB of records"),
+        (10**6, Stored(1024), 1024, "a MiB of records"),
         (10**6, Stored(1024, is_permuted=False), 128, "less where neighbours are alike"),
         (1000, Stored(1024), 7, "two runs a lane, in a small split"),
+        (6400, Stored(1024, is_permuted=False), 12, "eight runs a lane where neighbours are alike"),
         (10**6, Stored(10**6), 2, "two records, however large they are"),
         (0, Stored(1), 2, "no examples"),
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),
