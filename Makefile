@@ -57,7 +57,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/verify.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
-	$(BIN)/python benchmarks/distribute.py
+	$(BIN)/python benchmarks/distribute.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/plan.py
 

@@ -1,11 +1,14 @@
 """Two MirroredStrategy replicas against one: does dealing out the batches cost reading speed?
 
-A loop of one's own with a step that only looks at the data, over examples of 784 bytes and of 30,000, as
-many as an encoded photo has, from the same shards in one process, in turns, after a warm-up round. The
-replicas are logical CPU devices, which share the processors: two cannot be faster than one, only the loader
-and tf.distribute can make them slower.
+A loop of one's own with a step that only looks at the data, over photos decoded to 224 pixels, and over what
+nothing is done to: arrays of 784 bytes, and of 30,000. All from the same shards in one process, in turns,
+after a warm-up round, timed from the first batch to the last: when an iterator of tf.distribute is dropped,
+TensorFlow's tuning thread may hold it for up to two seconds, for one replica as for two. The replicas are
+logical CPU devices, which share the processors: two cannot be faster than one, only the loader and
+tf.distribute can make them slower.
 
-Usage: python benchmarks/distribute.py [--arrays 200000] [--images 8000] [--rounds 7]
+Usage: python benchmarks/distribute.py --photos FOLDER [--copies 2] [--rounds 7]
+                                       [--arrays 200000] [--images 8000]
 """
 
 import argparse
@@ -17,8 +20,10 @@ from pathlib import Path
 
 import measure
 import numpy as np
+from read import build_photos
 
-GLOBAL_BATCH_SIZE = 256
+GLOBAL_BATCH_SIZE, SIDE = 128, 224
+PHOTOS = "photos, decoded"
 GOAL = 0.95
 ONE, TWO = "one replica", "two replicas"
 
@@ -26,19 +31,23 @@ ONE, TWO = "one replica", "two replicas"
 def main() -> None:
     """Build both datasets, time one and two replicas on them, print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
+    parser.add_argument("--copies", type=int, default=2, help="how often each photo is copied")
     parser.add_argument("--arrays", type=int, default=200_000, help="number of 784-byte arrays")
     parser.add_argument("--images", type=int, default=8_000, help="number of examples of 30,000 bytes")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-distribute-") as work:
         datasets = {
+            PHOTOS: build_photos(options.photos, Path(work), options.copies),
             "arrays": build(Path(work) / "arrays", options.arrays, 784),
             "images": build(Path(work) / "images", options.images, 30_000),
         }
         for name, dataset in datasets.items():
-            print(report(name, time_replicas(dataset, options.rounds)), flush=True)
+            print(report(name, time_replicas(dataset, options.rounds, name == PHOTOS)), flush=True)
     print(measure.machine(["tfshards", "tensorflow", "numpy"]))
-    print(f"\n`python benchmarks/distribute.py --rounds {options.rounds}`")
+    command = f"--photos PHOTOS --copies {options.copies} --rounds {options.rounds}"
+    print(f"\n`python benchmarks/distribute.py {command}`")
 
 
 def build(path: Path, count: int, num_bytes: int) -> Path:
@@ -52,7 +61,7 @@ def build(path: Path, count: int, num_bytes: int) -> Path:
     return path
 
 
-def time_replicas(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
+def time_replicas(dataset: Path, rounds: int, decoded: bool) -> Mapping[str, list[float]]:
     """Return the examples a second of one replica and of two, in each round; the first is not counted."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
@@ -67,18 +76,25 @@ def time_replicas(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
     for name, replicas in devices.items():
         strategy = tf.distribute.MirroredStrategy(replicas)
         data = loader.distribute(
-            strategy, dataset, global_batch_size=GLOBAL_BATCH_SIZE, shuffle=loader.Shuffle(seed=0)
+            strategy,
+            dataset,
+            global_batch_size=GLOBAL_BATCH_SIZE,
+            shuffle=loader.Shuffle(seed=0),
+            image=loader.Image(size=(SIDE, SIDE)) if decoded else None,
         )
         contestants[name] = (data, _step(strategy))
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, (data, step) in contestants.items():
-            started, batches = time.perf_counter(), 0
+            started, batches = 0.0, -1
             for batch in data:
                 step(batch)
                 batches += 1
+                if not batches:
+                    started = time.perf_counter()
+                ended = time.perf_counter()
             if number:
-                taken[name].append(batches * GLOBAL_BATCH_SIZE / (time.perf_counter() - started))
+                taken[name].append(batches * GLOBAL_BATCH_SIZE / (ended - started))
     return taken
 
 

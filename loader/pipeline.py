@@ -48,6 +48,9 @@ from tfshards.loader.targets import one_hot_depths
 from tfshards.loader.weights import SampleWeights, weighing
 from tfshards.schemas import Manifest, OptionsError, Split
 
+# Examples come in order: with one for each processor, one that takes long keeps the others waiting.
+DECODED_PER_CPU = 4
+
 
 def load(
     path: str | os.PathLike[str] | Mix,
@@ -212,7 +215,7 @@ def _dataset(request: Request) -> tf.data.Dataset:
         one_hot=depths,
         weighing=weights,
         user_map=mapped,
-        ahead=Ahead(decoded=num_cpus()),
+        ahead=Ahead(decoded=DECODED_PER_CPU * num_cpus()),
     )
     # groups go on in each epoch where they stopped in the one before, in stored order too
     differs = shuffle is not None or reading.randomly_worked or isinstance(population, Groups)
