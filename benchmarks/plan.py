@@ -80,7 +80,7 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
     from tfshards.loader import Shuffle, Worker
     from tfshards.loader.assign import Stored, assign, lane_start
     from tfshards.loader.order import Order
-    from tfshards.loader.places import Places
+    from tfshards.loader.places import BLOCK_RUNS, Places
     from tfshards.loader.population import Ranges
     from tfshards.loader.read import Shards
     from tfshards.loader.stretches import stretches
@@ -97,17 +97,21 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
         order = Order(count, assignment.run, 1, assignment.lanes)
         places = Places(shards, population, order, record_bytes)
         epoch = places.epoch(tf.constant(1, tf.int64))
-        if steps:
-            read = assignment.step_places(0)
-        else:
-            lanes = range(assignment.lanes)
-            starts = [lane_start(count, assignment.lanes, lane) for lane in lanes]
-            rows = assignment.rows_per_lane * assignment.num_steps
-            read = [(start, rows) for start in starts]
-        starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
         table = stretches(shards, population, circular=True)
-        parts = places._parts(table, *order.segments(epoch, starts, counts))
-        return int(parts[0].shape[0])
+
+        def parts_of(read: list[tuple[int, int]]) -> int:
+            starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
+            return int(places._parts(table, *order.segments(epoch, starts, counts))[0].shape[0])
+
+        if steps:
+            return parts_of(assignment.step_places(0))
+        starts = [lane_start(count, assignment.lanes, lane) for lane in range(assignment.lanes)]
+        rows, block = assignment.rows_per_lane * assignment.num_steps, assignment.run * BLOCK_RUNS
+        # all lanes are open at the same time, each with the parts of its next block
+        return sum(
+            parts_of([(start + done, min(block, rows - done)) for start in starts])
+            for done in range(0, rows, block)
+        )
 
     return plan
 

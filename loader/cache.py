@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import secrets
 import shutil
 import threading
 import time
@@ -27,6 +26,7 @@ from tfshards.loader.memory import available_memory
 from tfshards.loader.read import Shards
 from tfshards.loader.trust import REMEDY
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split
+from tfshards.schemas.atomic import write_blocks_atomically
 from tfshards.schemas.sizes import size
 
 DISK = "disk:"
@@ -188,17 +188,7 @@ class _Disk:
     def write(self, shard: Shard, blocks: Iterator[bytes]) -> None:
         path = Path(self.path(shard))
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            with beside.open("xb") as file:
-                for block in blocks:
-                    file.write(block)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        write_blocks_atomically(path, blocks)
         seen = path.stat()
         _held[str(path)] = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from tfshards.prep.sources.listing import Row
 from tfshards.schemas import Shard
-from tfshards.schemas.manifest import write_atomically
+from tfshards.schemas.atomic import write_atomically
 
 AREA_NAME = ".build"
 

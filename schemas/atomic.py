@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -13,11 +14,21 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         OSError: the file cannot be written; what stood at ``path`` still does.
     """
+    write_blocks_atomically(path, [data])
+
+
+def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write ``blocks`` to ``path``, one behind the other, so that no reader and no crash sees a part of them.
+
+    Raises:
+        OSError: the file cannot be written; what stood at ``path`` still does, as for any error of ``blocks``.
+    """
     # A name of its own for each call: threads, and hosts that share a disk, may write one path at a time.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with beside.open("xb") as file:
-            file.write(data)
+            for block in blocks:
+                file.write(block)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
