@@ -21,7 +21,7 @@ def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
     """Write ``blocks`` to ``path``, one behind the other, so that no reader and no crash sees a part of them.
 
     Raises:
-        OSError: the file cannot be written; what stood at ``path`` still does, as for any error of ``blocks``.
+        OSError: the file cannot be written; what stood at ``path`` still does, also if ``blocks`` fail.
     """
     # A name of its own for each call: threads, and hosts that share a disk, may write one path at a time.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
