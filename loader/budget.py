@@ -17,6 +17,7 @@ import tensorflow as tf
 from tfshards.loader.assign import STREAM_BYTES
 from tfshards.loader.image_options import Image
 from tfshards.loader.pixels import most_pixels, record_lengths
+from tfshards.loader.places import Places
 from tfshards.loader.reading import Ahead, Reading
 from tfshards.loader.streams import STREAMS_OPEN
 from tfshards.schemas import OptionsError, Split
@@ -29,6 +30,8 @@ _RESIZING_BYTES = 8
 # glibc's allocator keeps what was freed in one arena from the threads of others: up to as much again.
 _SLACK = 2
 _BUFFERS = 8 << 20
+# The order of an epoch takes some ten numbers for each run while it is made.
+_RUN_BYTES = 80
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,14 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
     )
 
 
-def forecast(root: Path, split: Split, reading: Reading, unit: int, spec: object, cached: int) -> Sizes:
+def forecast(root: Path, split: Split, reading: Reading, places: Places, spec: object, cached: int) -> Sizes:
     """Return what the pipeline of ``reading`` works on.
 
     Args:
         root: the dataset's directory.
         split: that is read.
         reading: what the graph is made from, with the paths of the dataset.
-        unit: the bytes of records that each of the places read at the same time holds.
+        places: how its places are read.
         spec: of the batches.
         cached: the bytes of the copies of shards in this process's memory.
     """
@@ -98,15 +101,18 @@ def forecast(root: Path, split: Split, reading: Reading, unit: int, spec: object
     lengths = record_lengths(reading.shards, split)
     pixels = most_pixels(root, reading.shards, split, lengths, tuple(reading.images))
     group = longest_records(lengths, assignment.group * assignment.batch_size)
-    num_open = max(assignment.worker_lanes if assignment.lanes else 0, STREAMS_OPEN)
-    files = (reading.shards.buffer_bytes + unit) * num_open
+    # the streams that come next are opened, too
+    num_open = max(assignment.worker_lanes if assignment.lanes else 0, 2 * STREAMS_OPEN)
+    held, more = places.unit_bytes
+    # readers of lanes and streams by steps are as many
+    files = (reading.shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
     # By lanes the next group is read ahead; by steps, the streams that are open and those that come next.
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * STREAM_BYTES
     longest = int(lengths.max(initial=0))
     return Sizes(
         assignment.batch_size,
         group,
-        files + ahead,
+        files + ahead + _RUN_BYTES * places.order.num_runs,
         sum(decoding_bytes(image, pixels[name]) for name, image in reading.images.items()),
         delivered_bytes(spec, longest),
         cached,

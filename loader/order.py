@@ -64,13 +64,15 @@ class Order:
     lanes: int = 0
     is_entered: bool = True
 
-    def epoch(self, number: tf.Tensor) -> Epoch:
-        """Return an epoch by its number, scalar int64.
+    @property
+    def num_runs(self) -> int:
+        """The runs of an epoch; 0 for the stored order."""
+        return -(-self.num_places // self.run) if self.run else 0
 
-        It has ``num_places / run`` runs, rounded up.
-        """
+    def epoch(self, number: tf.Tensor) -> Epoch:
+        """Return an epoch by its number, scalar int64."""
         entries = tf.zeros([self.lanes], tf.int64)
-        if not self.run or not self.num_places:
+        if not self.num_runs:
             return Epoch(number, tf.zeros([0], tf.int64), entries)
         whole = self.num_places // self.run
         # a lane that is entered has two pieces, neither of them empty

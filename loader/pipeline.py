@@ -234,7 +234,7 @@ def _dataset(request: Request) -> tf.data.Dataset:
     budget = budget_bytes(request.memory_budget)
     if budget is not None:
         copies = sum(shard.num_bytes for shard in taken.shards) if request.cache == "memory" else 0
-        sizes = forecast(root, taken, reading, places.unit_bytes, steps_of(reading).element_spec, copies)
+        sizes = forecast(root, taken, reading, places, steps_of(reading).element_spec, copies)
         reading = replace(reading, ahead=ahead_within(sizes, budget, reading.ahead))
     if request.cache is not None:
         near = Cache(request.cache, strict=request.on_damage == "raise")

@@ -21,7 +21,8 @@ from tfshards.loader.stretches import Stretches, stretches
 BLOCK_RUNS = 1024
 # Records that are read one by one in units of so many bytes, to be sorted.
 UNIT_BYTES = 2 << 20
-# To hop over so many bytes costs less than to enter the file anew.
+# To hop over so many records, or bytes, costs less than to enter the file anew.
+BRIDGE_RECORDS = 16
 BRIDGE_BYTES = 32 << 10
 # Larger records are read where they stand: sorting them would copy them.
 SORTED_BYTES = 16 << 10
@@ -76,12 +77,18 @@ class Places:
         return records.concatenate(read_parts(self.shards, self._padding(num_padding)))
 
     @property
-    def unit_bytes(self) -> int:
-        """The bytes of records that are held by each of the places that are read at the same time."""
+    def unit_bytes(self) -> tuple[int, int]:
+        """The bytes of records that each open reader of places holds, and more while it reads a unit."""
         if self._ranges is not None or self.record_bytes >= SORTED_BYTES:
-            return 0
-        # as they were read, and in the order of the epoch
-        return int(2 * self._unit * self.record_bytes)
+            return 0, 0
+        # in the order of the epoch, and one by one; before, as they were read, with what was hopped over
+        read = min(self._bridge * self._unit, int(self.shards.sizes.sum()))
+        return int(2 * self._unit * self.record_bytes), int(read * self.record_bytes)
+
+    @property
+    def _bridge(self) -> int:
+        """By how many records two that are read in one go may be apart."""
+        return max(1, min(BRIDGE_RECORDS, int(BRIDGE_BYTES / self.record_bytes)))
 
     @property
     def _ranges(self) -> Ranges | None:
@@ -133,7 +140,7 @@ class Places:
             starts, counts = _neighbours(numbers, 1)
             return read_parts(self.shards, self._parts(table, starts, counts))
         once, _ = tf.unique(tf.sort(numbers))
-        starts, counts = _neighbours(once, max(1, int(BRIDGE_BYTES / self.record_bytes)))
+        starts, counts = _neighbours(once, self._bridge)
         stretch = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - gather(starts, stretch) + gather(tf.cumsum(counts, exclusive=True), stretch)
         read = read_parts(self.shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))

@@ -2,10 +2,12 @@
 
 Usage: bounded.py write FOLDER
        bounded.py read FOLDER BUDGET [CACHE]
+       bounded.py least FOLDER ORDER: small records, within the least budget that is taken
 """
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,8 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards import loader
+from tfshards.schemas import OptionsError
 
-COUNT, SHARDS, SIDE = 1600, 4, 400
+COUNT, SHARDS, SIDE, RECORDS = 1600, 4, 400, 48_000
+ORDERS = {
+    "stored": {},
+    "runs": {"shuffle": loader.Shuffle(seed=0)},
+    "full": {"shuffle": loader.Shuffle("full", seed=0)},
+    "ratios": {"shuffle": loader.Shuffle(seed=0), "classes": {0: 0.5, 1: 0.5}, "take": 30_000},
+}
 
 
 def write(folder):
@@ -40,6 +49,10 @@ def write(folder):
     conftest.write(folder / "large", schema, {"train": shards})
     dot = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
     conftest.write(folder / "small", schema, {"train": [[{"image": dot, "label": 0}] * 64]})
+    schema = Schema((Feature("data", "raw", "uint8", (784,)), Feature("label", "label", "int64")))
+    rows = [{"data": np.full(784, i % 256, np.uint8), "label": i % 10} for i in range(RECORDS)]
+    shards = [rows[shard::SHARDS] for shard in range(SHARDS)]
+    conftest.write(folder / "records", schema, {"train": shards})
 
 
 def resident(name):
@@ -65,8 +78,25 @@ def read(folder, budget, cache=None):
     print(json.dumps({"base": base, "peak": resident("VmHWM"), "labels": labels}))
 
 
+def least(folder, order):
+    options = {"batch_size": 256, **ORDERS[order]}
+    # what TensorFlow takes for any pipeline of this form
+    for _ in loader.load(folder / "records", **{**options, "take": 512}):
+        pass
+    base = resident("VmHWM")
+    try:
+        loader.load(folder / "records", **options, memory_budget="1MiB")
+    except OptionsError as error:
+        (budget,) = re.findall(r'use memory_budget="(\d+MiB)"', str(error))
+    steps = sum(1 for _ in loader.load(folder / "records", **options, memory_budget=budget))
+    peak = resident("VmHWM") - base
+    print(json.dumps({"steps": steps, "budget": int(budget.removesuffix("MiB")) << 20, "peak": peak}))
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "write":
+    if sys.argv[1] == "least":
+        least(Path(sys.argv[2]), sys.argv[3])
+    elif sys.argv[1] == "write":
         write(Path(sys.argv[2]))
     else:
         read(Path(sys.argv[2]), *sys.argv[3:])

@@ -39,6 +39,17 @@ def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(f
     assert found["peak"] - found["base"] < budget
 
 
+@pytest.mark.parametrize("order", ["stored", "runs", "full", "ratios"])
+def test_small_records_in_any_order_stay_within_the_least_budget(folder, order):
+    done = run("least", folder, order)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["steps"] == (30_000 if order == "ratios" else 48_000) // 256
+    assert found["peak"] < found["budget"]
+    # nor is it a number that anything would keep to
+    assert found["budget"] < (300 << 20)
+
+
 def test_the_error_names_the_least_budget_which_is_enough(folder):
     options = {"batch_size": 16, "image": loader.Image(size=(64, 64))}
     with pytest.raises(OptionsError, match=r'less than the least .*; use memory_budget="(\d+)MiB"') as caught:
