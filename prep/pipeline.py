@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
+import re
 import shlex
 import sys
 import threading
@@ -25,6 +27,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.area import ShardId
+from tfshards.prep.files import system_fault
 from tfshards.prep.progress import Progress
 from tfshards.prep.shard import Job, write_shard
 from tfshards.schemas import BuildError, OptionsError
@@ -169,5 +172,9 @@ def _reason(job: Job, failure: BaseException) -> str:
         why = job.area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
         if why:
             return why
+    # On a full disk there may be no room for the reason, and of another process Beam keeps the text alone.
+    number = re.search(r"\[Errno (\d+)\]", str(failure))
+    if number:
+        return system_fault(job.area.out, OSError(int(number[1]), os.strerror(int(number[1]))))
     last_line = str(failure).strip().splitlines()[-1:] or [type(failure).__name__]
     return f"Apache Beam ended the pipeline: {last_line[0]}"

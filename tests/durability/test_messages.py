@@ -57,7 +57,7 @@ STRIKES = {
 }
 # without room for the reason in the build area, what Beam hands on has to do
 WITHOUT_REASON = {
-    "the disk is full": (FULL, r"Apache Beam ended the pipeline: .*No space left on device"),
+    "the disk is full": (FULL, rf"data: No space left on device; {GOES_ON}"),
     "an error that nobody foresaw": (ValueError("odd"), r"Apache Beam ended the pipeline: .*odd"),
 }
 
