@@ -6,7 +6,7 @@ unit by unit, each unit in the order of the files if its records are small, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -19,11 +19,14 @@ from tfshards.loader.stretches import Stretches, stretches
 
 # Runs whose parts are planned together: a million of them, of all lanes, would take hundreds of megabytes.
 BLOCK_RUNS = 1024
-# Records that are read one by one in units of so many bytes, to be sorted.
+# Records that are read one by one in units of so many, or of so many bytes, to be sorted.
+UNIT_RECORDS = 4096
 UNIT_BYTES = 2 << 20
 # To hop over so many records, or bytes, costs less than to enter the file anew.
 BRIDGE_RECORDS = 16
 BRIDGE_BYTES = 32 << 10
+# Little is read at one place.
+SHORT_BUFFER_BYTES = 4 << 10
 # Larger records are read where they stand: sorting them would copy them.
 SORTED_BYTES = 16 << 10
 
@@ -102,7 +105,9 @@ class Places:
 
     @property
     def _unit(self) -> int:
-        return self.order.run if self.order.run > 1 else max(1, int(UNIT_BYTES / self.record_bytes))
+        if self.order.run > 1:
+            return self.order.run
+        return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.record_bytes)))
 
     def _read_runs(
         self, ranges: Ranges, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor
@@ -136,14 +141,15 @@ class Places:
     def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
         table = stretches(self.shards)
+        shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
         if self.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbours(numbers, 1)
-            return read_parts(self.shards, self._parts(table, starts, counts))
+            return read_parts(shards, self._parts(table, starts, counts))
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbours(once, self._bridge)
         stretch = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - gather(starts, stretch) + gather(tf.cumsum(counts, exclusive=True), stretch)
-        read = read_parts(self.shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))
+        read = read_parts(shards, self._parts(table, starts, counts)).batch(tf.reduce_sum(counts))
         found = read.get_single_element()
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
 
