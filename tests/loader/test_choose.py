@@ -153,6 +153,17 @@ def test_a_mix_gives_each_dataset_its_share_of_every_epoch(animals, more, shuffl
     assert loader.steps_per_epoch(mix, None, 16) == (COUNT + 20) // 16
 
 
+@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+def test_a_mix_goes_on_where_it_stopped_also_on_another_number_of_workers(animals, more, shuffle):
+    mix, options = Mix({animals: 3, more: 1}), {"shuffle": shuffle, "epochs": 2, "take": 88}
+    whole = numbers(mix, **options)
+    assert len(whole) == 22
+    assert numbers(mix, **options, start=Position(1, 3)) == whole[14:]
+    for num_workers in (2, 4):
+        later = numbers(mix, num_workers, **options, start=Position(0, 5))
+        assert list(map(sorted, later)) == list(map(sorted, whole[5:]))
+
+
 def test_a_mix_names_what_its_datasets_do_not_share(animals, write_dataset, tmp_path):
     other = Schema(SCHEMA.features, ("cat", "dog", "eel", "gnu"))
     path = write_dataset(tmp_path / "other", other, {"train": [examples_of(0, [0, 1])]})
