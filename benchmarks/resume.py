@@ -10,7 +10,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import measure
@@ -61,7 +61,7 @@ def time_beginnings(dataset: Path, rounds: int) -> dict[str, list[tuple[float, f
         for order, shuffle in orders.items():
             for step in (0, STEP):
 
-                def begin(shuffle: loader.Shuffle | None = shuffle, step: int = step) -> object:
+                def begin(shuffle: loader.Shuffle | None = shuffle, step: int = step) -> Iterable[object]:
                     start = loader.Position(0, step)
                     return loader.load(dataset, batch_size=BATCH_SIZE, shuffle=shuffle, start=start)
 
@@ -71,9 +71,9 @@ def time_beginnings(dataset: Path, rounds: int) -> dict[str, list[tuple[float, f
     return taken
 
 
-def _first_batch(begin: Callable[[], object]) -> tuple[float, float]:
+def _first_batch(begin: Callable[[], Iterable[object]]) -> tuple[float, float]:
     read, started = _bytes_read(), time.perf_counter()
-    next(iter(begin()))  # type: ignore[call-overload]
+    next(iter(begin()))
     return time.perf_counter() - started, (_bytes_read() - read) / 1e6
 
 

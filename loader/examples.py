@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfshards.loader.options import check_integer, check_least
+from tfshards.loader.options import check_index, check_least
 from tfshards.schemas import OptionsError
 
 Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
@@ -33,12 +33,7 @@ class Part:
     rest: bool = False
 
     def __post_init__(self) -> None:
-        check_least("Part.count", self.count, 1)
-        check_integer("Part.index", self.index)
-        if not 0 <= self.index < self.count:
-            raise OptionsError(
-                f"Part.index={self.index} does not fit count={self.count}; use 0 to {self.count - 1}"
-            )
+        check_index("Part", self.index, self.count)
         if not isinstance(self.rest, bool):
             raise OptionsError(f"Part.rest={self.rest!r} must be True or False")
 

@@ -40,12 +40,7 @@ class Worker:
     count: int = 1
 
     def __post_init__(self) -> None:
-        check_least("Worker.count", self.count, 1)
-        check_integer("Worker.index", self.index)
-        if not 0 <= self.index < self.count:
-            raise OptionsError(
-                f"Worker.index={self.index} does not fit count={self.count}; use 0 to {self.count - 1}"
-            )
+        check_index("Worker", self.index, self.count)
 
     @classmethod
     def from_environment(cls) -> Worker:
@@ -233,6 +228,18 @@ def check_integer(name: str, number: object) -> None:
     """
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise OptionsError(f"{name}={number!r} must be an integer")
+
+
+def check_index(name: str, index: int, count: int) -> None:
+    """Raise unless ``index`` is one of ``count``, which is at least 1; ``name`` is that of what has both.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    check_least(f"{name}.count", count, 1)
+    check_integer(f"{name}.index", index)
+    if not 0 <= index < count:
+        raise OptionsError(f"{name}.index={index} does not fit count={count}; use 0 to {count - 1}")
 
 
 def check_least(name: str, number: int, least: int) -> None:
