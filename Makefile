@@ -1,15 +1,19 @@
 # make demo   from nothing to a trained model: environment, images, shards, training
-# make test   all tests; make check adds formatter, linter, types and coverage
+# make test   what a change must pass, in minutes; make check adds formatter, linter, types and coverage
+# make nightly   exhaustive tables, and short runs of fuzz and torture
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: demo test check fuzz torture format bench clean
+.PHONY: demo test check nightly fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
+	flock Makefile $(MAKE) --no-print-directory train-on-digits
+
+train-on-digits:
 	rm -rf demo
 	$(BIN)/python examples/digits_folder.py demo/digits
 	$(BIN)/tfshards build images demo/digits demo/data/digits --shards 8 --shards test=2 \
@@ -24,26 +28,35 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python .ci/verify_types.py
 	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
 
-# Damages images for so long; FUZZ_SEED=NUMBER does it as a run did that printed it
+nightly: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m nightly $(PYTEST_ARGS)
+	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30
+	$(MAKE) fuzz FUZZ_MINUTES=3
+
+# Damages images for FUZZ_MINUTES; FUZZ_SEED=NUMBER repeats a run that printed it
 FUZZ_MINUTES ?= 20
 
 fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
 
-# Kills so many builds, and damages each shard of small datasets so many times while the loader reads them;
-# TORTURE_SEED=WORD kills at other moments
+# Kills builds TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
+# each shard TORTURE_FAULTS times while the loader reads it. TORTURE_SEED=WORD kills at other moments.
 TORTURE_KILLS ?= 500
+TORTURE_FLIPS ?= 400
 TORTURE_FAULTS ?= 200
 TORTURE_SEED ?= 4
 
 torture: export TORTURE_KILLS := $(TORTURE_KILLS)
+torture: export TORTURE_FLIPS := $(TORTURE_FLIPS)
 torture: export TORTURE_FAULTS := $(TORTURE_FAULTS)
 torture: export TORTURE_SEED := $(TORTURE_SEED)
 torture: $(VENV)/.installed
-	$(BIN)/python -m pytest -s tests/durability/test_kills.py tests/loader/test_faults.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -rP tests/durability/test_kills.py tests/durability/test_faults.py \
+	  tests/loader/test_faults.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .
@@ -64,8 +77,12 @@ bench: $(VENV)/.installed
 clean:
 	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# Two that install into one environment, or write one folder demo/, would break each other: the second one waits.
 $(VENV)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $@
+	flock Makefile $(MAKE) --no-print-directory environment
+
+environment:
+	[ $(VENV)/.installed -nt pyproject.toml ] || { $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --upgrade pip && \
+	  $(BIN)/python -m pip install --quiet --editable '.[dev]' && \
+	  touch $(VENV)/.installed; }

@@ -1,8 +1,8 @@
-"""Arrays in memory to shards: tfshards against TFDS in process, 60,000 images of 28 x 28 bytes with labels.
+"""Compare building shards from arrays: tfshards and TFDS in process, 60,000 images of 28 x 28 bytes.
 
     python benchmarks/arrays.py --rounds 5
 
-The values are random: what is measured is the conversion, not the disk.
+The values are random and in the page cache: this measures the conversion, not the disk.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ PACKAGES = ("tfshards", "apache-beam", "tensorflow-datasets", "tensorflow", "num
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--examples", type=int, default=60_000, help="rows of the arrays (60,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contestant (5)")
-    parser.add_argument("--shards", type=int, default=8, help="files that each contestant writes (8)")
-    parser.add_argument("--work", type=Path, help="where the files go (the system's temporary folder)")
+    parser.add_argument("--examples", type=int, default=60_000, help="number of rows (default: 60,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs per contestant (default: 5)")
+    parser.add_argument(
+        "--shards", type=int, default=8, help="shards that each contestant writes (default: 8)"
+    )
+    parser.add_argument("--work", type=Path, help="folder of the files (default: a temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.work, prefix="tfshards-bench-") as folder:
         work = Path(folder).resolve()
@@ -49,13 +51,21 @@ def main() -> None:
 
 
 def run(name: str, work: Path, options: argparse.Namespace) -> Measurement:
-    """Run one contestant on arrays that are in the page cache, and see that it wrote them all."""
+    """Run one contestant on arrays that are in the page cache, and check that it wrote all of them."""
     for array in ("X.npy", "Y.npy"):
         (work / array).read_bytes()
     os.sync()
     out = work / "out"
     if name == "tfshards":
-        command = [sys.executable, "-m", "tfshards.prep.cli", "build", "arrays", "image=X.npy", "label=Y.npy"]
+        command = [
+            sys.executable,
+            "-m",
+            "tfshards.prep.cli.main",
+            "build",
+            "arrays",
+            "image=X.npy",
+            "label=Y.npy",
+        ]
         command += [str(out), "--shards", str(options.shards)]
     else:
         command = [sys.executable, str(CONTESTANTS), name, "X.npy", "Y.npy", str(out), str(options.shards)]
@@ -69,7 +79,7 @@ def run(name: str, work: Path, options: argparse.Namespace) -> Measurement:
 
 
 def report(taken: Mapping[str, Sequence[Measurement]], options: argparse.Namespace) -> str:
-    """Return the result as markdown."""
+    """Return the result as Markdown."""
     wall = {name: [result.wall for result in results] for name, results in taken.items()}
     alone = {
         name: [
@@ -99,9 +109,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], options: argparse.Namespa
         [
             measure.table(head, rows),
             "",
-            measure.table(
-                ("times what tfshards takes, by round", "whole process", "the call alone"), factors
-            ),
+            measure.table(("multiple of tfshards, by round", "whole process", "the call alone"), factors),
             "",
             measure.goal("whole process, times faster than TFDS, by round", faster, 4, at_least=True),
             "",

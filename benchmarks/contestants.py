@@ -1,6 +1,6 @@
-"""What tfshards is compared with, each as a process of its own that imports only what it needs.
+"""The programs that tfshards is compared with; each runs in its own process and imports only what it needs.
 
-python benchmarks/contestants.py copy SOURCE OUT SHARDS
+Usage: python benchmarks/contestants.py copy SOURCE OUT SHARDS
 """
 
 import os
@@ -9,7 +9,7 @@ import time
 
 
 def copy_loop(source: str, out: str, shards: int) -> None:
-    """Read every file and append it to one of the shards: the least that any conversion does."""
+    """Read every file and append it to one of the shards: the minimum that every conversion does."""
     os.makedirs(out)
     files = [open(os.path.join(out, f"{index}.tfrecord"), "wb") for index in range(shards)]  # noqa: SIM115
     number = 0
@@ -29,27 +29,27 @@ def tfds_photos(source: str, out: str, shards: int) -> None:
 
 
 def tfds_photos_on_beam(source: str, out: str, shards: int) -> None:
-    """The same as a Beam pipeline, on Beam's local runner."""
+    """Convert class folders in the same way as a Beam pipeline, on Beam's local runner."""
     _photos(source, out, shards, on_beam=True)
 
 
 def tfds_arrays(images: str, labels: str, out: str, shards: int) -> None:
     """Convert two arrays with TFDS, stored as tfshards stores them: raw bytes, an integer, a key.
 
-    Raw bytes are the fastest that TFDS can write: its default for tensors takes twice the time, PNG more.
+    Raw bytes are the fastest encoding of TFDS: its default for tensors takes twice the time, PNG more.
     """
     _arrays(images, labels, out, shards, with_key=True)
 
 
 def tfds_arrays_without_key(images: str, labels: str, out: str, shards: int) -> None:
-    """The same without a key, so that an example holds less than tfshards stores."""
+    """Convert two arrays without a key, so that an example holds less than tfshards stores."""
     _arrays(images, labels, out, shards, with_key=False)
 
 
 def tfshards_arrays(images: str, labels: str, out: str, shards: int) -> None:
-    """Convert two arrays with tfshards from Python, to time the call alone."""
+    """Convert two arrays with tfshards from Python, to measure the call without imports."""
     from tfshards.prep import Arrays
-    from tfshards.prep.builder import build
+    from tfshards.prep.building.build import build
 
     before = time.perf_counter()
     build(Arrays.open([f"image={images}", f"label={labels}"]), out, shards=shards)
@@ -121,7 +121,7 @@ def _photos(source: str, out: str, shards: int, on_beam: bool) -> None:
 
     runner = None
     if on_beam:
-        # The class behind DirectRunner, by which name Beam would first look for Prism on the internet.
+        # DirectRunner uses this class, but would first look for Prism on the internet.
         from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
         runner = FnApiRunner()
@@ -129,11 +129,11 @@ def _photos(source: str, out: str, shards: int, on_beam: bool) -> None:
 
 
 def _prepare(builder, shards: int, runner=None) -> None:
-    import tensorflow  # noqa: F401  # TFDS would import it while the clock runs
+    import tensorflow  # noqa: F401  # otherwise TFDS imports it while the time is measured
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
-    # Nothing to be found in Google's bucket, so nothing to be asked there.
+    # These datasets are not in Google's bucket; do not ask for them there.
     config = tfds.download.DownloadConfig(num_shards=shards, beam_runner=runner, try_download_gcs=False)
     before = time.perf_counter()
     builder.download_and_prepare(download_config=config)

@@ -1,9 +1,9 @@
-"""Decoding in the graph: tfshards' loader against TFDS, DCT scaling against none, crops fused with decoding.
+"""Compare decoding in the graph: tfshards and TFDS, with and without DCT scaling, crops fused with decoding.
 
 All contestants read the same shards, in one process, in turns, after a warm-up round. Before anything is
-timed it is shown that those who are compared deliver the same pixels, or how far apart they are. The goals
-are held against wall time, which other work on the machine blurs: who runs more threads gets more of it then.
-CPU time of all threads stands beside it.
+timed, the pixels of the contestants are compared. The goals refer to wall time, which other processes on the
+machine blur, since a contestant with more threads then gets a larger share. The CPU time of all threads is
+reported, too.
 
 Usage: python benchmarks/decode.py --photos FOLDER [--copies 2] [--rounds 7]
 """
@@ -24,7 +24,7 @@ from read import build_photos
 
 BATCH_SIZE = 128
 SIZE = 224
-# of photos 400 pixels wide: scaled by 2, and by 4
+# photos 400 pixels wide are scaled by 2 and by 4
 SMALLER = (192, 96)
 OURS, TFDS, TFDS_OWN = "tfshards", "TFDS, same pixels", "TFDS, its own JPEG transform"
 CROP, PLAIN_CROP = "tfshards, random crop", "tf.data, decoded whole, then cropped"
@@ -34,8 +34,8 @@ def main() -> None:
     """Build the dataset, compare pixels, time all contestants, print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
-    parser.add_argument("--copies", type=int, default=2, help="how often each photo is copied")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--copies", type=int, default=2, help="copies of each photo (default: 2)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of measured runs (default: 7)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-decode-") as work:
         contestants = _contestants(build_photos(options.photos, Path(work), options.copies))
@@ -52,7 +52,7 @@ def scaled(size: int, dct_scaling: bool) -> str:
 
 
 def time_all(contestants: Mapping[str, Callable], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return wall and CPU seconds per image of each contestant in each round; the first is not counted."""
+    """Return wall and CPU seconds per image of each contestant in each round, except the first round."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     print(f"load average before: {os.getloadavg()[0]:.1f}", file=sys.stderr)
     for number in range(rounds + 1):
@@ -74,7 +74,7 @@ def report(taken: Mapping[str, list[tuple[float, float]]]) -> str:
         walls, cpus = zip(*seconds, strict=True)
         speeds = [1 / wall for wall in walls]
         rows.append((name, measure.spread(speeds, 0), measure.spread([cpu * 1e6 for cpu in cpus], 0)))
-    lines = [measure.table(("", "images/s", "CPU, µs an image"), rows), ""]
+    lines = [measure.table(("", "images/s", "CPU, µs per image"), rows), ""]
     compared = [
         ("decoded and resized, over TFDS with the same pixels", TFDS, OURS, 1.15),
         ("decoded and resized, over TFDS with its own JPEG transform", TFDS_OWN, OURS, None),
@@ -96,16 +96,16 @@ def report(taken: Mapping[str, list[tuple[float, float]]]) -> str:
 
 
 def pixels(contestants: Mapping[str, Callable]) -> list[str]:
-    """Return how far the pixels of contestants that are compared lie apart.
+    """Return how much the pixels of the contestants differ.
 
     Raises:
-        SystemExit: those of TFDS are not ours.
+        SystemExit: those of TFDS are not those of tfshards.
     """
     ours, theirs = (_digests(contestants[name]("key")) for name in (OURS, TFDS))
     shared = ours.keys() & theirs.keys()
     if any(ours[key] != theirs[key] for key in shared) or len(shared) < 0.9 * len(ours):
         raise SystemExit("TFDS delivers other pixels than tfshards")
-    lines = [f"- TFDS and tfshards deliver the same pixels, bit for bit ({len(shared):,} images looked at)"]
+    lines = [f"- TFDS and tfshards deliver the same pixels, bit for bit ({len(shared):,} images compared)"]
     for size in SMALLER:
         apart = _apart(*(contestants[scaled(size, dct)]("key") for dct in (False, True)))
         lines.append(f"- values that DCT scaling to {size} changes, of 255: {apart}")
@@ -115,7 +115,7 @@ def pixels(contestants: Mapping[str, Callable]) -> list[str]:
 
 
 def _digests(dataset) -> dict[bytes, bytes]:
-    # readers that interleave have no first images in common, and all of them would fill the memory
+    # pipelines that interleave have no first images in common, and all images do not fit in memory
     return {
         key: hashlib.blake2b(image.tobytes()).digest()
         for images, keys in dataset.as_numpy_iterator()
@@ -129,7 +129,7 @@ def _apart(some, others) -> str:
         some.as_numpy_iterator(), others.as_numpy_iterator(), strict=True
     ):
         if keys.tolist() != other_keys.tolist():
-            raise SystemExit("two that are compared read other examples")
+            raise SystemExit("the contestants read different examples")
         difference = np.abs(images - other_images)
         differences.append((difference.mean(), difference.max()))
     mean, highest = zip(*differences, strict=True)
@@ -137,13 +137,13 @@ def _apart(some, others) -> str:
 
 
 def _contestants(dataset: Path) -> dict[str, Callable]:
-    """Return what makes each contestant's dataset of images, float32, and their labels or keys."""
+    """Return functions that make the contestants' datasets: float32 images with their labels or keys."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
     from tfshards import loader
-    from tfshards.loader.augment import draws_of, random_box
+    from tfshards.loader.examples.augment import draws_of, random_box
     from tfshards.schemas import read_manifest
 
     manifest = read_manifest(dataset)
@@ -178,7 +178,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
         "key": tf.io.FixedLenFeature((), tf.string),
     }
     count = sum(shard.num_examples for shard in manifest.shards)
-    # the boxes of the first epoch, made beforehand, so that they cost the plain pipeline nothing
+    # the boxes of the first epoch, computed in advance, so that they cost the plain pipeline nothing
     boxes = draws_of([crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))["box 0"]
 
     def whole_then_cropped(second="label"):

@@ -1,8 +1,8 @@
-"""Two MirroredStrategy replicas against one: does dealing out the batches cost reading speed?
+"""Compare two replicas of MirroredStrategy with one: does distributing the batches reduce the reading speed?
 
-A loop of one's own with a step that only looks at the data, over photos decoded to 224 pixels, and over what
-nothing is done to: arrays of 784 bytes, and of 30,000. All from the same shards in one process, in turns,
-after a warm-up round, timed from the first batch to the last: when an iterator of tf.distribute is dropped,
+A custom training loop whose step only reads the data, over photos decoded to 224 pixels, and over arrays of
+784 bytes and of 30,000 bytes that are not processed. All read the same shards in one process, in turns, after
+a warm-up round, and are timed from the first batch to the last: when an iterator of tf.distribute is deleted,
 TensorFlow's tuning thread may hold it for up to two seconds, for one replica as for two. The replicas are
 logical CPU devices, which share the processors: two cannot be faster than one, only the loader and
 tf.distribute can make them slower.
@@ -32,10 +32,10 @@ def main() -> None:
     """Build both datasets, time one and two replicas on them, print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
-    parser.add_argument("--copies", type=int, default=2, help="how often each photo is copied")
-    parser.add_argument("--arrays", type=int, default=200_000, help="number of 784-byte arrays")
-    parser.add_argument("--images", type=int, default=8_000, help="number of examples of 30,000 bytes")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--copies", type=int, default=2, help="copies of each photo (default: 2)")
+    parser.add_argument("--arrays", type=int, default=200_000, help="arrays of 784 bytes (default: 200,000)")
+    parser.add_argument("--images", type=int, default=8_000, help="arrays of 30,000 bytes (default: 8,000)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of measured runs (default: 7)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-distribute-") as work:
         datasets = {
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def build(path: Path, count: int, num_bytes: int) -> Path:
-    """Build ``count`` examples with an array of so many bytes."""
+    """Build ``count`` examples with an array of ``num_bytes`` bytes."""
     from tfshards.prep import Arrays
     from tfshards.prep import build as build_dataset
 
@@ -62,7 +62,7 @@ def build(path: Path, count: int, num_bytes: int) -> Path:
 
 
 def time_replicas(dataset: Path, rounds: int, decoded: bool) -> Mapping[str, list[float]]:
-    """Return the examples a second of one replica and of two, in each round; the first is not counted."""
+    """Return the examples per second of one replica and of two in each round, except the first round."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -99,7 +99,7 @@ def time_replicas(dataset: Path, rounds: int, decoded: bool) -> Mapping[str, lis
 
 
 def report(name: str, taken: Mapping[str, list[float]]) -> str:
-    """Return the speeds, the ratio of two replicas to one, and whether it keeps to the goal."""
+    """Return the speeds, the ratio of two replicas to one, and whether it reaches the goal."""
     ratios = measure.ratios(taken[TWO], taken[ONE])
     rows = [(contestant, measure.spread(speeds, 0)) for contestant, speeds in taken.items()]
     lines = [f"\n{name}\n", measure.table(("", "examples/s"), rows)]

@@ -1,6 +1,6 @@
-"""The time from ``loader.load`` to its first batch, in a fresh process each time; the import is not counted.
+"""Measure the time from ``loader.load`` to its first batch, each in a new process, without imports.
 
-python benchmarks/first_batch.py DATASET [--rounds 5]
+Usage: python benchmarks/first_batch.py DATASET [--rounds 5]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 ORDERS = ("stored", "shuffled")
-# the place of the process: wall and CPU seconds of each stage as JSON
+# the program of each process; prints the wall and CPU seconds of each stage as JSON
 MEASURED = """
 import json, sys, time
 import tensorflow as tf
@@ -34,8 +34,8 @@ print(json.dumps(taken))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("dataset", help="a directory with dataset.json and one split")
-    parser.add_argument("--rounds", type=int, default=5, help="processes of each order, in turns (5)")
+    parser.add_argument("dataset", help="folder of a dataset with one split")
+    parser.add_argument("--rounds", type=int, default=5, help="processes per order (default: 5)")
     options = parser.parse_args()
     rounds = [[stages(options.dataset, order) for order in ORDERS] for _ in range(options.rounds)]
     print("|  | wall, s | CPU, s | load() | iter() | first next() |")

@@ -1,10 +1,10 @@
-"""What looking into images costs: the decode check against a full decode, and resizing on all cores.
+"""Measure what checking images costs, compared with decoding them, and resizing on all cores.
 
     python benchmarks/images.py --photos photos/ --copies 4 --rounds 5
 
-Every contestant is a process of its own on the same files, in turns. The decode check is the CPU time of a
-build with ``--check decode`` less that of one with ``--check none``; it is compared with the CPU time that it
-takes to decode every file with Pillow, less that of only reading them, on as many threads.
+Every contestant runs in its own process on the same files, in turns. The cost of the decode check is the CPU
+time of a build with ``--check decode`` minus that of one with ``--check none``. It is compared with the CPU
+time of decoding every file with Pillow, minus that of only reading them, on the same number of threads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BUILDS = {
     "short side 256 as PNG": ["--resize", "short=256", "--format", "png"],
 }
 LOOPS = {"read with Python": "read", "decode with Pillow": "decode"}
-# On as many threads as there are cores, as a build works: where two cores are one that is shared by halves,
-# what runs on both takes more CPU time than the same on one.
+# On as many threads as there are cores, as in a build: if two cores are the hyperthreads of one, the same
+# work takes more CPU time on both than on one.
 LOOP = """
 import io, os, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -52,8 +52,8 @@ PACKAGES = ("tfshards", "apache-beam", "pillow", "numpy")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
-    parser.add_argument("--copies", type=int, default=4, help="copies of each photo (4)")
-    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contestant (5)")
+    parser.add_argument("--copies", type=int, default=4, help="copies of each photo (default: 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs per contestant (default: 5)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-bench-") as folder:
         work = Path(folder).resolve()
@@ -72,12 +72,20 @@ def run(name: str, source: Path, work: Path) -> Measurement:
     if name in LOOPS:
         return measure.measure([sys.executable, "-c", LOOP, LOOPS[name], str(source)], work)
     with tempfile.TemporaryDirectory(dir=work) as out:
-        build = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(source), f"{out}/photos"]
+        build = [
+            sys.executable,
+            "-m",
+            "tfshards.prep.cli.main",
+            "build",
+            "images",
+            str(source),
+            f"{out}/photos",
+        ]
         return measure.measure([*build, "--shards", "16", *BUILDS[name]], work)
 
 
 def report(taken: Mapping[str, Sequence[Measurement]]) -> str:
-    """Return the result as markdown."""
+    """Return the result as Markdown."""
     wall = {name: [result.wall for result in results] for name, results in taken.items()}
     cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
     rows = [

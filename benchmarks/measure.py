@@ -1,7 +1,7 @@
-"""Whole processes measured from outside: wall time, CPU time and memory of everything that a command starts.
+"""Measure whole processes: wall time, CPU time and memory of a command and everything that it starts.
 
-Linux only: the process tree and its memory are read from /proc. Wall time and CPU time start with the command
-and end with it, so they hold the interpreter's start and all imports.
+Linux only: the process tree and its memory are read from /proc. Wall time and CPU time are those of the whole
+command, including the start of the interpreter and all imports.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 MB = 1_000_000
-# Memory is looked at this often; the tree is walked anew at every fifth look.
+# Seconds between samples of the memory; the process tree is listed again at every fifth sample.
 INTERVAL = 0.02
-# smaps_rollup walks a process's page tables: about 30 ms for 600 MB, too dear for timed runs.
+# smaps_rollup walks a process's page tables: about 30 ms for 600 MB, too slow for timed runs.
 PSS_INTERVAL = 0.1
 HOW = (
-    "Medians (min-max) of whole processes, with the interpreter's start; CPU is user and system time of all "
-    f"processes; RSS is the sum over all processes, looked at every {INTERVAL * 1000:.0f} ms."
+    "Medians (min-max) of whole processes, including the start of the interpreter; CPU is user and system "
+    f"time of all processes; RSS is the sum over all processes, sampled every {INTERVAL * 1000:.0f} ms."
 )
-PSS_HOW = f" PSS counts shared pages once: one further run, looked at every {PSS_INTERVAL * 1000:.0f} ms."
+PSS_HOW = f" PSS counts shared pages once: one further run, sampled every {PSS_INTERVAL * 1000:.0f} ms."
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SUBREAPER = 36
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one run of a command took.
+    """The time and memory of one run of a command.
 
     Attributes:
         wall: seconds from start to end.
         cpu: user and system seconds of the process and all its descendants.
         rss: the highest sum of resident memory over all processes, bytes; a page that two share counts twice.
-        pss: the same with shared pages divided among those who share them; 0 where it was not looked at.
+        pss: the same with shared pages divided among the processes that share them; 0 if it was not measured.
         output: what the command printed.
     """
 
@@ -55,12 +55,12 @@ class Measurement:
 
 
 def measure(command: Sequence[str], folder: Path, with_pss: bool = False) -> Measurement:
-    """Run ``command`` in ``folder`` and return what it took.
+    """Run ``command`` in ``folder`` and return its time and memory.
 
     Raises:
-        RuntimeError: the command failed; the message holds the end of what it printed.
+        RuntimeError: the command failed; the message ends with the end of its output.
     """
-    # Orphans come to us instead of to init, so that none escapes the count.
+    # Orphans become children of this process instead of init, so that their CPU time is counted, too.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryFile("w+") as log:
         before = time.perf_counter()
@@ -79,30 +79,30 @@ def measure(command: Sequence[str], folder: Path, with_pss: bool = False) -> Mea
 
 
 class _Watch:
-    """Keeps the highest memory of a process tree, from a thread of its own."""
+    """Record the highest memory of a process tree, in a thread."""
 
     def __init__(self, root: int, with_pss: bool) -> None:
         self.rss = self.pss = 0
         self._root, self._with_pss = root, with_pss
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._ended.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         known: set[int] = set()
         tree: list[int] = []
-        looks = 0
+        samples = 0
         while not self._ended.wait(PSS_INTERVAL if self._with_pss else INTERVAL):
-            if looks % 5 == 0 or self._with_pss:
-                # Between fork and exec a child shows its parent's memory: it counts from the second walk on.
+            if samples % 5 == 0 or self._with_pss:
+                # Between fork and exec a child has its parent's memory: it counts from the second listing on.
                 found = [self._root, *_descendants(self._root)]
                 tree = [pid for pid in found if pid in known or pid == self._root]
                 known = set(found)
-            looks += 1
+            samples += 1
             self.rss = max(self.rss, sum(map(_rss, tree)))
             if self._with_pss:
                 self.pss = max(self.pss, sum(map(_pss, tree)))
@@ -136,12 +136,12 @@ def _read(path: str) -> str:
         with open(path) as file:
             return file.read()
     except OSError:
-        # the process has ended since it was listed
+        # the process ended after it was listed
         return ""
 
 
 def _reap_orphans() -> float:
-    """End what the command left running, and return the CPU seconds that it took."""
+    """End the processes that the command left running, and return their CPU seconds."""
     seconds = 0.0
     for pid in list(_descendants(os.getpid())):
         try:
@@ -158,7 +158,7 @@ def rounds(
 ) -> dict[str, list[Measurement]]:
     """Return ``number`` measurements of each contestant, taken in turns (A B C A B C ...)."""
     taken: dict[str, list[Measurement]] = {name: [] for name in contestants}
-    print(f"load average before: {os.getloadavg()[0]:.1f}; other work on the machine blurs what follows")
+    print(f"load average before: {os.getloadavg()[0]:.1f}; other processes on the machine blur the results")
     for turn in range(number):
         for name in contestants:
             result = run(name)
@@ -180,20 +180,20 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a markdown table, all columns but the first to the right."""
+    """Return a Markdown table whose columns are right-aligned, except the first."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def goal(text: str, value: float, limit: float, at_least: bool = False) -> str:
-    """Return a list item that says whether ``value`` keeps to ``limit``."""
+    """Return a list item that states whether ``value`` reaches the goal ``limit``."""
     reached = value >= limit if at_least else value <= limit
     sign = "≥" if at_least else "≤"
     return f"- {text}: {value:.2f}, goal {sign} {limit:g}: {'reached' if reached else 'missed'}"
 
 
 def machine(packages: Sequence[str]) -> str:
-    """Return the machine's cores and the versions of what ran."""
+    """Return the cores and memory of the machine and the versions of the packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * _PAGE / 2**30
     names = [

@@ -1,8 +1,9 @@
-"""What planning costs: who reads what in which order, by the loader's own functions, without any file.
+"""Measure what planning costs: which worker reads what in which order, without any file.
 
     python benchmarks/plan.py
 
-Each figure is of one worker, as every worker plans for itself. Reading the index files is not part of it.
+It calls the loader's own functions. The figures are those of one worker, since every worker plans for itself,
+and do not include the reading of index files.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan took: seconds, CPU seconds, bytes added at its peak, and how many parts of files."""
+    """The cost of a plan: seconds, CPU seconds, bytes added at the peak, and the number of intervals."""
 
     seconds: float
     cpu: float
     added: int
-    parts: int
+    intervals: int
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--no-photos", action="store_true", help="leave the epoch of 29 KB records out")
-    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each (5)")
+    parser.add_argument("--no-photos", action="store_true", help="leave out the epoch of records of 29 KB")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs per plan (default: 5)")
     options = parser.parse_args()
     rows, goals = [], []
     for count, record_bytes, workers, steps in (
@@ -50,7 +51,7 @@ def main() -> None:
         if options.no_photos and not steps and record_bytes > 1000:
             continue
         plan = planner(count, record_bytes, workers, steps)
-        # The first call of an operation in a process costs more time; later ones find its memory in the heap.
+        # The first call of an operation in a process takes longer; later calls reuse its memory.
         first = cost_of(plan)
         costs = [cost_of(plan) for _ in range(options.rounds)]
         seconds = statistics.median(cost.seconds for cost in costs)
@@ -60,56 +61,68 @@ def main() -> None:
         milliseconds = measure.spread([cost.seconds * 1000 for cost in costs], 1)
         print(f"{title}: {milliseconds} ms, {added / measure.MB:.0f} MB", file=sys.stderr, flush=True)
         cpu = measure.spread([cost.cpu * 1000 for cost in costs], 1)
-        rows.append([title, milliseconds, cpu, f"{added / measure.MB:.0f}", f"{costs[0].parts:,}"])
+        rows.append([title, milliseconds, cpu, f"{added / measure.MB:.0f}", f"{costs[0].intervals:,}"])
         if steps:
             goals.append(measure.goal(f"{title}: milliseconds", seconds * 1000, 50))
         else:
             goals.append(measure.goal(f"{title}: seconds", seconds, 1))
             goals.append(measure.goal(f"{title}: MB added at the peak", added / measure.MB, 200))
-    print(f"\n{measure.table(['', 'ms', 'CPU, ms', 'MB added at the peak', 'parts of files'], rows)}\n")
+    print(f"\n{measure.table(['', 'ms', 'CPU, ms', 'MB added at the peak', 'intervals of files'], rows)}\n")
     print("\n".join(goals))
-    print(f"\n{SHARDS:,} shards, {BATCH_SIZE} examples a worker and step; {options.rounds} rounds.\n")
+    print(f"\n{SHARDS:,} shards, {BATCH_SIZE} examples per worker and step; {options.rounds} rounds.\n")
     print(measure.machine(["tfshards", "tensorflow", "numpy"]))
     print(f"\n`python benchmarks/plan.py --rounds {options.rounds}`")
 
 
 def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> Callable[[], int]:
-    """Return a function that plans an epoch, or its first ``steps``, and returns the number of parts."""
+    """Return a function that plans an epoch, or its first ``steps``, and returns the number of intervals."""
     import tensorflow as tf
 
     from tfshards.loader import Shuffle, Worker
-    from tfshards.loader.assign import Stored, assign, lane_start
-    from tfshards.loader.order import Order
-    from tfshards.loader.places import BLOCK_RUNS, Places
-    from tfshards.loader.population import Ranges
-    from tfshards.loader.read import Shards
-    from tfshards.loader.stretches import stretches
+    from tfshards.loader.order.assignment import Stored, assign, lane_start
+    from tfshards.loader.order.epoch import RunOrder
+    from tfshards.loader.order.population import Ranges
+    from tfshards.loader.records.interval_table import interval_table
+    from tfshards.loader.records.record_reader import BLOCK_RUNS, RecordReader
+    from tfshards.loader.records.shards import Shards
 
     none = np.zeros(0, np.int64)
     sizes = np.diff(np.arange(SHARDS + 1, dtype=np.int64) * count // SHARDS)
-    shards = Shards(("",) * SHARDS, sizes, none, none, 1, "", 0, none, none)
+    shards = Shards(
+        paths=("",) * SHARDS,
+        sizes=sizes,
+        offsets=none,
+        first_offsets=none,
+        stride=1,
+        compression="",
+        buffer_bytes=0,
+        bad_starts=none,
+        bad_ends=none,
+    )
 
     def plan() -> int:
         worker = Worker(workers - 1, workers)
         stored = Stored(record_bytes, SHARDS)
-        assignment = assign(count, stored, BATCH_SIZE, worker, "drop", Shuffle())
+        assignment = assign(
+            count, stored, batch_size=BATCH_SIZE, worker=worker, remainder="drop", shuffle=Shuffle()
+        )
         population = Ranges(np.zeros(1, np.int64), np.array([count], np.int64))
-        order = Order(count, assignment.run, 1, assignment.lanes)
-        places = Places(shards, population, order, record_bytes)
-        epoch = places.epoch(tf.constant(1, tf.int64))
-        table = stretches(shards, population, circular=True)
+        order = RunOrder(num_positions=count, run=assignment.run, seed=1, lanes=assignment.lanes)
+        reader = RecordReader(shards, population, order, record_bytes)
+        epoch = order.epoch(tf.constant(1, tf.int64))
+        table = interval_table(shards, population, circular=True)
 
-        def parts_of(read: list[tuple[int, int]]) -> int:
+        def intervals_of(read: list[tuple[int, int]]) -> int:
             starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
-            return int(places._parts(table, *order.segments(epoch, starts, counts))[0].shape[0])
+            return int(reader.record_intervals(table, *order.intervals(epoch, starts, counts))[0].shape[0])
 
         if steps:
-            return parts_of(assignment.step_places(0))
+            return intervals_of(assignment.step_intervals(0))
         starts = [lane_start(count, assignment.lanes, lane) for lane in range(assignment.lanes)]
         rows, block = assignment.rows_per_lane * assignment.num_steps, assignment.run * BLOCK_RUNS
-        # all lanes are open at the same time, each with the parts of its next block
+        # all lanes are open at the same time, each with the intervals of its next block
         return sum(
-            parts_of([(start + done, min(block, rows - done)) for start in starts])
+            intervals_of([(start + done, min(block, rows - done)) for start in starts])
             for done in range(0, rows, block)
         )
 
@@ -117,13 +130,14 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
 
 
 def cost_of(plan: Callable[[], int]) -> Cost:
+    """Return what one call of ``plan`` costs."""
     # resets the peak of resident memory, see proc(5)
     Path("/proc/self/clear_refs").write_text("5")
     before = _memory("VmRSS")
     started, started_cpu = time.perf_counter(), time.process_time()
-    parts = plan()
+    intervals = plan()
     seconds, cpu = time.perf_counter() - started, time.process_time() - started_cpu
-    return Cost(seconds, cpu, _memory("VmHWM") - before, parts)
+    return Cost(seconds, cpu, _memory("VmHWM") - before, intervals)
 
 
 def _memory(name: str) -> int:

@@ -1,10 +1,10 @@
-"""A folder of photos to shards: tfshards against TFDS in process, TFDS on Beam, and a bare copy loop.
+"""Compare building shards from photos: tfshards, TFDS in process, TFDS on Beam, and a plain copy loop.
 
     python benchmarks/prep.py --photos photos/ --copies 8 --rounds 5 --memory-twice
 
-Every contestant is a process of its own, from the interpreter's start to its end, and runs in turns with the
-others on the same files, which were just read once, so that all find them in the page cache. The photos are
-copied under other names, so that 3,000 of them make a dataset of 24,000.
+Every contestant runs in its own process, measured from the start of the interpreter to its end, in turns with
+the others on the same files, which are in the page cache. The photos are copied under different names, so
+that 3,000 of them make a dataset of 24,000.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ PACKAGES = ("tfshards", "apache-beam", "tensorflow-datasets", "tensorflow", "num
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
-    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (8)")
-    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contestant (5)")
-    parser.add_argument("--shards", type=int, default=16, help="files that each contestant writes (16)")
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES), help="contestants (all)")
-    parser.add_argument("--memory-twice", action="store_true", help="run tfshards on twice the files, too")
-    parser.add_argument("--no-pss", action="store_true", help="leave out the extra runs that look at PSS")
-    parser.add_argument("--work", type=Path, help="where the files go (the system's temporary folder)")
+    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs per contestant (default: 5)")
+    parser.add_argument(
+        "--shards", type=int, default=16, help="shards that each contestant writes (default: 16)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=NAMES, default=list(NAMES), help="contestants (default: all)"
+    )
+    parser.add_argument("--memory-twice", action="store_true", help="also run tfshards on twice the files")
+    parser.add_argument("--no-pss", action="store_true", help="leave out the runs that measure PSS")
+    parser.add_argument("--work", type=Path, help="folder of the files (default: a temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.work, prefix="tfshards-bench-") as work:
         compare(Path(work).resolve(), options)
@@ -73,10 +77,10 @@ def compare(work: Path, options: argparse.Namespace) -> None:
 
 
 def make_photos(photos: Path, target: Path, copies: int) -> Path:
-    """Copy the photos into ``target``, one folder a class, ``copies`` times under other names."""
+    """Copy the photos into ``target``, one folder per class, ``copies`` times under different names."""
     found = sorted(path for path in photos.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     if not found:
-        raise SystemExit(f"--photos {photos}: no {', '.join(SUFFIXES)} below it")
+        raise SystemExit(f"--photos {photos}: no {', '.join(SUFFIXES)} in it")
     for path in found:
         folder = target / ("-".join(path.parent.relative_to(photos).parts) or "all")
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,10 +90,10 @@ def make_photos(photos: Path, target: Path, copies: int) -> Path:
 
 
 def run(name: str, source: Path, work: Path, shards: int, size: int, with_pss: bool = False) -> Measurement:
-    """Run one contestant on files that are in the page cache, and see that it wrote them all."""
+    """Run one contestant on files that are in the page cache, and check that it wrote all of them."""
     for path in _files(source):
         path.read_bytes()
-    # what the run before has written must not be on its way to the disk during this one
+    # the files of the previous run must not be written to the disk during this one
     os.sync()
     out = work / "out" / name
     shutil.rmtree(out, ignore_errors=True)
@@ -118,7 +122,7 @@ def report(
     size: int,
     options: argparse.Namespace,
 ) -> str:
-    """Return the result as markdown."""
+    """Return the result as Markdown."""
     wall = {name: [result.wall for result in results] for name, results in taken.items()}
     cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
     rss = {name: [result.rss / MB for result in results] for name, results in taken.items()}
@@ -147,7 +151,7 @@ def report(
             ]
             for name in others
         ]
-        head = ("times what tfshards takes, by round", "wall", "CPU", "peak RSS")
+        head = ("multiple of tfshards, by round", "wall", "CPU", "peak RSS")
         lines += [measure.table(head, factors), "", *_goals(wall, cpu, rss, twice), ""]
     flags = [flag for flag in ("memory_twice", "no_pss") if getattr(options, flag)]
     command = ["python benchmarks/prep.py --photos PHOTOS", f"--copies {options.copies}"]

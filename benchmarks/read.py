@@ -1,9 +1,9 @@
-"""Reading: tfshards' loader against the fastest bare tf.data pipelines, and TFDS.
+"""Compare reading: the loader of tfshards, the fastest plain tf.data pipelines, and TFDS.
 
-Photos come as encoded bytes, so that decoding hides nothing; arrays are 784-byte images with a label. All
-contestants read the same shards (TFDS through the files that each build writes for it), in one process, in
-turns, after a warm-up round. The ceiling of a round is the faster of two pipelines without any tfshards code:
-interleave, batch, parse; and batch inside the interleave, then parse.
+Photos are read as encoded bytes, so that decoding hides nothing; arrays are images of 784 bytes with a label.
+All contestants read the same shards (TFDS through the files that each build writes for it), in one process,
+in turns, after a warm-up round. The ceiling of a round is the faster of two pipelines without any tfshards
+code: interleave, batch, parse; and batch inside the interleave, then parse.
 
 Usage: python benchmarks/read.py --photos FOLDER [--copies 8] [--rounds 5]
 """
@@ -35,9 +35,11 @@ def main() -> None:
     """Build both datasets, time all contestants on them, print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--photos", type=Path, required=True, help="folder of class folders")
-    parser.add_argument("--copies", type=int, default=8, help="how often each photo is copied")
-    parser.add_argument("--arrays", type=int, default=NUM_ARRAYS, help="number of 784-byte images")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
+    parser.add_argument(
+        "--arrays", type=int, default=NUM_ARRAYS, help="arrays of 784 bytes (default: 400,000)"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of measured runs (default: 5)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-read-") as work:
         datasets = {
@@ -72,7 +74,7 @@ def tfshards_build(arguments: list[str]) -> Path:
 
 
 def time_all(dataset: Path, rounds: int) -> Mapping[str, list[float]]:
-    """Return the examples a second of each contestant in each round; the first round is not counted."""
+    """Return the examples per second of each contestant in each round, except the first round."""
     contestants = _contestants(dataset)
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):

@@ -1,7 +1,7 @@
-"""Resuming: the first batch at step 100,000 of a million examples, against the first batch at step 0.
+"""Compare the time to the first batch at step 100,000 of a million examples with that at step 0.
 
-Each is timed from the call of load() to its first batch, in one process, in turns, after a warm-up round;
-what was read meanwhile is counted by the kernel.
+Each is timed from the call of load() to its first batch, in one process, in turns, after a warm-up round. The
+bytes that are read are those that the kernel counts.
 
 Usage: python benchmarks/resume.py [--rounds 7]
 """
@@ -21,13 +21,13 @@ GOAL = 1.0
 
 
 def main() -> None:
-    """Build a dataset of small arrays, time beginnings in it, print a table."""
+    """Build a dataset of small arrays, time first batches, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7, help="number of measured runs (default: 7)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-resume-") as work:
         dataset = build(Path(work) / "numbers")
-        taken = time_beginnings(dataset, options.rounds)
+        taken = time_first_batches(dataset, options.rounds)
     rows = [
         (name, measure.spread([each[0] for each in pairs], 2), measure.spread([each[1] for each in pairs], 1))
         for name, pairs in taken.items()
@@ -46,16 +46,16 @@ def build(path: Path) -> Path:
     from tfshards.prep import Arrays
     from tfshards.prep import build as build_dataset
 
-    build_dataset(Arrays({"number": np.arange(EXAMPLES)}), path, shards=16, talk=lambda _: None)
+    build_dataset(Arrays({"number": np.arange(EXAMPLES)}), path, shards=16, log=lambda _: None)
     return path
 
 
-def time_beginnings(dataset: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return seconds and MB of each beginning in each round; the first round is not counted."""
+def time_first_batches(dataset: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Return seconds and MB of each first batch in each round, except the first round."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from tfshards import loader
 
-    orders = {"runs": loader.Shuffle(seed=0), "full": loader.Shuffle("full", seed=0), "stored": None}
+    orders = {"runs": loader.Shuffle(seed=0), "full": loader.Shuffle(how="full", seed=0), "stored": None}
     taken: dict[str, list[tuple[float, float]]] = {}
     for number in range(rounds + 1):
         for order, shuffle in orders.items():
@@ -78,7 +78,7 @@ def _first_batch(begin: Callable[[], Iterable[object]]) -> tuple[float, float]:
 
 
 def _bytes_read() -> int:
-    """Return what this process has read by system calls so far."""
+    """Return how many bytes this process has read by system calls so far."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in lines)["rchar"])
 

@@ -1,10 +1,11 @@
-"""How good a shuffle is: the loader's against a full permutation and against tf.data's usual buffer.
+"""Compare the shuffle of the loader with a full permutation and with the shuffle buffer of tf.data.
 
     python benchmarks/shuffle.py
 
 Records of a number and a label are stored once as a build stores them, permuted, and once sorted by label and
-adopted by ``tfshards adopt``. All orders but the ideal are read from these files. For each metric of
-``quality.METRICS`` it is told which the loader's stands nearer to, the full permutation or the buffer.
+adopted by ``tfshards adopt``. All orders except the full permutation are read from these files. For each
+metric of ``quality.METRICS`` the table shows whether the loader is closer to the full permutation or to the
+buffer.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ import quality
 from quality import Ints
 
 SHARDS, BATCH_SIZE, EPOCHS, BUFFER = 16, 256, 3, 10_000
-IDEAL, USUAL, RUNS, FULL = "full permutation", "buffer", "Shuffle()", 'Shuffle("full")'
+IDEAL, USUAL, RUNS, FULL = "full permutation", "buffer", "Shuffle()", 'Shuffle(how="full")'
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--examples", type=int, default=100_000, help="records of each dataset (100,000)")
     parser.add_argument(
-        "--classes", type=int, nargs="+", default=[10, 1000], help="of each dataset (10 1000)"
+        "--examples", type=int, default=100_000, help="records per dataset (default: 100,000)"
+    )
+    parser.add_argument(
+        "--classes", type=int, nargs="+", default=[10, 1000], help="numbers of classes (default: 10 1000)"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-shuffle-") as folder:
@@ -47,7 +50,7 @@ def main() -> None:
 
 
 def build(path: Path, count: int, num_classes: int) -> Path:
-    """Build arrays that are sorted by label; the build permutes them."""
+    """Build a dataset from arrays that are sorted by label; the build permutes them."""
     path.mkdir()
     np.save(path / "number.npy", np.arange(count))
     np.save(path / "label.npy", np.arange(count) * num_classes // count)
@@ -57,7 +60,7 @@ def build(path: Path, count: int, num_classes: int) -> Path:
 
 
 def adopt(path: Path, count: int, num_classes: int) -> Path:
-    """Write the same as another tool would, in the order of the labels, and adopt it."""
+    """Write the same records as another tool would, in the order of the labels, and adopt them."""
     import tensorflow as tf
 
     path.mkdir()
@@ -88,7 +91,7 @@ def report(path: Path, count: int) -> str:
         IDEAL: [random.permutation(count) for _ in range(EPOCHS)],
         USUAL: [at[epoch[:, 0]] for epoch in buffered(path)],
         RUNS: [at[epoch[:, 0]] for epoch in loaded(path, loader.Shuffle(), EPOCHS)],
-        FULL: [at[epoch[:, 0]] for epoch in loaded(path, loader.Shuffle("full"), EPOCHS)],
+        FULL: [at[epoch[:, 0]] for epoch in loaded(path, loader.Shuffle(how="full"), EPOCHS)],
     }
     found = {way: quality.measured(epochs, labels, BATCH_SIZE, SHARDS) for way, epochs in orders.items()}
     return table(found)
@@ -111,7 +114,7 @@ def loaded(path: Path, shuffle: object, epochs: int) -> Sequence[Ints]:
 
 
 def buffered(path: Path) -> Sequence[Ints]:
-    """Return the same of the usual pipeline."""
+    """Return number and label of each example that the pipeline with a buffer delivers, by epoch."""
     import tensorflow as tf
 
     from tfshards.schemas import read_manifest
@@ -139,17 +142,17 @@ def table(found: Mapping[str, Mapping[str, float]]) -> str:
     for name in quality.METRICS:
         values = [found[way][name] for way in (IDEAL, USUAL, RUNS, FULL)]
         full, buffer, *ours = values
-        nearer = [_nearer(value, full, buffer) for value in ours]
-        rows.append([name, *(f"{value:.3f}" for value in values), *nearer])
-    head = ["", IDEAL, USUAL, RUNS, FULL, f"{RUNS} is nearer to", f"{FULL} is nearer to"]
+        closer = [_closer(value, full, buffer) for value in ours]
+        rows.append([name, *(f"{value:.3f}" for value in values), *closer])
+    head = ["", IDEAL, USUAL, RUNS, FULL, f"{RUNS} is closer to", f"{FULL} is closer to"]
     return measure.table(head, rows)
 
 
-def _nearer(value: float, full: float, buffer: float) -> str:
-    # no metric of these epochs is known better than to some 3 %
+def _closer(value: float, full: float, buffer: float) -> str:
+    # the metrics of these epochs are known to about 3 %
     if abs(buffer - full) <= 0.03 * abs(full) and abs(value - full) <= 0.03 * abs(full):
         return "both"
-    return "full" if quality.nearer_to_full(value, full, buffer) else "buffer"
+    return "full" if quality.is_closer_to_full(value, full, buffer) else "buffer"
 
 
 def _tfshards(*arguments: str) -> None:

@@ -1,11 +1,11 @@
-"""What proof costs: verify against sha256sum on the same shards; digests, indexes and labels within a build.
+"""Compare verify with sha256sum on the same shards, and builds with and without digests, indexes and labels.
 
     python benchmarks/verify.py --photos photos/ --copies 8 --rounds 7
 
-Every contestant is a process of its own, in turns, page cache warm. A build without digests, indexes and
-labels is none that tfshards can make: a sitecustomize.py takes them out, in the main process and in its
-workers, and the builds that it is compared with load one that takes out nothing, or puts BLAKE3 in the place
-of SHA-256 (pip install blake3).
+Every contestant runs in its own process, in turns, page cache warm. tfshards cannot build without digests,
+indexes and labels: a sitecustomize.py removes them, in the main process and in its workers. The builds that
+it is compared with load one that removes nothing, or one that replaces SHA-256 by BLAKE3 (pip install
+blake3).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from prep import make_photos
 
 LOADING = """
 import os, sys
-import tfshards.prep.shard as shard
-import tfshards.prep.shard_file as shard_file
+import tfshards.prep.writing.shard as shard
+import tfshards.prep.records.shard_file as shard_file
 """
 LEAVING_OUT = """
 from tfshards.schemas import Shard
@@ -48,7 +48,7 @@ shard_file.ShardFile.shard = describe
 shard_file.ShardFile.index = shard_file.ShardFile.labels = property(lambda self: b"")
 shard.publish = lambda area, path, data: (area.out / "index").mkdir(exist_ok=True)
 """
-# Another hash in the same place; its digests are as long.
+# Another hash function, whose digests have the same length.
 WITH_BLAKE3 = """
 import types, blake3
 
@@ -59,7 +59,7 @@ BUILDS = {
     "build with BLAKE3": LOADING + WITH_BLAKE3,
     "build without digests, indexes and labels": LOADING + LEAVING_OUT,
 }
-LOOKS = ("sha256sum", "verify", "verify of one small shard", "verify --deep", "verify --decode")
+CHECKS = ("sha256sum", "verify", "verify of one small shard", "verify --deep", "verify --decode")
 PACKAGES = ("tfshards", "apache-beam", "numpy", "google-crc32c", "blake3")
 ZEROS = "sha256:" + "0" * 64
 
@@ -67,10 +67,10 @@ ZEROS = "sha256:" + "0" * 64
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--photos", type=Path, required=True, help="images in class folders, at any depth")
-    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (8)")
-    parser.add_argument("--rounds", type=int, default=7, help="measured runs of each contestant (7)")
-    parser.add_argument("--build-rounds", type=int, default=7, help="the same of each build (7)")
-    parser.add_argument("--no-decode", action="store_true", help="leave out the decoding of all pixels")
+    parser.add_argument("--copies", type=int, default=8, help="copies of each photo (default: 8)")
+    parser.add_argument("--rounds", type=int, default=7, help="measured runs per contestant (default: 7)")
+    parser.add_argument("--build-rounds", type=int, default=7, help="measured runs per build (default: 7)")
+    parser.add_argument("--no-decode", action="store_true", help="leave out verify --decode")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfshards-bench-") as folder:
         work = Path(folder).resolve()
@@ -82,8 +82,8 @@ def main() -> None:
         for path in sorted(path for path in one.rglob("*") if path.is_file())[1:]:
             path.unlink()
         measure.measure(command(one, small, shards=1), work)
-        looks = [name for name in LOOKS if not (options.no_decode and name.endswith("decode"))]
-        taken = measure.rounds(looks, options.rounds, lambda name: look(name, sound, small, work))
+        checks = [name for name in CHECKS if not (options.no_decode and name.endswith("decode"))]
+        taken = measure.rounds(checks, options.rounds, lambda name: check(name, sound, small, work))
         taken |= measure.rounds([*BUILDS], options.build_rounds, lambda name: build(name, source, work))
         num_bytes = sum(path.stat().st_size for path in sound.glob("*.tfrecord-*"))
     flags = f" --build-rounds {options.build_rounds}{' --no-decode' if options.no_decode else ''}"
@@ -95,13 +95,13 @@ def main() -> None:
 
 
 def command(source: Path, out: Path, shards: int = 16) -> list[str]:
-    """Return the command that builds ``source`` without a look at pixels."""
+    """Return the command that builds ``source`` without decoding images."""
     cli = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(source), str(out)]
     return [*cli, "--shards", str(shards), "--check", "none"]
 
 
-def look(name: str, sound: Path, small: Path, work: Path) -> Measurement:
-    """Run one contestant that looks at a dataset."""
+def check(name: str, sound: Path, small: Path, work: Path) -> Measurement:
+    """Run one contestant that verifies a dataset."""
     if name == "sha256sum":
         return measure.measure(["sha256sum", *map(str, sorted(sound.glob("*.tfrecord-*")))], work)
     verify = [sys.executable, "-m", "tfshards.prep.cli", "verify"]
@@ -114,7 +114,7 @@ def build(name: str, source: Path, work: Path) -> Measurement:
     """Run a build, with or without digests, indexes and labels.
 
     Raises:
-        RuntimeError: what was to be left out was not, or the other way round.
+        RuntimeError: the build has digests although it should not, or the other way round.
     """
     with tempfile.TemporaryDirectory(dir=work) as folder:
         out, site = Path(folder) / "photos", Path(folder) / "site"
@@ -126,12 +126,12 @@ def build(name: str, source: Path, work: Path) -> Measurement:
         finally:
             del os.environ["PYTHONPATH"]
         if (ZEROS in (out / "dataset.json").read_text()) != ("without" in name):
-            raise RuntimeError(f"{name}: is not what it is called")
+            raise RuntimeError(f"{name}: the digests of the manifest do not fit this name")
         return taken
 
 
 def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
-    """Return the result as markdown."""
+    """Return the result as Markdown."""
     wall = {name: [result.wall for result in results] for name, results in taken.items()}
     cpu = {name: [result.cpu for result in results] for name, results in taken.items()}
     rows = [
@@ -161,7 +161,7 @@ def report(taken: Mapping[str, Sequence[Measurement]], num_bytes: int) -> str:
             goal(
                 f"speed of verify over sha256sum's ({spread(whole, 2)})", statistics.median(whole), 0.5, True
             ),
-            f"- the same without the interpreter's start and imports: {spread(alone, 2)}; "
+            f"- the same without the start of the interpreter and imports: {spread(alone, 2)}; "
             f"in CPU time, with them: {spread(on_cpu, 2)}",
             goal(
                 f"wall that digests, indexes and labels add to a build ({spread(more, 2)})",

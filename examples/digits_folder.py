@@ -1,4 +1,4 @@
-"""Write scikit-learn's handwritten digits as a folder of PNG files, one folder a digit.
+"""Write scikit-learn's handwritten digits as PNG files, one folder per digit.
 
 Usage: python examples/digits_folder.py FOLDER
 """
@@ -12,13 +12,13 @@ from sklearn.datasets import load_digits
 
 
 def main(folder: Path) -> None:
-    """Write 1,797 images of 32 x 32 grey pixels below ``folder``."""
+    """Write 1,797 gray images of 32 x 32 pixels to ``folder``."""
     digits = load_digits()
     for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
         path = folder / str(digit) / f"{number:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        grey = np.uint8(pixels * 255 / 16)
-        Image.fromarray(grey).resize((32, 32), Image.Resampling.BILINEAR).save(path)
+        gray = np.uint8(pixels * 255 / 16)
+        Image.fromarray(gray).resize((32, 32), Image.Resampling.BILINEAR).save(path)
     print(f"{folder}: {len(digits.target)} images in {len(set(digits.target))} folders")
 
 

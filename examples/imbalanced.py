@@ -1,4 +1,4 @@
-"""Train on uneven classes: as they are, with class weights, with weights in the batches, and resampled.
+"""Train on uneven classes: unchanged, with class weights, with weights in the batches, and resampled.
 
 Usage: python examples/imbalanced.py DATASET   (with the splits train and test)
 """
@@ -7,6 +7,7 @@ import sys
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfshards import loader
 from tfshards.schemas import read_manifest
@@ -15,7 +16,7 @@ OPTIONS = {"batch_size": 64, "select": ("image", "label"), "image": loader.Image
 
 
 def trained(dataset, class_weight=None, loss="sparse_categorical_crossentropy", **options):
-    """Return a small model after eight epochs."""
+    """Return a small model, trained for eight epochs."""
     keras.utils.set_random_seed(0)
     train = loader.load(dataset, "train", epochs=8, shuffle=loader.Shuffle(seed=0), **OPTIONS, **options)
     classes = read_manifest(dataset).schema.class_names
@@ -27,7 +28,7 @@ def trained(dataset, class_weight=None, loss="sparse_categorical_crossentropy", 
 
 
 def mean_recall(model, dataset):
-    """Return the share of held-out examples that are recognised, each class counting as much as another."""
+    """Return the share of test examples that are recognized, averaged over the classes."""
     test = loader.load(dataset, "test", remainder="keep", **OPTIONS)
     labels = np.concatenate([labels for _, labels in test.as_numpy_iterator()])
     guesses = model.predict(test, verbose=0).argmax(axis=1)
@@ -35,17 +36,19 @@ def mean_recall(model, dataset):
 
 
 def main(dataset: str) -> None:
-    """Print the mean recall of each way."""
+    """Print the mean recall with each way to handle the classes."""
+    class_names = read_manifest(dataset).schema.class_names
+    num_classes = len(class_names)
     ways = {
         "as they are": {},
-        # every class as often as every other, by exact counts in each epoch
-        "resampled": {"classes": dict.fromkeys(read_manifest(dataset).schema.class_names, 1)},
-        # Keras weighs the loss, by numbers of classes
+        # each epoch holds every class equally often
+        "resampled": {"classes": dict.fromkeys(class_names, 1)},
+        # Keras weights the loss by class
         "class_weight": {"class_weight": loader.class_weights(dataset, "train")},
-        # batches are (image, label, weight): also for one-hot labels, and for loops of your own
+        # batches are (image, label, weight); also for one-hot labels and in custom training loops
         "sample_weights": {
             "sample_weights": "balanced",
-            "one_hot": ("label",),
+            "map_fn": lambda example, _: (example["image"], tf.one_hot(example["label"], num_classes)),
             "loss": "categorical_crossentropy",
         },
     }

@@ -1,4 +1,4 @@
-"""Train on data larger than memory: records come from disk as they are needed, within a budget in bytes.
+"""Train on data larger than memory: records are read as they are needed, within a memory budget.
 
 Usage: python examples/larger_than_memory.py DATASET FAST_FOLDER   (with the split train)
 """
@@ -12,7 +12,7 @@ from tfshards.schemas import read_manifest
 
 
 def main(dataset: str, fast_folder: str) -> None:
-    """Train for ten epochs, and say whether the steps waited for input."""
+    """Train for ten epochs, and print whether the steps waited for input."""
     classes = read_manifest(dataset).schema.class_names
     train = loader.load(
         dataset,
@@ -21,9 +21,9 @@ def main(dataset: str, fast_folder: str) -> None:
         select=("image", "label"),
         image=loader.Image(size=(32, 32), channels=1),
         shuffle=loader.Shuffle(seed=0),
-        # Reading and decoding take no more than this; an error says so if less cannot do.
+        # The limit for reading and decoding; if it is too small, the error names the smallest one that works.
         memory_budget="512MiB",
-        # The first run copies the shards from slow storage; later ones find them there.
+        # The first run copies the shards from slow storage; later runs reuse the copies.
         cache=f"disk:{fast_folder}",
     )
     model = keras.Sequential(

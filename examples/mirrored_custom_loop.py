@@ -1,4 +1,4 @@
-"""A training loop of one's own under MirroredStrategy; two logical CPU devices stand in for GPUs.
+"""Train in a custom loop under MirroredStrategy; two logical CPU devices take the place of GPUs.
 
 Usage: python examples/mirrored_custom_loop.py DATASET   (with the splits train and test)
 """
@@ -38,7 +38,7 @@ def main(dataset: str) -> None:
         def replica(image: tf.Tensor, label: tf.Tensor) -> None:
             with tf.GradientTape() as tape:
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(image, training=True))
-                # Keras's optimizer adds up the gradients of the replicas.
+                # The optimizer of Keras adds the gradients of the replicas.
                 loss = tf.reduce_sum(losses) / GLOBAL_BATCH_SIZE
             optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 

@@ -1,4 +1,4 @@
-"""Train a Keras model under MirroredStrategy; two logical CPU devices stand in for GPUs.
+"""Train a Keras model under MirroredStrategy; two logical CPU devices take the place of GPUs.
 
 Usage: python examples/mirrored_fit.py DATASET   (with the splits train and test)
 """
@@ -20,7 +20,7 @@ def main(dataset: str) -> None:
 
     options = {"select": ("image", "label"), "image": loader.Image(size=(32, 32), channels=1)}
     train = loader.load(dataset, "train", batch_size=64, epochs=12, shuffle=loader.Shuffle(seed=0), **options)
-    # Padding counts with weight 0, so that no held-out example is left out or counted twice.
+    # Padding has weight 0, so that every test example counts exactly once.
     test = loader.load(dataset, "test", batch_size=64, remainder="pad", **options)
 
     classes = read_manifest(dataset).schema.class_names

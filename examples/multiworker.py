@@ -1,8 +1,8 @@
-"""Train on several hosts with MultiWorkerMirroredStrategy; two processes stand in for hosts.
+"""Train on several hosts with MultiWorkerMirroredStrategy; two processes take the place of hosts.
 
 Usage: python examples/multiworker.py DATASET   (with the splits train and test)
 
-With TF_CONFIG set it is one of the workers, as on a real cluster; else it starts all of them on this host.
+With TF_CONFIG set, this is one of the workers, as on a cluster; otherwise it starts all of them on this host.
 """
 
 import json
@@ -22,7 +22,7 @@ GLOBAL_BATCH_SIZE = 64
 
 
 def start(dataset: str) -> None:
-    """Run this file once for each worker, and wait for all."""
+    """Run this file once for each worker, and wait for all of them."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(NUM_WORKERS)]
     cluster = {"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]}
     for each in sockets:
@@ -55,7 +55,7 @@ def main(dataset: str) -> None:
         def replica(image: tf.Tensor, label: tf.Tensor) -> None:
             with tf.GradientTape() as tape:
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(image, training=True))
-                # Keras's optimizer adds up the gradients of all replicas on all hosts.
+                # The optimizer of Keras adds the gradients of all replicas on all hosts.
                 loss = tf.reduce_sum(losses) / GLOBAL_BATCH_SIZE
             optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
@@ -69,7 +69,7 @@ def main(dataset: str) -> None:
 
         return strategy.reduce("SUM", strategy.run(replica, args=batch), axis=None)
 
-    # Every worker has the same number of steps, so that none waits for one that has ended.
+    # Every worker has the same number of steps, so that none waits for another that has ended.
     for _ in range(10):
         for batch in train:
             train_step(batch)

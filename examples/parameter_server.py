@@ -1,8 +1,8 @@
-"""Train with ParameterServerStrategy: a coordinator, two workers and a parameter server, each a process.
+"""Train with ParameterServerStrategy: a coordinator, two workers and a parameter server in processes.
 
 Usage: python examples/parameter_server.py DATASET   (with the splits train and test)
 
-With TF_CONFIG set it is one of the tasks, as on a real cluster; else it starts all of them on this host.
+With TF_CONFIG set, this is one of the tasks, as on a cluster; otherwise it starts all of them on this host.
 """
 
 import json
@@ -14,12 +14,12 @@ import sys
 import tensorflow as tf
 
 TASKS = {"worker": 2, "ps": 1, "chief": 1}
-# Of both workers together: a step of one of them takes half.
+# The examples of both workers together: a step of one of them processes half of it.
 GLOBAL_BATCH_SIZE = 64
 
 
 def start(dataset: str) -> None:
-    """Run this file once for each task, wait for the coordinator, and end the others."""
+    """Run this file once for each task, wait for the coordinator, and stop the others."""
     tasks = [(kind, index) for kind, count in TASKS.items() for index in range(count)]
     sockets = {task: socket.create_server(("127.0.0.1", 0)) for task in tasks}
     cluster = {
@@ -42,7 +42,7 @@ def start(dataset: str) -> None:
 
 
 def main(dataset: str) -> None:
-    """Serve, or, as the coordinator, train and print the accuracy on the split ``test``."""
+    """Serve; or, as the coordinator, train and print the accuracy on the split ``test``."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type != "chief":
         cluster = resolver.cluster_spec()
@@ -51,7 +51,7 @@ def main(dataset: str) -> None:
 
 
 def coordinate(strategy: tf.distribute.Strategy, dataset: str, num_workers: int) -> None:
-    """Train and evaluate by closures, which run on whichever worker is free, each on data of its own."""
+    """Train and evaluate by functions that run on any free worker, with the data of that worker."""
     import keras
 
     from tfshards import loader
@@ -59,7 +59,7 @@ def coordinate(strategy: tf.distribute.Strategy, dataset: str, num_workers: int)
 
     image = loader.Image(size=(32, 32), channels=1, dtype="float32")
     options = {"global_batch_size": GLOBAL_BATCH_SIZE, "select": ("image", "label"), "image": image}
-    # Without an end: a quick worker takes more steps than a slow one.
+    # No end: a fast worker processes more steps than a slow one.
     shuffle = loader.Shuffle(seed=0)
     train = loader.distribute(strategy, dataset, "train", shuffle=shuffle, epochs=None, **options)
     test = loader.distribute(strategy, dataset, "test", remainder="pad", **options)
@@ -82,8 +82,8 @@ def coordinate(strategy: tf.distribute.Strategy, dataset: str, num_workers: int)
         strategy.run(replica, args=next(iterator))
 
     @tf.function
-    def rest(iterator: tf.distribute.DistributedIterator) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return which worker runs this, and how many of the examples are right that it has still to read."""
+    def num_right(iterator: tf.distribute.DistributedIterator) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the index of this worker, and how many of its remaining examples are right."""
 
         def replica(image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
             # Padding has weight 0.
@@ -103,9 +103,9 @@ def coordinate(strategy: tf.distribute.Strategy, dataset: str, num_workers: int)
     coordinator.join()
 
     iterator, ended, right = iter(coordinator.create_per_worker_dataset(test)), set(), 0.0
-    # Until each worker had its turn: one that comes twice finds nothing left.
+    # Repeat until every worker had a turn; a worker that has a second turn has no examples left.
     while len(ended) < num_workers:
-        for part in [coordinator.schedule(rest, args=(iterator,)) for _ in range(num_workers)]:
+        for part in [coordinator.schedule(num_right, args=(iterator,)) for _ in range(num_workers)]:
             worker, found = part.fetch()
             ended.add(int(worker))
             right += float(found)

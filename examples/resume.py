@@ -1,6 +1,6 @@
-"""Train a Keras model in a way that survives a crash: run again, it goes on with the very next batch.
+"""Train a Keras model so that it survives a crash: when run again, it resumes with the next batch.
 
-Usage: python examples/resume.py DATASET CHECKPOINTS [--crash-at STEP]   (a split train of encoded images)
+Usage: python examples/resume.py DATASET CHECKPOINTS [--crash-at STEP]   (with the split train)
 """
 
 import argparse
@@ -16,11 +16,11 @@ EPOCHS = 4
 
 
 def main() -> None:
-    """Train, or go on training, and print what came of it."""
+    """Train, or resume training, and print the number of steps and the norm of the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("checkpoints")
-    parser.add_argument("--crash-at", type=int, help="the step at which this process is killed")
+    parser.add_argument("--crash-at", type=int, help="step at which this process is killed")
     options = parser.parse_args()
     keras.utils.set_random_seed(0)
     model = make_model(len(read_manifest(options.dataset).schema.class_names))
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def make_model(num_classes: int) -> keras.Model:
-    """Return a small classifier; a model that is resumed has its weights before ``fit``, by ``Input``."""
+    """Return a small classifier; ``Input`` creates the weights before ``fit``, as ``Resume`` requires."""
     layers = [keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]
     model = keras.Sequential([*layers, keras.layers.Dropout(0.2), keras.layers.Dense(num_classes)])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -59,14 +59,14 @@ def make_model(num_classes: int) -> keras.Model:
 
 
 class Crash(keras.callbacks.Callback):
-    """Kills the process, as a power cut would."""
+    """Kill the process at a step, as a power failure would."""
 
     def __init__(self, step: int | None) -> None:
         super().__init__()
         self._left = step
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Count down."""
+        """Kill the process if this was the step."""
         if self._left is not None:
             self._left -= 1
             if self._left == 0:

@@ -1,6 +1,6 @@
-"""Cross-validate: a model on each device, trained on all but its part of the data and tried on that.
+"""Cross-validate: one model per device, trained on all but one part of the data and evaluated on that part.
 
-Two logical CPU devices stand in for GPUs.
+Two logical CPU devices take the place of GPUs.
 
 Usage: python examples/separate_models.py DATASET   (with the split train)
 """
@@ -18,7 +18,7 @@ OPTIONS = {"select": ("image", "label"), "image": loader.Image(size=(32, 32), ch
 
 
 def accuracy_of(data: loader.DeviceData, num_classes: int) -> float:
-    """Return the accuracy of one model on the examples that it has not seen."""
+    """Return the accuracy of one model on the examples that it was not trained on."""
     with tf.device(data.device):
         layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(num_classes)]
         model = keras.Sequential(layers)
@@ -29,11 +29,11 @@ def accuracy_of(data: loader.DeviceData, num_classes: int) -> float:
 
 
 def main(dataset: str) -> None:
-    """Print the accuracy of each model, and the mean."""
+    """Print the accuracy of each model and the mean."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     num_classes = len(read_manifest(dataset).schema.class_names)
-    # how="all" would give each the whole split in an order of its own, how="parts" an equal part of it
+    # how="all" gives each device the whole split in a different order, how="parts" an equal part of it
     folds = loader.per_device(["CPU:0", "CPU:1"], dataset, "train", batch_size=32, how="folds", **OPTIONS)
     with ThreadPoolExecutor(len(folds)) as threads:
         accuracies = list(threads.map(lambda data: accuracy_of(data, num_classes), folds))

@@ -1,4 +1,4 @@
-"""Give each replica a static tensor: a table of the classes in the map function, a mean in the training step.
+"""Give each replica static tensors: a table of the classes in ``map_fn``, a mean in the training step.
 
 Usage: python examples/static_tensor.py DATASET   (with the split train)
 """
@@ -14,22 +14,22 @@ from tfshards import loader
 from tfshards.schemas import read_manifest
 
 
-def prepare(example, seed, static):
-    """Return an image, brightened at random, and what the table has for its class."""
-    image = tf.image.stateless_random_brightness(example["image"], 0.1, seed)
-    return image, tf.gather(static["table"], example["label"])
-
-
 def main(dataset: str) -> None:
-    """Train a loop of one's own for an epoch on two logical CPU devices and print its last loss."""
+    """Train for one epoch in a custom loop and print the first and the last loss."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
     num_classes = len(read_manifest(dataset).schema.class_names)
-    # smoothed targets stand for any table of the classes, such as embeddings of their names
+    # smoothed targets; any other table of the classes works, such as embeddings of their names
     table = np.full((num_classes, num_classes), 0.1 / num_classes, np.float32)
-    table += 0.9 * np.eye(num_classes, dtype=np.float32)
+    table = tf.constant(table + 0.9 * np.eye(num_classes, dtype=np.float32))
+
+    def prepare(example, seed):
+        """Return an image with random brightness, and the row of its class in the table."""
+        image = tf.image.stateless_random_brightness(example["image"], 0.1, seed)
+        return image, tf.gather(table, example["label"])
+
     data = loader.distribute(
         strategy,
         dataset,
@@ -37,11 +37,10 @@ def main(dataset: str) -> None:
         global_batch_size=64,
         image=loader.Image(size=(32, 32), channels=1, dtype="float32"),
         shuffle=loader.Shuffle(seed=0),
+        # the graph of each worker holds the captured table once; no batch carries it
         map_fn=prepare,
-        # once in the graph of each worker's pipeline, in no batch
-        static={"table": table},
     )
-    # once on each device
+    # one copy on each device
     constants = loader.replicate(strategy, {"mean": [[[[70.0]]]], "scale": 100.0})
     for copy in strategy.experimental_local_results(constants["mean"]):
         print(f"mean on {copy.device}")

@@ -5,23 +5,24 @@
 """
 
 try:
-    from tfshards.loader.balance import class_weights
-    from tfshards.loader.cache import clear_cache
-    from tfshards.loader.damaged import DamagedRecord, damaged_records
     from tfshards.loader.distribute import distribute, steps_per_epoch
-    from tfshards.loader.examples import Mix, Part
-    from tfshards.loader.image_options import Image
-    from tfshards.loader.options import Position, Shuffle, Worker
+    from tfshards.loader.examples.balance import class_weights
+    from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
+    from tfshards.loader.options.image import Image
+    from tfshards.loader.options.position import Position
+    from tfshards.loader.options.selection import Mix, Part
+    from tfshards.loader.options.shuffle import Shuffle
+    from tfshards.loader.options.worker import Worker
     from tfshards.loader.per_device import DeviceData, per_device
     from tfshards.loader.pipeline import load
-    from tfshards.loader.progress import Progress
-    from tfshards.loader.resume import Resume
-    from tfshards.loader.static import replicate
-    from tfshards.loader.wait import InputWait
-except ModuleNotFoundError as error:
+    from tfshards.loader.training.progress import Progress
+    from tfshards.loader.training.replicate import replicate
+    from tfshards.loader.training.resume import Resume
+    from tfshards.loader.training.wait import InputWait
+except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
-        f"tfshards.loader needs {error.name}: pip install 'tfshards[loader]'", name=error.name
-    ) from error
+        f"tfshards.loader needs {_error.name}: pip install 'tfshards[loader]'", name=_error.name
+    ) from _error
 
 __all__ = [
     "DamagedRecord",
@@ -36,7 +37,6 @@ __all__ = [
     "Shuffle",
     "Worker",
     "class_weights",
-    "clear_cache",
     "damaged_records",
     "distribute",
     "load",

@@ -1,4 +1,4 @@
-"""A thin adapter from ``load`` to ``tf.distribute``, for training loops of one's own.
+"""``distribute``: a thin adapter from ``load`` to ``tf.distribute``, for custom training loops.
 
 Where one host reads, the strategy splits the global batches of ``load`` over its replicas itself; what
 several hosts read is in ``hosts.py``.
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tfshards.loader.assign import num_steps
-from tfshards.loader.examples import Classes, Mix, Part, check_classes, check_take
-from tfshards.loader.hosts import check_hosts, distribute_over_hosts, has_several_hosts, num_shares
-from tfshards.loader.keras_limits import explain_to_keras
-from tfshards.loader.options import Remainder, Worker, check_batch_size, check_remainder
-from tfshards.loader.pipeline import load
-from tfshards.loader.request import LoadOptions
-from tfshards.loader.sources import source_of
+from tfshards.loader.graph.raw_ops import distributed
+from tfshards.loader.hosts import check_hosts, distribute_over_hosts
+from tfshards.loader.options.load_options import LoadKeywords, LoadOptions, Remainder
+from tfshards.loader.options.selection import Classes, Mix, Part
+from tfshards.loader.options.validation import check_least
+from tfshards.loader.options.worker import Worker
+from tfshards.loader.order.assignment import num_steps
+from tfshards.loader.order.choose import choose_population
+from tfshards.loader.order.source import open_source
+from tfshards.loader.pipeline import load_dataset
+from tfshards.loader.training.strategies import has_several_hosts, num_shares
 from tfshards.schemas import OptionsError
 
 if TYPE_CHECKING:
@@ -31,38 +34,41 @@ def distribute(
     split: str | None = None,
     *,
     global_batch_size: int,
-    **options: Unpack[LoadOptions],
+    **options: Unpack[LoadKeywords],
 ) -> tf.distribute.DistributedDataset:
-    """Return the batches of one split, dealt to the replicas of ``strategy``.
+    """Return the batches of one split, divided among the replicas of ``strategy``.
 
     Each element holds one global batch: every replica has ``global_batch_size / num_replicas_in_sync`` of its
     examples. An epoch has ``steps_per_epoch(path, split, global_batch_size, remainder)`` elements. For
-    ``Model.fit`` on one host give Keras the dataset of ``load`` instead, which it distributes itself.
+    ``Model.fit`` on one host give Keras the dataset of ``load`` instead, which it distributes itself;
+    ``class_weight=`` requires that one. On several hosts ``fit`` and ``evaluate`` of Keras 3 refuse any
+    input: write the loop with ``strategy.run``, or use tf_keras with ``epochs=None`` (it reads a finite
+    distributed dataset once, and trains on nothing in later epochs).
 
-    Under ``ParameterServerStrategy`` the result is what ``ClusterCoordinator.create_per_worker_dataset``
-    takes, which looks at the shards a second time. An element is then what one worker takes for a step of
-    its own: of ``W`` workers each has its own part of the split, in ``steps_per_epoch(...)`` batches of
+    Under ``ParameterServerStrategy`` give the result to ``ClusterCoordinator.create_per_worker_dataset``,
+    which checks the shards a second time. An element is then what one worker reads for one of its steps: of
+    ``W`` workers each has its own part of the split, in ``steps_per_epoch(...)`` batches of
     ``global_batch_size / W`` examples, so that an epoch is ``W * steps_per_epoch(...)`` steps.
 
     Args:
-        strategy: of ``tf.distribute``.
+        strategy: any strategy of ``tf.distribute``.
         path: the directory with ``dataset.json``, which every host can read under this name.
-        split: may be left out where there is one only.
-        global_batch_size: of all replicas of all workers together.
-        options: those of ``load``, but for ``worker``; ``remainder="keep"`` is refused, since it would leave
-            replicas without examples.
+        split: its name; may be left out if there is only one.
+        global_batch_size: the number of examples in each batch of all replicas of all workers together.
+        options: those of ``load``, except for ``worker``; ``remainder="keep"`` is refused, since it would
+            leave replicas without examples.
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, workers of parameter servers
-            cannot do what an option says, or as for ``load``.
+            do not support an option, or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
-    check_batch_size("global_batch_size", global_batch_size)
+    check_least("global_batch_size", global_batch_size, 1)
     if not isinstance(strategy, tf.distribute.Strategy):
         raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")
-    remainder = options.get("remainder", "drop")
-    if remainder == "keep":
+    whole = LoadOptions(path=path, split=split, batch_size=global_batch_size, worker=Worker(), **options)
+    if whole.remainder == "keep":
         raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
     shares = num_shares(strategy)
     if global_batch_size % shares:
@@ -71,27 +77,22 @@ def distribute(
             f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
             f"{lower + shares}" + (f" or {lower}" if lower else "")
         )
-    take, classes = options.get("take"), options.get("classes")
-    if not steps_per_epoch(path, split, global_batch_size, remainder, take=take, classes=classes):
+    if not _num_steps(whole):
         raise OptionsError(
             f"global_batch_size={global_batch_size} exceeds the examples of the split, so that "
             "remainder='drop' leaves no steps; use a smaller one or remainder='pad'"
         )
-    several_hosts = has_several_hosts(strategy)
-    if several_hosts:
-        check_hosts(strategy, options)
-        dataset = distribute_over_hosts(strategy, path, split, global_batch_size, options)
-    else:
-        whole = load(path, split, batch_size=global_batch_size, worker=Worker(), **options)
-        # Its length stays known on this way, so that Keras, too, sees where an epoch ends.
-        dataset = strategy.experimental_distribute_dataset(whole)
-    return explain_to_keras(dataset, several_hosts)
+    if has_several_hosts(strategy):
+        check_hosts(strategy, whole)
+        return distribute_over_hosts(strategy, whole)
+    # The length stays known, so that Keras also sees where an epoch ends.
+    return distributed(strategy, load_dataset(whole))
 
 
 def steps_per_epoch(
     path: str | os.PathLike[str] | Mix,
-    split: str | None,
-    global_batch_size: int,
+    split: str | None = None,
+    global_batch_size: int | None = None,
     remainder: Remainder = "drop",
     *,
     take: int | Part | None = None,
@@ -99,21 +100,36 @@ def steps_per_epoch(
 ) -> int:
     """Return the steps of one epoch, the same for any number of workers.
 
+    >>> loader.steps_per_epoch("data/photos", "train", 1024)
+    >>> loader.steps_per_epoch("data/numbers", global_batch_size=1024)
+
     Args:
         path: the directory with ``dataset.json``, or a ``Mix`` of several.
-        split: None where there is one only.
-        global_batch_size: of all workers together.
+        split: its name; may be left out if there is only one.
+        global_batch_size: the number of examples in each batch of all workers together; required.
         remainder: as for ``load``.
         take: as for ``load``.
         classes: as for ``load``.
 
     Raises:
-        OptionsError: an option is not allowed, or does not fit the dataset.
+        OptionsError: an option is missing or not allowed, or does not fit the dataset.
         InputError: there is no dataset, or no such split.
     """
-    check_batch_size("global_batch_size", global_batch_size)
-    check_remainder(remainder)
-    check_take(take)
-    check_classes(classes)
-    population = source_of(path, split).population(take, classes)
-    return num_steps(population.num_places, global_batch_size, remainder)
+    if global_batch_size is None:
+        raise OptionsError("global_batch_size= is missing; give the examples of one step of all workers")
+    check_least("global_batch_size", global_batch_size, 1)
+    return _num_steps(
+        LoadOptions(
+            path=path,
+            split=split,
+            batch_size=global_batch_size,
+            remainder=remainder,
+            take=take,
+            classes=classes,
+        )
+    )
+
+
+def _num_steps(options: LoadOptions) -> int:
+    population = choose_population(options, open_source(options))
+    return num_steps(population.num_positions, options.batch_size, options.remainder)

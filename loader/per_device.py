@@ -1,20 +1,22 @@
-"""Separate models on separate devices: a dataset for each."""
+"""``per_device``: separate models on separate devices, a dataset for each."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import tensorflow as tf
 
-from tfshards.loader.examples import Mix, Part
-from tfshards.loader.image_options import Image
-from tfshards.loader.options import Shuffle
-from tfshards.loader.order import order_seed
-from tfshards.loader.pipeline import load
-from tfshards.loader.request import LoadOptions
+from tfshards.loader.options.image import Image
+from tfshards.loader.options.load_options import LoadKeywords, LoadOptions
+from tfshards.loader.options.selection import Mix, Part
+from tfshards.loader.options.shuffle import Shuffle
+from tfshards.loader.options.validation import check_choice
+from tfshards.loader.order.random_bits import order_seed
+from tfshards.loader.pipeline import load_dataset
+from tfshards.loader.training.scope import warn_of_other_workers
 from tfshards.schemas import OptionsError
 
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ class DeviceData:
     """What the model on one device reads.
 
     Attributes:
-        device: its name, as it was given.
-        train: the batches of its training.
-        validation: those of its fold, in stored order; None but for folds.
+        device: the name that was given.
+        train: the batches for training.
+        validation: the batches of its fold, in stored order; None except for folds.
     """
 
     device: str
@@ -45,76 +47,80 @@ def per_device(
     *,
     batch_size: int,
     how: How = "all",
-    **options: Unpack[LoadOptions],
+    **options: Unpack[LoadKeywords],
 ) -> list[DeviceData]:
-    """Return independent datasets for models of their own on ``devices``, one each, in their order.
+    """Return independent datasets for separate models on ``devices``, one each, in their order.
 
     Args:
-        devices: names such as ``"GPU:0"``; a name may come several times, for several models on one device.
+        devices: names such as ``"GPU:0"``; a name may occur several times, for several models on one device.
         path: the directory with ``dataset.json``, or a ``Mix`` of several.
-        split: may be left out where there is one only.
-        batch_size: of each model.
-        how: "all" gives each the whole split, shuffled, and its images changed, by a seed of its own, for
-            ensembles and searches; "parts" gives each an equal part of its own; "folds" cross-validates:
-            the model at place ``i`` trains on all but the ``i``-th of ``len(devices)`` parts, and is tried
-            on that, without crops and flips at random, each example once.
-        options: those of ``load``. Without ``shuffle`` the order is that of ``Shuffle()``.
+        split: its name; may be left out if there is only one.
+        batch_size: the number of examples in each batch of one model.
+        how: "all" gives each model the whole split, with a different seed for order, crops and flips, for
+            ensembles and searches; "parts" gives each an equal part; "folds" cross-validates: model ``i``
+            trains on all but the ``i``-th of ``len(devices)`` parts, and is validated on that part, without
+            random crops and flips, each example once.
+        options: those of ``load``, except for ``worker``. Without ``shuffle`` the order is that of
+            ``Shuffle()``.
 
     Raises:
-        OptionsError: there are no devices, ``how`` is no such word, ``take`` is given for parts or folds,
+        OptionsError: there are no devices, ``how`` is not allowed, ``take`` is given for parts or folds,
             or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
         raise OptionsError(f"devices={devices!r} must be a list of names, such as ['GPU:0', 'GPU:1']")
-    if how not in get_args(How):
-        raise OptionsError(f"how={how!r} must be one of {', '.join(get_args(How))}")
-    if how != "all" and options.get("take") is not None:
+    check_choice("how", how, get_args(How))
+    whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
+    if how != "all" and whole.take is not None:
         raise OptionsError(f"take= and how={how!r} both choose examples; leave one out")
-    options = {**options, "shuffle": options.get("shuffle") or Shuffle()}
+    whole = replace(whole, shuffle=whole.shuffle or Shuffle())
+    warn_of_other_workers()
     data = []
     for index, device in enumerate(devices):
-        own, validation = _own(options, index), None
+        own, validation = _with_seeds_of(whole, index), None
         if how != "all":
-            own["take"] = Part(index, len(devices), rest=how == "folds")
-        train = load(path, split, batch_size=batch_size, **own)
+            own = replace(own, take=Part(index, len(devices), rest=how == "folds"))
         if how == "folds":
-            held_out = _held_out(own, Part(index, len(devices)))
-            validation = load(path, split, batch_size=batch_size, **held_out)
-        data.append(DeviceData(device, train, validation))
+            validation = load_dataset(_held_out(own, Part(index, len(devices))))
+        data.append(DeviceData(device, load_dataset(own), validation))
     return data
 
 
-def _own(options: LoadOptions, index: int) -> LoadOptions:
+def _with_seeds_of(options: LoadOptions, index: int) -> LoadOptions:
     """Return the options of one model; those of the first are as they were given."""
-    shuffle, image = options.get("shuffle"), options.get("image")
-    own = dict(options)
-    if index and shuffle is not None:
-        own["shuffle"] = replace(shuffle, seed=_seed(shuffle.seed, index))
-    if index and image is not None:
-        own["image"] = _each(image, lambda each: replace(each, seed=_seed(each.seed, index)))
-    return cast("LoadOptions", own)
+    if not index:
+        return options
+    shuffle = options.shuffle
+    return replace(
+        options,
+        shuffle=shuffle and replace(shuffle, seed=_seed(shuffle.seed, index)),
+        image=_each(options.image, lambda image: replace(image, seed=_seed(image.seed, index))),
+    )
 
 
 def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
-    held_out = dict(options) | {"take": part, "shuffle": None, "epochs": 1, "start": None}
-    if options.get("remainder", "drop") == "drop":
-        held_out["remainder"] = "keep"
-    image = options.get("image")
-    if image is not None:
-        held_out["image"] = _each(image, _steady)
-    return cast("LoadOptions", held_out)
+    return replace(
+        options,
+        take=part,
+        shuffle=None,
+        epochs=1,
+        start=None,
+        remainder="keep" if options.remainder == "drop" else options.remainder,
+        image=_each(options.image, _without_randomness),
+    )
 
 
-def _each(image: Image | Mapping[str, Image], change: Callable[[Image], Image]) -> Image | dict[str, Image]:
-    if isinstance(image, Image):
-        return change(image)
-    return {name: change(each) for name, each in image.items()}
+def _each(
+    image: Image | Mapping[str, Image] | None, change: Callable[[Image], Image]
+) -> Image | Mapping[str, Image] | None:
+    if isinstance(image, Mapping):
+        return {name: change(each) for name, each in image.items()}
+    return None if image is None else change(image)
 
 
-def _steady(image: Image) -> Image:
-    """Return how an image is decoded without anything random."""
+def _without_randomness(image: Image) -> Image:
     return replace(image, crop="center" if image.crop == "random" else image.crop, flip=None)
 
 

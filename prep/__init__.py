@@ -1,7 +1,7 @@
-"""Conversion: image folders and arrays to exactly balanced TFRecord shards, by an Apache Beam pipeline.
+"""Convert images, arrays and tables to exactly balanced TFRecord shards, and maintain the datasets.
 
-This room never imports TensorFlow. ``build`` is imported when it is first asked for, since Beam takes about a
-second, which a look at a dataset need not pay.
+This room never imports TensorFlow. Names that need Apache Beam or Arrow are imported when they are
+first used, since these take about a second to import.
 """
 
 from __future__ import annotations
@@ -12,46 +12,55 @@ from typing import TYPE_CHECKING
 try:
     from tfshards.prep.adoption.adopt import adopt
     from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.roles import Roles
-    from tfshards.prep.audits.audit import audit
-    from tfshards.prep.copies.dealing import Dealing
-    from tfshards.prep.copies.merge import merge
-    from tfshards.prep.copies.reshard import reshard
-    from tfshards.prep.image_options import ImageOptions
-    from tfshards.prep.options import Options
-    from tfshards.prep.proofs.repair import Repair, repair
-    from tfshards.prep.proofs.verify import verify
-    from tfshards.prep.prune import Pruned, prune
-    from tfshards.prep.sources.arrays import Arrays
-    from tfshards.prep.sources.image_folder import ImageFolder
-except ModuleNotFoundError as error:
+    from tfshards.prep.adoption.roles import FeatureRoles
+    from tfshards.prep.auditing.audit import audit
+    from tfshards.prep.building.prune import Pruned, prune
+    from tfshards.prep.derivation.merge import merge
+    from tfshards.prep.derivation.reshard import reshard
+    from tfshards.prep.derivation.shard_options import ShardOptions
+    from tfshards.prep.imaging.options import ImageOptions
+    from tfshards.prep.planning.options import Options
+    from tfshards.prep.planning.shard_counts import ShardCounts
+    from tfshards.prep.sources.arrays.source import Arrays
+    from tfshards.prep.sources.images.folder import ImageFolder
+    from tfshards.prep.verification.repair import repair
+    from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
+    from tfshards.prep.verification.verify import verify
+    from tfshards.schemas import read_manifest as info
+except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
-        f"tfshards.prep and the command need {error.name}: pip install 'tfshards[prep]'", name=error.name
-    ) from error
+        f"tfshards.prep and the command need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
+    ) from _error
 
 if TYPE_CHECKING:
-    from tfshards.prep.builder import build
-    from tfshards.prep.copies.appender import append
-    from tfshards.prep.sources.table import Table
-    from tfshards.prep.sources.table_roles import Columns
+    from tfshards.prep.building.build import build
+    from tfshards.prep.building.preview import plan
+    from tfshards.prep.derivation.append import append
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.source import Table
 
 __all__ = [
     "AdoptOptions",
     "Arrays",
-    "Columns",
-    "Dealing",
+    "ColumnRoles",
+    "FeatureRoles",
     "ImageFolder",
     "ImageOptions",
     "Options",
     "Pruned",
-    "Repair",
-    "Roles",
+    "RecordProblem",
+    "RepairReport",
+    "ShardCounts",
+    "ShardOptions",
     "Table",
+    "VerificationReport",
     "adopt",
     "append",
     "audit",
     "build",
+    "info",
     "merge",
+    "plan",
     "prune",
     "repair",
     "reshard",
@@ -66,8 +75,9 @@ def __getattr__(name: str) -> object:
 
 
 _LATER = {
-    "append": "tfshards.prep.copies.appender",
-    "build": "tfshards.prep.builder",
-    "Table": "tfshards.prep.sources.table",
-    "Columns": "tfshards.prep.sources.table_roles",
+    "append": "tfshards.prep.derivation.append",
+    "plan": "tfshards.prep.building.preview",
+    "build": "tfshards.prep.building.build",
+    "Table": "tfshards.prep.sources.tables.source",
+    "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
 }

@@ -1,6 +1,7 @@
-"""What ``prep`` and ``loader`` agree on: features, the schema, the manifest, a shard's index and labels.
+"""The format that ``prep`` and ``loader`` share: schema, manifest, index and labels of a shard, and errors.
 
-This room knows only the standard library and NumPy.
+This package imports only the standard library and NumPy. Its names are for users; ``prep`` and ``loader``
+import everything else from its modules.
 """
 
 from tfshards.schemas.errors import (
@@ -10,51 +11,24 @@ from tfshards.schemas.errors import (
     OptionsError,
     Problem,
     TfshardsError,
-    one_line,
 )
-from tfshards.schemas.feature import KINDS, Feature, Kind
-from tfshards.schemas.index import RecordIndex, index_path, parse_index
-from tfshards.schemas.labels import labels_bytes, labels_path, parse_labels
-from tfshards.schemas.manifest import (
-    FORMAT_VERSION,
-    MANIFEST_NAME,
-    Manifest,
-    Shard,
-    Split,
-    Totals,
-    file_problems,
-    parse_manifest,
-    read_manifest,
-    write_manifest,
-)
+from tfshards.schemas.feature import Feature
+from tfshards.schemas.manifest import Manifest, Totals, read_manifest
 from tfshards.schemas.schema import Schema
+from tfshards.schemas.split import Shard, Split
 
 __all__ = [
-    "FORMAT_VERSION",
-    "KINDS",
-    "MANIFEST_NAME",
     "BuildError",
     "Feature",
     "FormatError",
     "InputError",
-    "Kind",
     "Manifest",
     "OptionsError",
     "Problem",
-    "RecordIndex",
     "Schema",
     "Shard",
     "Split",
     "TfshardsError",
     "Totals",
-    "file_problems",
-    "index_path",
-    "labels_bytes",
-    "labels_path",
-    "one_line",
-    "parse_index",
-    "parse_labels",
-    "parse_manifest",
     "read_manifest",
-    "write_manifest",
 ]

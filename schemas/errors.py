@@ -1,7 +1,7 @@
-"""The errors that tfshards raises on purpose, and the problem list that validators fill.
+"""The errors that tfshards raises on purpose, and the problems that validators collect.
 
-Every message says what was wrong, where, what was found against what is allowed, and the remedy. Anything
-else that comes out of tfshards is a bug.
+Every message says what is wrong, where, what was found, what is allowed, and what to do. Any other exception
+raised by tfshards is a bug.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# The problems that the text of a FormatError lists; a damaged shard list could fill a terminal for minutes.
+# Maximum number of problems in the text of a FormatError; a damaged list of shards may have thousands.
 MAX_LISTED = 20
 
 
 class TfshardsError(Exception):
-    """Base of all errors that tfshards raises on purpose; each argument is a line of the message.
+    """Base class of all errors that tfshards raises on purpose; each argument is a line of the message.
 
-    A name in a line may hold anything that a file system allows; printed, it neither ends the line nor steers
-    the terminal.
+    Characters that are not printable, as file names may contain, are escaped when the message is printed.
     """
 
     def __str__(self) -> str:
@@ -25,15 +24,15 @@ class TfshardsError(Exception):
 
 
 class OptionsError(TfshardsError, ValueError):
-    """An option is wrong by itself, before anything was read from disk (exit status 2)."""
+    """An option is invalid, whatever the input is (exit status 2)."""
 
 
 class InputError(TfshardsError):
-    """The input does not allow what was asked: a folder without images, arrays of different lengths."""
+    """The input is not suitable, such as a folder without images or arrays of different lengths."""
 
 
 class BuildError(TfshardsError):
-    """A build ended before its commit; the output holds no new dataset."""
+    """A build ended before its commit; the output folder holds no new dataset."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Problem:
     """One fault that a validator found.
 
     Attributes:
-        place: where, for example ``splits.train.shards[3].num_bytes`` or a shard's path.
-        message: what was found against what is allowed.
+        place: location of the fault, such as ``splits.train.shards[3].num_bytes`` or the path of a shard.
+        message: what was found, and what is allowed.
     """
 
     place: str
@@ -53,13 +52,13 @@ class Problem:
 
 
 class FormatError(TfshardsError, ValueError):
-    """A file of a dataset breaks the format; ``problems`` holds every fault found, not only the first."""
+    """A file of a dataset violates the format; ``problems`` holds every fault found, not only the first."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
-        # both as they came, so that the error can be pickled across processes
+        # unpickling in another process calls __init__ with these
         super().__init__(subject, problems)
         self.subject = subject
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
 
     def __str__(self) -> str:
         number = len(self.problems)
@@ -71,7 +70,7 @@ class FormatError(TfshardsError, ValueError):
 
 
 def one_line(text: str) -> str:
-    r"""Return ``text`` with each character that is not printable as an escape, such as ``\n`` or ``\x1b``."""
+    r"""Return ``text`` with each character that is not printable escaped, such as ``\n`` or ``\x1b``."""
     if text.isprintable():
         return text
     return "".join(

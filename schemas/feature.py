@@ -1,6 +1,6 @@
-"""One named value of an example, and the one table that says how each kind of value is stored.
+"""Features, which are the named values of an example, and the table of how each kind of feature is stored.
 
-``prep`` writes by this table and ``loader`` reads by it, so that no dtype can be written that cannot be read.
+``prep`` writes and ``loader`` reads according to this table, so every dtype that can be written can be read.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfshards.schemas.reading import MAX_INT, Json, ObjectReader, shown
+from tfshards.schemas.json_reader import MAX_INT, Json, ObjectReader, shown
 
 WireType = Literal["bytes", "int64", "float"]
 
-# Bytes an element of each numeric dtype, stored little-endian; complex64 is two float32.
+# Bytes per element of each numeric dtype, stored little-endian; complex64 is two float32.
 ITEM_SIZES: Mapping[str, int] = {
     "bool": 1,
     "int8": 1,
@@ -36,12 +36,12 @@ ITEM_SIZES: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """How the values of one kind of feature stand in a ``tf.train.Example``.
+    """How the values of one kind of feature are stored in a ``tf.train.Example``.
 
     Attributes:
-        wire: the list of ``tf.train.Feature`` that holds them.
+        wire: the list of ``tf.train.Feature`` that holds the values.
         dtypes: the dtypes that this kind can hold exactly.
-        lists: whether the shape may be ``(None,)``: any number of elements, from example to example another.
+        lists: whether the shape may be ``(None,)``: a number of elements that varies between examples.
     """
 
     wire: WireType
@@ -55,17 +55,17 @@ _MAX_DIMENSIONS = 32
 _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
 
 KINDS: Mapping[str, Kind] = {
-    # one encoded image (JPEG, PNG, ...); dtype and shape are those of the decoded pixels
+    # one encoded image (JPEG, PNG, ...); dtype and shape describe the decoded pixels
     "image": Kind("bytes", frozenset({"uint8"})),
-    # an index into the schema's class names, or any integer class where there are none
+    # an index into the schema's class names, or any integer if it has none
     "label": Kind("int64", _INT64_EXACT, lists=True),
-    # byte strings, one value an element
+    # one byte string per element
     "bytes": Kind("bytes", frozenset({"bytes"}), lists=True),
-    # one int64 an element, row-major; uint64 does not fit
+    # one int64 per element, row-major; uint64 does not fit
     "int": Kind("int64", _INT64_EXACT | {"bool"}, lists=True),
-    # one float32 an element, row-major; float64 does not fit
+    # one float32 per element, row-major; float64 does not fit
     "float": Kind("float", frozenset({"float16", "bfloat16", "float32"}), lists=True),
-    # one value: the elements' little-endian bytes, row-major
+    # one value: the little-endian bytes of the elements, row-major
     "raw": Kind("bytes", frozenset(ITEM_SIZES)),
 }
 
@@ -75,14 +75,14 @@ class Feature:
     """One named value of every example.
 
     Attributes:
-        name: the feature's name in the ``tf.train.Example``.
+        name: name of the feature in the ``tf.train.Example``.
         kind: a key of ``KINDS``.
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
-        shape: the shape of one example's value; ``()`` for a scalar, None for a dimension that varies: of an
-            image, or the only one of a list of any length.
+        shape: shape of the value of one example; ``()`` for a scalar. None is a dimension that varies: any
+            dimension of an image, or the only dimension of a list.
 
     Raises:
-        ValueError: the four do not fit together.
+        ValueError: an attribute is invalid, or they contradict each other.
     """
 
     name: str
@@ -97,45 +97,45 @@ class Feature:
 
     @property
     def wire(self) -> WireType:
-        """The list of ``tf.train.Feature`` that holds the values."""
+        """Name of the list of ``tf.train.Feature`` that holds the values."""
         return KINDS[self.kind].wire
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the number of elements differs from example to example: shape ``(None,)``."""
+        """Whether the number of elements varies between examples: shape ``(None,)``."""
         return self.shape == (None,)
 
     @property
     def num_elements(self) -> int:
-        """The number of elements of one value; 1 for an image, whose value is one encoded string.
+        """Number of elements of one value; 1 for an image, which is one encoded string.
 
         Raises:
-            ValueError: ``is_ragged``; each example has a number of its own.
+            ValueError: the feature is ragged, so the number varies between examples.
         """
         if self.kind == "image":
             return 1
         if self.is_ragged:
-            raise ValueError(f"feature {self.name!r} has no one number of elements: its shape is (None,)")
+            raise ValueError(f"feature {self.name!r} has no fixed number of elements: its shape is (None,)")
         return math.prod(dim for dim in self.shape if dim is not None)
 
     @property
     def num_bytes(self) -> int:
-        """The length in bytes of one value of kind ``raw``.
+        """Number of bytes of one value of kind ``raw``.
 
         Raises:
-            ValueError: the kind is another; its values have no fixed length.
+            ValueError: the kind is not ``raw``.
         """
         if self.kind != "raw":
             raise ValueError(f"feature {self.name!r} is of kind {self.kind!r}; only 'raw' has a fixed length")
         return self.num_elements * ITEM_SIZES[self.dtype]
 
     def to_json(self) -> dict[str, Json]:
-        """Return the feature as it stands in ``dataset.json``."""
+        """Return the feature as JSON values, as in ``dataset.json``."""
         return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Feature | None:
-        """Return the feature in ``reader``, or None after noting what is wrong with it."""
+        """Return the feature in ``reader``, or None after noting its problems."""
         known = len(reader.problems)
         reader.only(("name", "kind", "dtype", "shape"))
         name, kind, dtype = (reader.take(field, str, "") for field in ("name", "kind", "dtype"))
@@ -147,14 +147,14 @@ class Feature:
                 reader.note(f"shape[{index}]", f"is {shown(dim)}, must be an integer or null")
         places = [problem.place for problem in reader.problems[known:]]
         for field, message in feature_faults(name, kind, dtype, tuple(shape)).items():
-            # what is not even of the right type is noted already
+            # fields of the wrong type are already noted
             if not any(place.startswith(reader.at(field)) for place in places):
                 reader.note(field, message)
         return cls(name, kind, dtype, tuple(shape)) if len(reader.problems) == known else None
 
 
 def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:
-    """Return what is wrong with a feature of these four, by field; empty if nothing is."""
+    """Return what is wrong with a feature that has these attributes, by attribute; empty if it is valid."""
     faults: dict[str, str] = {}
     if not name or not name.isprintable():
         faults["name"] = f"is {shown(name)}, must be one or more printable characters"
@@ -163,18 +163,18 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
         return faults
     if dtype not in KINDS[kind].dtypes:
         allowed = ", ".join(sorted(KINDS[kind].dtypes))
-        faults["dtype"] = f"is {shown(dtype)}, but kind {kind!r} holds {allowed}"
+        faults["dtype"] = f"is {shown(dtype)}, but kind {kind!r} can only be {allowed}"
     listed = shown(list(shape))
     if any(dim is not None and dim < 0 for dim in shape):
-        faults["shape"] = f"is {listed}, must not have negative dimensions"
+        faults["shape"] = f"is {listed}, must have no negative dimensions"
     elif kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
         faults["shape"] = f"is {listed}, but an image is (height, width, channels) with 1, 3 or 4 channels"
     elif None in shape and kind != "image" and not KINDS[kind].lists:
-        faults["shape"] = f"is {listed}, but kind {kind!r} needs every dimension"
+        faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
     elif None in shape and kind != "image" and len(shape) > 1:
-        faults["shape"] = f"is {listed}, but only a list of one dimension, [None], may vary in kind {kind!r}"
+        faults["shape"] = f"is {listed}, but for kind {kind!r} only the shape [None] may vary"
     elif len(shape) > _MAX_DIMENSIONS:
-        faults["shape"] = f"has {len(shape)} dimensions, more than {_MAX_DIMENSIONS}"
+        faults["shape"] = f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
     elif math.prod(dim or 1 for dim in shape) > MAX_INT:
-        faults["shape"] = f"is {listed}, more than 2^63 - 1 elements"
+        faults["shape"] = f"is {listed}, which has more than 2^63 - 1 elements"
     return faults

@@ -1,8 +1,8 @@
-"""The record index of a shard: where each record starts and how long it is.
+"""The record index of a shard: the offset and the length of each record.
 
-The text form, one line ``offset length`` a record with the length of the whole frame (data and 16 bytes
-around it), is the one that NVIDIA DALI's ``tfrecord2idx`` writes and that DALI and the PyTorch readers of
-TFRecord files take.
+The text has one line ``offset length`` per record; the length is that of the frame, which is the data and 16
+bytes around it. NVIDIA DALI's ``tfrecord2idx`` writes this format; DALI and TFRecord readers for PyTorch read
+it.
 """
 
 from __future__ import annotations
@@ -10,61 +10,63 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.errors import FormatError, Problem
 
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
 # A frame is: length (8 bytes), masked crc32c of the length (4), data, masked crc32c of the data (4).
 FRAME_OVERHEAD = 16
 
-# 18 digits: every such number fits int64
+# every number of 18 digits fits int64
 _LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 
 
-# eq=False: NumPy compares arrays element by element, which is no answer here
+# eq=False, because comparing arrays does not return one truth value
 @dataclass(frozen=True, eq=False)
 class RecordIndex:
     """The frames of one shard, in order and without gaps.
 
     Attributes:
-        lengths: shape ``(num_examples,)`` int64, bytes of each frame.
+        lengths: shape ``(num_examples,)`` int64, number of bytes of each frame.
     """
 
     lengths: npt.NDArray[np.int64]
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Shape ``(num_examples,)`` int64: the byte at which each frame starts."""
+        """Offset in bytes at which each frame starts, shape ``(num_examples,)`` int64."""
         return np.cumsum(self.lengths) - self.lengths
 
     @property
     def num_bytes(self) -> int:
-        """The size of the shard."""
+        """Size of the shard in bytes, uncompressed."""
         return int(self.lengths.sum())
 
     def to_text(self) -> str:
-        """Return the index file's text."""
+        """Return the text of the index file."""
         rows = zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)
         return "".join(f"{offset} {length}\n" for offset, length in rows)
 
 
 def index_path(shard_path: str) -> str:
-    """Return the path of a shard's index, relative to the dataset: in ``index/`` beside the shard.
+    """Return the path of a shard's index, relative to the dataset: in the folder ``index`` next to the shard.
 
-    It stands apart so that the pattern ``*.tfrecord-*`` matches shards only.
+    The index has its own folder so that the pattern ``*.tfrecord-*`` matches only shards.
     """
     path = PurePosixPath(shard_path)
     return str(path.parent / "index" / f"{path.name}.idx")
 
 
 def parse_index(text: str, subject: str) -> RecordIndex:
-    """Return the index in ``text``.
+    """Parse the text of an index file; ``subject`` starts the message of an error.
 
     Raises:
-        FormatError: a line is not two integers, or the frames leave gaps, overlap or are too short; the
-            message starts with ``subject``.
+        FormatError: a line is not two integers, or the frames leave gaps, overlap or are too short.
     """
     match = _LINES.match(text)
     sound = match.end() if match else 0
@@ -79,5 +81,5 @@ def parse_index(text: str, subject: str) -> RecordIndex:
     if len(wrong):
         line = int(wrong[0])
         message = f"is {rows[line, 0]} {rows[line, 1]}, but the record starts at {index.offsets[line]}"
-        raise FormatError(subject, [Problem(f"line {line + 1}", f"{message} and has 16 bytes or more")])
+        raise FormatError(subject, [Problem(f"line {line + 1}", f"{message} and has at least 16 bytes")])
     return index

@@ -1,7 +1,7 @@
-"""The labels of a shard, beside its index: classes can be chosen by them without a look at its records.
+"""The labels of a shard in a file of their own, so that classes can be selected without reading records.
 
-The file is nothing but int64, little-endian, one a record in their order. A shard has one if the schema has a
-scalar feature of kind ``label`` (``Schema.label``), whose values these are.
+The file holds one little-endian int64 per record, in the order of the records. A shard has such a file if the
+schema has a scalar feature of kind ``label`` (``Schema.label``).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _DTYPE = np.dtype("<i8")
 
 
 def labels_path(shard_path: str) -> str:
-    """Return the path of a shard's labels, relative to the dataset: beside its index, in ``index/``."""
+    """Return the path of a shard's labels, relative to the dataset: in ``index``, as for the index."""
     path = PurePosixPath(shard_path)
     return str(path.parent / "index" / f"{path.name}.labels")
 
 
 def labels_bytes(labels: Sequence[int] | npt.NDArray[np.int64]) -> bytes:
-    """Return the content of the file that holds ``labels``, in their order."""
+    """Return the content of a file that holds ``labels``."""
     return np.asarray(labels, dtype=_DTYPE).tobytes()
 
 
 def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.int64]:
-    """Return the labels in ``data``, shape ``(num_examples,)`` int64; they cannot be written to.
+    """Return the labels in ``data``: a read-only array of shape ``(num_examples,)`` int64.
 
     Args:
-        data: the content of the file.
-        num_examples: the number of records of its shard.
-        place: of the file, for errors.
+        data: content of the file.
+        num_examples: number of records of the shard.
+        place: path of the file, for error messages.
 
     Raises:
-        FormatError: there are not as many labels as records.
+        FormatError: the number of labels differs from the number of records.
     """
     fault = labels_size_fault(len(data), num_examples)
     if fault:
@@ -46,7 +46,7 @@ def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.i
 
 
 def labels_size_fault(num_bytes: int, num_examples: int) -> str | None:
-    """Return what is wrong with a file of labels of this size, or None; so that it need not be read."""
+    """Return what is wrong with the size of a file of labels, or None."""
     wanted = num_examples * _DTYPE.itemsize
     found = f"has {num_bytes} bytes; the labels of {num_examples} records have {wanted}"
     return found if num_bytes != wanted else None

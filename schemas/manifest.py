@@ -1,6 +1,6 @@
-"""The manifest ``dataset.json``: which files are the dataset, and what is in them.
+"""The manifest ``dataset.json``, which lists the files of a dataset and describes their content.
 
-A directory with a manifest is a dataset; one without is none. Nothing here knows how shards are made or read.
+A directory is a dataset if it has a manifest.
 """
 
 from __future__ import annotations
@@ -15,34 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from tfshards.schemas.atomic import sync_directory, write_atomically
 from tfshards.schemas.errors import FormatError, InputError, Problem
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
-from tfshards.schemas.reading import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.split import Shard, Split, digest_fault
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MANIFEST_NAME",
-    "REQUIRES",
-    "Compression",
-    "Manifest",
-    "Shard",
-    "Split",
-    "Totals",
-    "file_problems",
-    "name_fault",
-    "parse_manifest",
-    "read_manifest",
-    "sync_directory",
-    "with_digest",
-    "write_atomically",
-    "write_manifest",
-]
-
 FORMAT_VERSION = 1
-# The first release of tfshards that reads FORMAT_VERSION; an older one names it in its error.
+# The first release of tfshards that reads FORMAT_VERSION; older releases name it in their error message.
 REQUIRES = "tfshards>=0.1"
 
 Compression = Literal["none", "gzip"]
@@ -54,15 +35,15 @@ _BUILD_ID = re.compile(r"[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class Totals:
-    """What became of the entries that the source holds; ``accepted + rejected + skipped == entries``.
+    """How many entries of the source were accepted, rejected and skipped; these add up to ``entries``.
 
     Attributes:
-        entries: everything that is not a directory, found without following links; for arrays the rows.
-        accepted: the examples of all splits.
-        rejected: the number of lines in the rejects file.
-        skipped: what is no input, such as hidden files.
+        entries: number of entries: of a folder everything but directories, of arrays and tables the rows.
+        accepted: number of examples in all splits.
+        rejected: number of rejected inputs, which is the number of lines in the rejects file.
+        skipped: number of entries that are not inputs, such as hidden files.
         reasons: counts by reason, for ``rejected`` and for ``skipped``.
-        conversions: what was done to accepted images, such as ``orientation applied``, and to how many.
+        conversions: number of accepted images by conversion, such as ``orientation applied``.
     """
 
     entries: int
@@ -73,7 +54,7 @@ class Totals:
     conversions: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
-        """Return the totals as they stand in ``dataset.json``."""
+        """Return the totals as JSON values, as in ``dataset.json``."""
         return {
             "entries": self.entries,
             "accepted": self.accepted,
@@ -85,7 +66,7 @@ class Totals:
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Totals:
-        """Return the totals in ``reader``, after noting what is wrong with them."""
+        """Return the totals in ``reader``, and note their problems."""
         reader.only(("entries", "accepted", "rejected", "skipped", "reasons", "conversions"))
         entries, accepted, rejected, skipped = (
             reader.count(name) for name in ("entries", "accepted", "rejected", "skipped")
@@ -104,20 +85,20 @@ class Totals:
         return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
-    """Everything that belongs to one dataset.
+    """The description of one dataset.
 
     Attributes:
-        name: the dataset's name, the first part of each shard's file name.
+        name: name of the dataset, the first part of the file name of each shard.
         build_id: 8 hex digits, equal for equal inputs and options.
-        schema: what each example holds.
-        splits: by name, in the order in which they are listed.
-        totals: what became of the source's entries.
-        options: the options that made the dataset, as JSON values.
-        split_cuts: the hash values at which ratio splits were cut; empty where there were none.
-        compression: of every shard.
-        rejects_digest: of the rejects file, as those of shards; empty where there is none.
+        schema: features and class names of the examples.
+        splits: splits by name, in the order in which they are listed.
+        totals: numbers of accepted, rejected and skipped entries of the source.
+        options: options of the build, as JSON values.
+        split_cuts: hash values that separate splits by ratio; empty if there are none.
+        compression: compression of every shard.
+        rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
     """
 
     name: str
@@ -130,23 +111,29 @@ class Manifest:
     compression: Compression = "none"
     rejects_digest: str = ""
 
+    def __repr__(self) -> str:
+        """Return the text that ``tfshards info`` prints."""
+        from tfshards.schemas.summary import manifest_text
+
+        return manifest_text(self)
+
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """The shards of all splits."""
+        """Shards of all splits."""
         return tuple(shard for split in self.splits.values() for shard in split.shards)
 
     @property
     def num_examples(self) -> int:
-        """The number of examples of all splits."""
+        """Number of examples of all splits."""
         return sum(split.num_examples for split in self.splits.values())
 
     def to_text(self) -> str:
-        """Return the text of ``dataset.json``: ASCII, indented, the same for equal manifests."""
+        """Return the text of ``dataset.json``: ASCII, indented, and equal for equal manifests."""
         document = {**self.to_json(), "digest": _NO_DIGEST}
         return with_digest(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
     def to_json(self) -> dict[str, Json]:
-        """Return the manifest as JSON values, without its own digest."""
+        """Return the manifest as JSON values, without its digest."""
         return {
             "format_version": FORMAT_VERSION,
             "requires": REQUIRES,
@@ -163,7 +150,7 @@ class Manifest:
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Manifest | None:
-        """Return the manifest in ``reader``, or None after noting what is wrong with it."""
+        """Return the manifest in ``reader``, or None after noting its problems."""
         known = len(reader.problems)
         reader.only(_FIELDS)
         reader.count("format_version", least=1)
@@ -200,44 +187,47 @@ class Manifest:
         )
 
 
-def read_manifest(root: str | os.PathLike[str]) -> Manifest:
-    """Return the manifest of the dataset in the directory ``root``.
+def read_manifest(dataset: str | os.PathLike[str]) -> Manifest:
+    """Read the manifest of a dataset; its ``repr`` is what ``tfshards info`` prints.
+
+    Args:
+        dataset: folder of the dataset.
 
     Raises:
-        InputError: there is no manifest that can be read, so that ``root`` is no dataset.
-        FormatError: the manifest breaks the format; it holds every problem, each with its place.
+        InputError: the manifest is missing or cannot be read.
+        FormatError: the manifest violates the format; the error holds every problem with its location.
     """
-    path = Path(root) / MANIFEST_NAME
+    path = Path(dataset) / MANIFEST_NAME
     try:
-        # as bytes: line ends are part of what the digest covers
+        # as bytes, because the digest covers line ends
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise InputError(_no_dataset(Path(root), error)) from None
+        raise InputError(_no_dataset(Path(dataset), error)) from None
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
 
 
 def parse_manifest(text: str, subject: str) -> Manifest:
-    """Return the manifest in ``text``.
+    """Parse the text of a manifest; ``subject`` starts the message of an error.
 
     Raises:
-        FormatError: as for ``read_manifest``; its message starts with ``subject``.
+        FormatError: as for ``read_manifest``.
     """
     document = parse_json(text, subject)
     if not isinstance(document, dict):
         raise FormatError(subject, [Problem("(document)", f"is {shown(document)}, must be an object")])
     version = document.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
-        # nothing else in a newer document can be judged here
+        # this release cannot check anything else in a newer document
         requires = document.get("requires")
         needed = requires if isinstance(requires, str) and requires.isprintable() else "a newer tfshards"
-        message = f"is {shown(version)}, this release reads up to {FORMAT_VERSION}; install {needed}"
+        message = f"is {shown(version)}, but this release reads up to {FORMAT_VERSION}; install {needed}"
         raise FormatError(subject, [Problem("format_version", message)])
     reader = ObjectReader(document)
     manifest = Manifest.read(reader)
     if manifest is not None and (_DIGEST_MARK not in text or with_digest(text) != text):
-        reader.note("digest", "does not hold: the manifest was changed, or damaged, after it was written")
+        reader.note("digest", "does not match: the manifest was changed or damaged after it was written")
         manifest = None
     if manifest is None:
         raise FormatError(subject, reader.problems)
@@ -245,10 +235,10 @@ def parse_manifest(text: str, subject: str) -> Manifest:
 
 
 def with_digest(text: str) -> str:
-    """Return the text of a manifest with its own digest: of the text that has 64 zeros in its place.
+    """Return the text of a manifest with its own digest, computed with 64 zeros in place of the digest.
 
-    It stands at the last place where the text has ``"digest": "sha256:``, followed by 64 characters. A text
-    without that place comes back as it is.
+    The digest is the 64 characters after the last occurrence of ``"digest": "sha256:``. A text without one is
+    returned unchanged.
     """
     before, mark, rest = text.rpartition(_DIGEST_MARK)
     if not mark:
@@ -259,11 +249,11 @@ def with_digest(text: str) -> str:
 
 
 def write_manifest(manifest: Manifest, root: str | os.PathLike[str]) -> None:
-    """Write the manifest into the directory ``root``, in one step that a reader sees whole or not at all.
+    """Write the manifest into the directory ``root``, atomically.
 
     Raises:
-        FormatError: the manifest is one that nobody would read; nothing is written.
-        OSError: the file cannot be written; an earlier manifest still stands.
+        FormatError: the manifest is invalid; nothing is written.
+        OSError: the file cannot be written; an existing manifest is unchanged.
     """
     path, text = Path(root) / MANIFEST_NAME, manifest.to_text()
     parse_manifest(text, str(path))
@@ -271,7 +261,7 @@ def write_manifest(manifest: Manifest, root: str | os.PathLike[str]) -> None:
 
 
 def file_problems(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
-    """Return a problem for each shard whose file is missing or of another size than the manifest says."""
+    """Return a problem for each shard whose file is missing or whose size differs from the manifest."""
     problems = []
     for shard in manifest.shards:
         try:
@@ -304,13 +294,13 @@ def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split
     splits_reader = reader.object("splits")
     splits = {name: Split.read(splits_reader.object(name), schema) for name in splits_reader.value}
     if reader.value.get("splits") == {}:
-        reader.note("splits", "is empty, must hold at least one")
+        reader.note("splits", "is empty, must hold at least one split")
     for fault in filter(None, map(name_fault, splits)):
         reader.note("splits", f"the name {fault}")
     paths = Counter(shard.path for split in splits.values() for shard in split.shards)
     for path, times in paths.items():
         if path and times > 1:
-            reader.note("splits", f"the shard {shown(path)} stands {times} times")
+            reader.note("splits", f"the shard {shown(path)} is listed {times} times")
     return splits
 
 
@@ -318,8 +308,8 @@ def _note_compressed(reader: ObjectReader, splits: Mapping[str, Split]) -> None:
     for split in splits.values():
         for shard in split.shards:
             if shard.record_bytes != shard.num_bytes:
-                found = f"{shard.num_bytes} bytes with records of {shard.record_bytes}"
-                reader.note("splits", f"the shard {shown(shard.path)} has {found}, without compression")
+                found = f"has {shard.num_bytes} bytes, but records of {shard.record_bytes} bytes"
+                reader.note("splits", f"the shard {shown(shard.path)} {found} without compression")
 
 
 def _compression_fault(compression: str) -> str | None:
@@ -339,7 +329,7 @@ def _no_dataset(root: Path, error: OSError) -> str:
         return f"{root} is a file; name the directory that holds {MANIFEST_NAME}"
     if isinstance(error, FileNotFoundError):
         return (
-            f"{root} is no dataset: it has no {MANIFEST_NAME}. "
-            "A build that was stopped continues when the same command runs again"
+            f"{root} is not a dataset: it has no {MANIFEST_NAME}. "
+            "To resume a build that was stopped, run the same command again"
         )
     return f"{root / MANIFEST_NAME} cannot be read: {error.strerror}"

@@ -1,25 +1,25 @@
-"""Which names a dataset, its splits and its shards may have, so that none breaks a path or a report."""
+"""The names that datasets, splits and shards may have, which are safe in paths and reports."""
 
 from __future__ import annotations
 
 import re
 
-from tfshards.schemas.reading import shown
+from tfshards.schemas.json_reader import shown
 
 MANIFEST_NAME = "dataset.json"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
-# Dataset and split together, with what a shard's, an index's and a temporary file's name add: below the
-# 255 bytes that file systems allow.
+# The names of dataset and split, and what the file names of shards, indexes and temporary files add to them,
+# must stay below the 255 bytes that file systems allow.
 _MAX_NAME = 80
-# What a build writes beside the shards.
+# Files that a build writes in addition to the shards.
 _RESERVED = re.compile(
     rf"{re.escape(MANIFEST_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt|rejected-.*\.jsonl"
 )
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with ``name`` as the name of a dataset or split, or None."""
+    """Return what is wrong with the name of a dataset or split, or None."""
     if not _NAME.fullmatch(name):
         return (
             f"{shown(name)} must be letters, digits, '_', '.' and single '-', starting with a letter or digit"
@@ -30,10 +30,10 @@ def name_fault(name: str) -> str | None:
 
 
 def shard_path_fault(path: str) -> str | None:
-    """Return what is wrong with ``path`` as the path of a shard relative to its dataset, or None."""
+    """Return what is wrong with the path of a shard, relative to its dataset, or None."""
     parts = path.split("/")
     if not path.isprintable() or "\\" in path or ":" in path or parts[0] == "":
-        return f"{shown(path)} must be a relative path of printable characters with / between its parts"
+        return f"{shown(path)} must be a relative path of printable characters, with / between its parts"
     if any(part == "" or part.startswith(".") for part in parts):
         return f"{shown(path)} must not contain '..', '.', hidden or empty parts"
     if "index" in parts or _RESERVED.fullmatch(path):

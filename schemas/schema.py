@@ -1,4 +1,4 @@
-"""The features of a dataset in their order, and the names of its classes."""
+"""The schema of a dataset: its features in order, and the names of its classes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfshards.schemas.feature import Feature
-from tfshards.schemas.reading import Json, ObjectReader, shown
+from tfshards.schemas.json_reader import Json, ObjectReader, shown
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What each example of a dataset holds.
+    """The features and class names of a dataset.
 
     Attributes:
-        features: in the order in which they are listed and delivered.
-        class_names: the name of class ``i`` at place ``i``, or empty where the classes have no names.
+        features: features, in the order in which they are listed and loaded.
+        class_names: name of each class, in label order; empty if the classes have no names.
 
     Raises:
-        ValueError: there is no feature, a name stands twice, or classes have names but no feature is a label.
+        ValueError: there are no features, a name is repeated, or there are class names but no label.
     """
 
     features: tuple[Feature, ...]
@@ -30,11 +30,11 @@ class Schema:
     def __post_init__(self) -> None:
         faults = schema_faults(self.features, self.class_names)
         if faults:
-            raise ValueError("; ".join(f"{place} {message}" for place, message in faults))
+            raise ValueError("; ".join(f"{field} {message}" for field, message in faults))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the features, in order."""
+        """Names of the features, in order."""
         return tuple(feature.name for feature in self.features)
 
     def __getitem__(self, name: str) -> Feature:
@@ -50,12 +50,12 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """The first 16 hex digits of the SHA-256 of the schema's canonical JSON."""
+        """First 16 hex digits of the SHA-256 of the schema's canonical JSON."""
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Json]:
-        """Return the schema as it stands in ``dataset.json``."""
+        """Return the schema as JSON values, as in ``dataset.json``."""
         return {
             "features": [feature.to_json() for feature in self.features],
             "class_names": list(self.class_names),
@@ -63,13 +63,13 @@ class Schema:
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Schema | None:
-        """Return the schema in ``reader``, or None after noting what is wrong with it."""
+        """Return the schema in ``reader``, or None after noting its problems."""
         known = len(reader.problems)
         reader.only(("features", "class_names"))
         read = [Feature.read(item) for item in reader.objects("features")]
         class_names = reader.strings("class_names")
         features = tuple(feature for feature in read if feature is not None)
-        # What a feature that could not be read might have mended is no fault of its own.
+        # Faults that a feature with problems of its own might resolve are not reported.
         complete = len(features) == len(read) and isinstance(reader.value.get("features"), list)
         for field, message in (schema_faults if complete else _name_faults)(features, class_names):
             reader.note(field, message)
@@ -77,10 +77,10 @@ class Schema:
 
 
 def schema_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what is wrong with a schema of these features and class names, as (field, message)."""
+    """Return what is wrong with a schema that has these features and class names, as (field, message)."""
     faults = _name_faults(features, class_names)
     if not features:
-        faults.append(("features", "is empty, must hold at least one"))
+        faults.append(("features", "is empty, must hold at least one feature"))
     if class_names and not any(feature.kind == "label" for feature in features):
         faults.append(("class_names", "is not empty, but no feature is of kind 'label'"))
     return faults
@@ -89,7 +89,7 @@ def schema_faults(features: Sequence[Feature], class_names: Sequence[str]) -> li
 def _name_faults(features: Sequence[Feature], class_names: Sequence[str]) -> list[tuple[str, str]]:
     lists = (("features", [feature.name for feature in features]), ("class_names", class_names))
     return [
-        (field, f"holds the name {shown(name)} {times} times")
+        (field, f"contains the name {shown(name)} {times} times")
         for field, names in lists
         for name, times in Counter(names).items()
         if times > 1

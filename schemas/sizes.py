@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write and read them."""
+"""Parse and format numbers of bytes with units."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ _UNITS = {
 }
 
 
-def parse_size(text: str, option: str) -> int:
-    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``option`` is for the message.
+def parse_size(text: str, name: str) -> int:
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``.
+
+    Args:
+        text: the number, with a unit or without.
+        name: name of the parameter, for the message.
 
     Raises:
         OptionsError: the text is not of that form.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS:
-        raise OptionsError(f"{option} {text}: must be a size such as 128MiB, 1.5GB or 4096")
+        raise OptionsError(f"{name}={text!r} must be a size such as 128MiB, 1.5GB or 4096")
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 
 def size(num_bytes: float) -> str:
-    """Return a number of bytes for people, such as ``1.4 GiB``."""
+    """Return a number of bytes as text with a unit, such as ``1.4 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(num_bytes) < 1024:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"

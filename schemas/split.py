@@ -1,4 +1,4 @@
-"""One split of a dataset: its shards, and how often each class occurs in it."""
+"""A split of a dataset: its shards, and the number of examples of each class."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD, index_path
+from tfshards.schemas.json_reader import Json, ObjectReader, shown
 from tfshards.schemas.labels import labels_path
 from tfshards.schemas.names import shard_path_fault
-from tfshards.schemas.reading import Json, ObjectReader, shown
 from tfshards.schemas.schema import Schema
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -27,16 +27,17 @@ class Shard:
     """One TFRecord file.
 
     Attributes:
-        path: relative to the dataset's directory, with ``/`` between the parts.
-        num_examples: the number of records.
-        num_bytes: the file's size.
-        record_bytes: of the frames of all records; the file's size, unless that is compressed.
-        digest: ``sha256:`` and 64 hex digits, over the whole file.
-        index_digest: the same over its index.
-        examples_digest: of its records, in whatever order (see ``digests.examples_digest``).
-        last_bytes: the last 8 bytes of the file in hex, or fewer if it has no more: what a reader can
-            compare of each shard before it starts.
-        labels_digest: of its labels, as of the index; empty where the schema has no label.
+        path: path relative to the dataset's directory, with ``/`` between the parts.
+        num_examples: number of records.
+        num_bytes: size of the file.
+        record_bytes: number of bytes of the frames of all records; the size of the file if it is not
+            compressed.
+        digest: ``sha256:`` and 64 hex digits: the digest of the file.
+        index_digest: digest of the index file, in the same form.
+        examples_digest: digest of the records, independent of order (see ``digests.examples_digest``).
+        last_bytes: the last 8 bytes of the file in hex, or fewer if it is shorter; a quick check before
+            reading.
+        labels_digest: digest of the file of labels, in the same form; empty if the schema has no label.
     """
 
     path: str
@@ -50,13 +51,13 @@ class Shard:
     labels_digest: str = ""
 
     @property
-    def beside(self) -> dict[str, str]:
-        """The digest of each file that belongs to the shard, by path: its index, and its labels if any."""
+    def companion_digests(self) -> dict[str, str]:
+        """Digests of the other files of the shard, by path: its index, and its labels if it has any."""
         labels = {labels_path(self.path): self.labels_digest} if self.labels_digest else {}
         return {index_path(self.path): self.index_digest, **labels}
 
     def to_json(self) -> dict[str, Json]:
-        """Return the shard as it stands in ``dataset.json``."""
+        """Return the shard as JSON values, as in ``dataset.json``."""
         return {
             "path": self.path,
             "num_examples": self.num_examples,
@@ -71,7 +72,7 @@ class Shard:
 
     @classmethod
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
-        """Return the shard in ``reader``, after noting what is wrong with it; see ``Split.read``."""
+        """Return the shard in ``reader``, and note its problems; see ``Split.read``."""
         reader.only(_SHARD_FIELDS)
         path = reader.text("path", shard_path_fault)
         known = len(reader.problems)
@@ -82,7 +83,7 @@ class Shard:
             least = num_examples * FRAME_OVERHEAD
             if record_bytes < least:
                 reader.note(
-                    "record_bytes", f"is {record_bytes}, but {num_examples} records take at least {least}"
+                    "record_bytes", f"is {record_bytes}, but {num_examples} records need at least {least}"
                 )
             for name, value in (("num_bytes", num_bytes), ("record_bytes", record_bytes)):
                 if value and not num_examples:
@@ -111,12 +112,12 @@ _SHARD_FIELDS = tuple(field.name for field in fields(Shard))
 
 @dataclass(frozen=True)
 class Split:
-    """One split: its shards in order, and how often each class occurs.
+    """One split: its shards in order, and the number of examples of each class.
 
     Attributes:
-        shards: in the order in which their examples are numbered.
-        label_counts: examples by class name, or by the class's number where the classes have no names, in
-            label order; empty where there is no label.
+        shards: shards, in the order in which their examples are numbered.
+        label_counts: number of examples by class name, or by class number if the classes have no names, in
+            label order; empty if there is no label.
     """
 
     shards: tuple[Shard, ...]
@@ -124,26 +125,26 @@ class Split:
 
     @property
     def num_examples(self) -> int:
-        """The number of examples."""
+        """Number of examples."""
         return sum(shard.num_examples for shard in self.shards)
 
     @property
     def num_bytes(self) -> int:
-        """The size of all shards together."""
+        """Total size of the shards in bytes."""
         return sum(shard.num_bytes for shard in self.shards)
 
     @property
     def record_bytes(self) -> int:
-        """The bytes of all records together, uncompressed."""
+        """Total size of the records in bytes, uncompressed."""
         return sum(shard.record_bytes for shard in self.shards)
 
     @property
     def examples_digest(self) -> str:
-        """The digest of all examples, however they are dealt to shards and ordered."""
+        """Digest of all examples, independent of their order and their distribution over shards."""
         return digest_together(shard.examples_digest for shard in self.shards)
 
     def to_json(self) -> dict[str, Json]:
-        """Return the split as it stands in ``dataset.json``."""
+        """Return the split as JSON values, as in ``dataset.json``."""
         return {
             "num_examples": self.num_examples,
             "label_counts": dict(self.label_counts),
@@ -152,9 +153,9 @@ class Split:
 
     @classmethod
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Split:
-        """Return the split in ``reader``, after noting what is wrong with it.
+        """Return the split in ``reader``, and note its problems.
 
-        Without a sound ``schema`` the labels are not checked against it.
+        Labels are checked against ``schema``, unless it is None because it has problems of its own.
         """
         reader.only(("num_examples", "label_counts", "shards"))
         split = cls(
@@ -162,7 +163,7 @@ class Split:
             reader.counts("label_counts"),
         )
         if reader.value.get("shards") == []:
-            reader.note("shards", "is empty, must hold at least one")
+            reader.note("shards", "is empty, must hold at least one shard")
         stated = reader.count("num_examples")
         if stated != split.num_examples:
             reader.note("num_examples", f"is {stated}, but the shards hold {split.num_examples}")
@@ -181,12 +182,14 @@ def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
         reader.note("label_counts", "is not empty, but the schema has no scalar feature of kind 'label'")
     elif schema.class_names:
         for name in sorted(set(counts.value) - set(schema.class_names)):
-            counts.note(name, "is no class of the schema")
+            counts.note(name, "is not a class of the schema")
     else:
         limits = np.iinfo(schema.label.dtype)
         for name in counts.value:
             if not _INTEGER.fullmatch(name) or not limits.min <= int(name) <= limits.max:
-                counts.note(name, f"is no {schema.label.dtype}, and the schema names no classes")
+                counts.note(
+                    name, f"is not an integer of type {schema.label.dtype}, and the schema has no class names"
+                )
 
 
 def digest_fault(digest: str) -> str | None:
@@ -202,7 +205,7 @@ def _examples_digest_fault(digest: str) -> str | None:
 
 def _labels_digest_fault(digest: str, schema: Schema | None) -> str | None:
     if schema is None:
-        # whether there are labels is not known
+        # it is not known whether there are labels
         return digest_fault(digest) if digest else None
     if schema.label is not None:
         return digest_fault(digest)

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""What all tests share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
 
+from tests.programs import Programs
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_collections() -> None:
     """Keep the collector from looking at all that TensorFlow has imported, whenever graphs are made."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Programs]:
+    """Start programs that use TensorFlow, in processes that need not import it."""
+    programs = Programs(["tensorflow", "tf_keras", "tfshards.loader", "tfshards.prep"])
+    yield programs
+    programs.close()
 
 
 @pytest.fixture(autouse=True, scope="session")

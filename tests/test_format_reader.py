@@ -15,15 +15,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.schemas import (
-    KINDS,
-    file_problems,
-    index_path,
-    labels_path,
-    parse_index,
-    parse_labels,
-    read_manifest,
-)
+from tfshards.schemas import read_manifest
+from tfshards.schemas.feature import KINDS
+from tfshards.schemas.index import index_path, parse_index
+from tfshards.schemas.labels import labels_path, parse_labels
+from tfshards.schemas.manifest import file_problems
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 

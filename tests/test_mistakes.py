@@ -17,7 +17,7 @@ from tfshards.schemas import InputError, OptionsError
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     out = tmp_path_factory.mktemp("mistakes") / "numbers"
-    build(Arrays({"x": np.arange(8)}), out, shards=2, talk=lambda _: None)
+    build(Arrays({"x": np.arange(8)}), out, shards=2, log=lambda _: None)
     return out
 
 
@@ -74,7 +74,8 @@ def test_distribute_wants_a_strategy(dataset):
     [
         ("photos", {}, "source='photos' must be a source, such as ImageFolder('photos')"),
         (None, {"options": {"stratify": True}}, "options={'stratify': True} must be an Options(...)"),
-        (None, {"shards": {"val": 2}}, "must be an integer; Options(shards_by_split=...)"),
+        (None, {"shards": {"val": "2"}}, "shards={\"val\": '2'} must be an integer, or a dict such as"),
+        (None, {"shards": [2]}, "shards=[2] must be an integer, or a dict such as"),
         (None, {"shards": 1.5}, "shards=1.5 must be an integer"),
         (None, {"seed": "1"}, "seed='1' must be an integer"),
     ],
@@ -122,4 +123,4 @@ def test_a_folder_named_like_a_split_among_classes_is_pointed_out(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").write_bytes(b"x")
     (warning,) = ImageFolder(tmp_path).listing().warnings
-    assert warning == "'train' is taken as a class, since 'cat' is no split's name"
+    assert warning == "'train' is used as a class, since 'cat' is not the name of a split"

@@ -1,5 +1,6 @@
 """What is installed: the rooms under one name, their extras, the command."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -22,14 +23,14 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_the_wheel_holds_the_three_rooms_and_nothing_else_at_the_top(wheel):
+def test_the_wheel_holds_the_package_and_its_three_rooms_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     rooms = {name.split("/")[1] for name in names if name.startswith("tfshards/")}
     assert tops == {"tfshards"}
-    assert rooms == {"prep", "loader", "schemas"}
-    assert {f"tfshards/{room}/py.typed" for room in rooms} <= set(names)
+    assert rooms == {"prep", "loader", "schemas", "__init__.py", "py.typed"}
+    assert {f"tfshards/{room}/py.typed" for room in ("prep", "loader", "schemas")} <= set(names)
 
 
 def test_every_module_of_the_tree_is_in_the_wheel(wheel):
@@ -43,15 +44,17 @@ def test_every_module_of_the_tree_is_in_the_wheel(wheel):
     assert modules <= packed
 
 
-def test_the_unpacked_wheel_can_be_imported_without_the_tree(wheel, tmp_path):
+@pytest.mark.parametrize("where", ["an empty folder", "a clone"])
+def test_the_unpacked_wheel_can_be_imported_anywhere(wheel, tmp_path, where):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
+    folder = ROOT if where == "a clone" else tmp_path
     code = "import tfshards.prep, tfshards.schemas as s; print(s.__file__)"
     # -S leaves out the editable install of the tree, site-packages come back by hand
-    packages = next(path for path in sys.path if path.endswith("site-packages"))
-    environment = {"PYTHONPATH": f"{tmp_path}:{packages}"}
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    environment = {"PYTHONPATH": ":".join([str(tmp_path), *packages])}
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=environment, cwd=folder
     )
     assert done.stdout.strip() == str(tmp_path / "tfshards" / "schemas" / "__init__.py"), done.stderr
 
@@ -62,7 +65,7 @@ def test_prep_needs_no_tensorflow_and_loader_no_beam():
         name, _, marker = requirement.partition(";")
         for extra in needed:
             if f'extra == "{extra}"' in marker or f"extra == '{extra}'" in marker:
-                needed[extra].add(name.strip().split(">")[0].split("[")[0])
+                needed[extra].add(re.match(r"[\w-]+", name.strip())[0])
     assert {"apache-beam", "pillow", "tqdm"} <= needed["prep"]
     assert "tensorflow" not in needed["prep"]
     assert needed["loader"] == {"tensorflow"}

@@ -32,12 +32,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_block_of_the_readme_runs_in_order(folder):
+def test_every_block_of_the_readme_runs_in_order(programs, folder):
     assert len(BLOCKS) >= 8
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for language, block in BLOCKS:
-        command = ["bash", "-euc", block] if language == "sh" else [sys.executable, "-c", block]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        if language == "sh":
+            command = ["bash", "-euc", block]
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        else:
+            done = programs.run(["-c", block], cwd=folder)
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
 
@@ -47,6 +50,7 @@ def test_the_links_of_the_readme_lead_somewhere():
         assert (README.parent / target).exists(), target
 
 
+@pytest.mark.nightly
 def test_make_demo_ends_with_an_accuracy_above_nine_tenths(tmp_path):
     root = README.parent
     copy = tmp_path / "clone"

@@ -34,8 +34,8 @@ print(sorted({{name.split(".")[0] for name in sys.modules}} & {seen!r}))
             {"tensorflow", "apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep", "tfshards.loader"},
         ),
         ("tfshards.prep", {"tensorflow", "keras", "tfshards.loader"}),
-        ("tfshards.prep.builder", {"tensorflow", "keras", "tfshards.loader"}),
-        ("tfshards.prep.cli", {"tensorflow", "keras", "apache_beam", "tfshards.loader"}),
+        ("tfshards.prep.building.build", {"tensorflow", "keras", "tfshards.loader"}),
+        ("tfshards.prep.cli.main", {"tensorflow", "keras", "apache_beam", "tfshards.loader"}),
         ("tfshards.loader", {"apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep"}),
     ],
 )
@@ -58,10 +58,11 @@ def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
     Image.new("RGB", (3, 3)).save(tmp_path / "photos" / "1.png")
     code = """
 import numpy as np
-from tfshards.prep import Arrays, ImageFolder, build, cli, verify
+from tfshards.prep import Arrays, ImageFolder, build, verify
+from tfshards.prep.cli import main as cli
 for source, out in ((ImageFolder("photos"), "images"), (Arrays({"x": np.arange(4)}), "arrays")):
-    build(source, out, talk=lambda line: None)
-    assert verify(out, deep=True) == []
+    build(source, out, log=lambda line: None)
+    assert verify(out, deep=True)
     assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]]) == 0
 """
     shown = run_without({"tensorflow", "keras", "ml_dtypes", "tfshards.loader"}, code, tmp_path)
@@ -69,8 +70,19 @@ for source, out in ((ImageFolder("photos"), "images"), (Arrays({"x": np.arange(4
     assert "x: int64 []: 3" in shown
 
 
+def test_prep_builds_on_threads_and_derives_without_beam(tmp_path):
+    code = """
+import numpy as np
+from tfshards.prep import Arrays, reshard
+from tfshards.prep.building.build import build
+build(Arrays({"x": np.arange(9)}), "one", engine="in_process", log=lambda line: None)
+print(len(reshard("one", "other", shards=3, log=lambda line: None).shards))
+"""
+    assert run_without({"apache_beam", "tensorflow", "tfshards.loader"}, code, tmp_path) == "3\n"
+
+
 def test_the_loader_reads_without_beam_and_pillow(tmp_path):
-    build(Arrays({"x": np.arange(10)}), tmp_path / "numbers", shards=3, talk=lambda line: None)
+    build(Arrays({"x": np.arange(10)}), tmp_path / "numbers", shards=3, log=lambda line: None)
     code = """
 from tfshards import loader
 batches = loader.load("numbers", "train", batch_size=5)
@@ -88,9 +100,80 @@ def run_without(blocked, code, folder=None):
     return done.stdout
 
 
+# A folder imports only from folders below it. "" is the files at the top of the room.
+LAYERS = {
+    "prep": (
+        "cli",
+        "derivation",
+        "adoption",
+        "auditing",
+        "verification",
+        "building",
+        "engines",
+        "writing",
+        "progress",
+        "views",
+        "planning",
+        "sources",
+        "imaging",
+        "records",
+    ),
+    "loader": (
+        "",
+        "training",
+        "resources",
+        "examples",
+        "integrity",
+        "records",
+        "order",
+        "options",
+        "graph",
+    ),
+}
+
+
+@pytest.mark.parametrize("room", LAYERS)
+def test_a_folder_imports_only_from_folders_below_it(room):
+    layers = LAYERS[room]
+    upward = []
+    for path in sorted((ROOT / room).rglob("*.py")):
+        layer = layer_of(path.relative_to(ROOT / room))
+        if path == ROOT / room / "__init__.py":
+            continue
+        for module in modules_imported(path):
+            parts = module.split(".")
+            if parts[:2] != ["tfshards", room] or len(parts) < 3:
+                continue
+            other = parts[2] if (ROOT / room / parts[2]).is_dir() else ""
+            if layers.index(other) < layers.index(layer):
+                upward.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert upward == []
+
+
+@pytest.mark.parametrize("room", LAYERS)
+def test_every_folder_is_a_layer_and_says_what_belongs_in_it(room):
+    folders = [path for path in (ROOT / room).iterdir() if path.is_dir() and path.name != "__pycache__"]
+    assert {path.name for path in folders} == set(LAYERS[room]) - {""}
+    for folder in folders:
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+        assert docstring.endswith("."), folder
+
+
+def layer_of(path):
+    return path.parts[0] if len(path.parts) > 1 else ""
+
+
+def modules_imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
 @pytest.mark.parametrize(
     ("package", "home"),
-    [("apache_beam", "prep/pipeline.py"), ("PIL", "prep/images.py"), ("tensorflow", None)],
+    [("apache_beam", "prep/engines/beam.py"), ("PIL", "prep/imaging/pillow.py"), ("tensorflow", None)],
 )
 def test_a_heavy_package_is_imported_in_one_file_of_prep_at_most(package, home):
     importers = {

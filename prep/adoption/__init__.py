@@ -1,1 +1,1 @@
-"""Making a dataset of TFRecord files that were written elsewhere."""
+"""A manifest for TFRecord files that another tool wrote."""

@@ -1,4 +1,4 @@
-"""A manifest for TFRecord files that were made elsewhere: the files stay as they are, and are read once."""
+"""Write a manifest for existing TFRecord files, which are read once and stay as they are."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
-from tfshards.prep.adoption.damage import find_damage
 from tfshards.prep.adoption.files import labels_are_foreign, write_adopted
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
-from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
-from tfshards.prep.meter import Meter
-from tfshards.prep.output import difference, locked
-from tfshards.prep.scan import scan_shard
-from tfshards.prep.tfrecord import RecordError
-from tfshards.schemas import MANIFEST_NAME, FormatError, InputError, Manifest, one_line, read_manifest
+from tfshards.prep.building.decisions import difference
+from tfshards.prep.building.output import locked
+from tfshards.prep.progress.meter import Meter
+from tfshards.prep.records.reader import RecordError, read_frames
+from tfshards.prep.records.scan import scan_shard
+from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.schemas.errors import one_line
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.names import MANIFEST_NAME
 
 
 def to_stderr(line: str) -> None:
@@ -33,24 +35,24 @@ def adopt(
     options: AdoptOptions | None = None,
     *,
     overwrite: bool = False,
-    talk: Callable[[str], None] = to_stderr,
+    log: Callable[[str], None] = to_stderr,
 ) -> Manifest:
     """Make the TFRecord files in the folder ``root`` a dataset, and return its manifest.
 
-    Every record is read and checked. Written are the manifest, the indexes, the labels of the shards if there
-    is such a feature, and ``labels.txt`` if classes have names; the files themselves are not touched. If all
-    that is there already, nothing is written.
+    Reads and checks every record, then writes the manifest, the indexes, the labels of the shards if there is
+    a label, and ``labels.txt`` if classes have names. The TFRecord files are not changed. If all of these
+    files exist already, nothing is written.
 
     Args:
         root: the folder of the files.
-        options: what they do not tell themselves.
-        overwrite: replace a manifest of other files, records or options.
-        talk: is given each line about what deserves a look.
+        options: what cannot be derived from the files.
+        overwrite: replace an existing manifest of other files, records or options.
+        log: called with each warning and status line.
 
     Raises:
-        OptionsError: an option is wrong by itself.
-        InputError: the files, or the options, do not make a dataset, or there is one already.
-        FormatError: files or records are damaged, or no ``tf.train.Example``; it holds every problem.
+        OptionsError: an option is not allowed.
+        InputError: the files do not form a dataset, or the folder already is one.
+        FormatError: files or records are damaged, or are not ``tf.train.Example``; it holds every problem.
     """
     options = options or AdoptOptions()
     folder = Path(root)
@@ -59,30 +61,30 @@ def adopt(
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
     with locked(folder):
         current = _current(folder, overwrite=overwrite)
-        chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing, talk=talk)
+        chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing, log=log)
         scanned = _scan_all(folder, chosen, options.roles)
-        manifest = adopted_manifest(folder, chosen, scanned, options, talk)
+        manifest = adopted_manifest(folder, chosen, scanned, options, log)
         if current and not overwrite and current.to_text() != manifest.to_text():
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
-            raise InputError(f"{folder} was adopted with other {what}; give --overwrite to adopt it again")
+            raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
         if manifest.schema.class_names and labels_are_foreign(folder, current):
-            talk(f"warning: {folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}")
-        beside = {
+            log(f"warning: {folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}")
+        companions = {
             path: content
             for one in scanned.values()
             for path, content in {**one.index, **one.labels(manifest.schema)}.items()
         }
-        if not write_adopted(folder, manifest, beside, current):
-            talk(f"{folder} is up to date")
+        if not write_adopted(folder, manifest, companions, current):
+            log(f"{folder} is up to date")
     return manifest
 
 
 def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
-    """Return the manifest that is there, or None.
+    """Return the existing manifest, or None.
 
     Raises:
-        InputError: it was not made by adopting, and may not be replaced.
-        FormatError: it cannot be read, and may not be replaced.
+        InputError: it was not written by ``adopt``, which must not replace it.
+        FormatError: it cannot be read, and ``overwrite`` is false.
     """
     if not (folder / MANIFEST_NAME).exists():
         return None
@@ -93,16 +95,16 @@ def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
             return None
         raise
     if current.options.get("source") != SOURCE:
-        # its manifest knows what records do not tell, such as class names and what was rejected
+        # its manifest holds what records do not, such as class names and the number of rejected inputs
         raise InputError(f"{folder} is a dataset already, build {current.build_id}, and needs no adoption")
     return current
 
 
-def _scan_all(folder: Path, chosen: ChosenFiles, roles: Roles) -> dict[str, Scanned]:
+def _scan_all(folder: Path, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
     """Return what each file holds, read by threads.
 
     Raises:
-        FormatError: records are damaged or are no examples; it holds every problem.
+        FormatError: records are damaged or are not examples; it holds every problem.
     """
     stop = threading.Event()
     with Meter("adopt", chosen.num_bytes) as meter, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -115,7 +117,7 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: Roles) -> dict[str, Scan
         try:
             scanned = list(pool.map(scan, chosen.paths))
         except BaseException:
-            # what others would still find changes nothing
+            # the results of the other threads are no longer needed
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
@@ -125,7 +127,9 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: Roles) -> dict[str, Scan
     return dict(zip(chosen.paths, scanned, strict=True))
 
 
-def _scan(folder: Path, path: str, compression: Compression, roles: Roles, stop: threading.Event) -> Scanned:
+def _scan(
+    folder: Path, path: str, compression: Compression, roles: FeatureRoles, stop: threading.Event
+) -> Scanned:
     found = Findings(roles)
 
     def look(number: int, offset: int, data: bytes) -> None:
@@ -134,7 +138,17 @@ def _scan(folder: Path, path: str, compression: Compression, roles: Roles, stop:
         found.look(path, number, offset, data)
 
     try:
-        shard, beside = scan_shard(folder, path, compression, look)
+        shard, companions = scan_shard(folder, path, compression, look)
     except RecordError:
-        return Scanned(None, {}, find_damage(folder, path, compression, Findings(roles)))
-    return Scanned(shard, beside, found)
+        return Scanned(None, {}, _damaged(folder, path, compression, Findings(roles)))
+    return Scanned(shard, companions, found)
+
+
+def _damaged(folder: Path, path: str, compression: Compression, found: Findings) -> Findings:
+    """Return ``found`` with every fault of the records in a damaged file; sound records are examined, too."""
+    for frame in read_frames(folder / path, compression):
+        if frame.data is not None and frame.fault is None:
+            found.look(path, frame.number, frame.offset, frame.data)
+        else:
+            found.note(path, f"record {frame.number} at byte {frame.offset}: {frame.fault}")
+    return found

@@ -1,4 +1,4 @@
-"""The TFRecord files of a folder that become a dataset: which, in which splits, with which compression."""
+"""Choose the TFRecord files of a folder that become shards, with their splits and their compression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
 from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
 from tfshards.prep.adoption.tfds_folder import tfds_folders
-from tfshards.prep.progress import counted
+from tfshards.prep.progress.lines import counted
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.manifest import Compression
 
@@ -19,9 +19,9 @@ class ChosenFiles:
     """Files that become shards.
 
     Attributes:
-        splits: by name, the paths of its files in order.
-        compression: of all files.
-        num_bytes: of all files.
+        splits: the paths of the files of each split, in order.
+        compression: the compression of all files.
+        num_bytes: the size of all files together.
     """
 
     splits: Mapping[str, tuple[str, ...]]
@@ -35,18 +35,18 @@ class ChosenFiles:
 
 
 def choose_files(
-    root: Path, globs: Mapping[str, str], *, allow_missing: bool, talk: Callable[[str], None]
+    root: Path, globs: Mapping[str, str], *, allow_missing: bool, log: Callable[[str], None]
 ) -> ChosenFiles:
     """Return the files in ``root`` that become shards.
 
     Args:
         root: the folder.
-        globs: the pattern of each split's paths; empty to tell the splits by the paths.
-        allow_missing: whether files that others are numbered with may be missing.
-        talk: is given a line about files that are left out.
+        globs: the pattern of each split's paths; empty to derive the splits from the paths.
+        allow_missing: whether files may be missing according to the numbers of the others.
+        log: called with a line about files that are left out.
 
     Raises:
-        InputError: there are none, their splits cannot be told, or some are missing.
+        InputError: there are none, their splits are ambiguous, or some are missing.
         FormatError: files cannot be shards; it holds every problem.
     """
     files = list_files(root)
@@ -64,15 +64,15 @@ def choose_files(
     problems = file_faults(sorted(chosen), root)
     if problems:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
-    _check_numbers(root, [file.path for file in chosen], candidates, allow_missing=allow_missing, talk=talk)
+    _check_numbers(root, [file.path for file in chosen], candidates, allow_missing=allow_missing, log=log)
     compression = _compression(chosen)
     empty = {file.path for file in chosen if file.form == "empty gzip"}
     for path in sorted(empty):
-        talk(f"warning: {path} holds no records, and is left out")
+        log(f"warning: {path} holds no records and is left out")
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
     num_others = len(files) - len(chosen)
     if num_others:
-        talk(f"{counted(num_others, 'other file')} left alone")
+        log(f"{counted(num_others, 'other file')} left alone")
     return ChosenFiles(
         {name: paths for name, paths in left.items() if paths},
         compression,
@@ -86,7 +86,7 @@ def _check_numbers(
     present: Collection[str],
     *,
     allow_missing: bool,
-    talk: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> None:
     number, names = missing_shards(paths, present)
     if not number:
@@ -94,8 +94,8 @@ def _check_numbers(
     more = f" and {number - len(names):,} more" if number > len(names) else ""
     message = f"{counted(number, 'file')} missing, by the numbers of the others: {', '.join(names)}{more}"
     if not allow_missing:
-        raise InputError(f"{root}: {message}; bring them back, or give --allow-missing to go without")
-    talk(f"warning: {message}")
+        raise InputError(f"{root}: {message}; restore them, or give allow_missing=True to adopt the others")
+    log(f"warning: {message}")
 
 
 def _compression(files: list[FoundFile]) -> Compression:
@@ -109,6 +109,6 @@ def _compression(files: list[FoundFile]) -> Compression:
     if gzip and plain:
         raise InputError(
             f"{counted(len(gzip), 'file')} compressed with gzip ({gzip[0]}) and {len(plain):,} plain "
-            f"({plain[0]}); a dataset is one or the other: choose with --split NAME=GLOB"
+            f"({plain[0]}); a dataset has one compression: choose the files with splits="
         )
     return "gzip" if gzip else "none"

@@ -1,49 +1,50 @@
-"""What is written beside adopted files: indexes, labels, ``labels.txt``, and last the manifest."""
+"""Write the files of an adopted dataset: indexes, labels, ``labels.txt``, and last the manifest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfshards.prep.commit import temporary_files
+from tfshards.prep.building.output_state import temporary_files
 from tfshards.prep.views.labels import labels_text
-from tfshards.schemas import Manifest, write_manifest
-from tfshards.schemas.atomic import write_atomically
+from tfshards.schemas import Manifest
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.manifest import write_manifest
 
 _LABELS = "labels.txt"
 
 
 def write_adopted(
-    root: Path, manifest: Manifest, beside: Mapping[str, bytes], current: Manifest | None
+    root: Path, manifest: Manifest, companions: Mapping[str, bytes], current: Manifest | None
 ) -> bool:
-    """Write what belongs to ``manifest`` and is not there yet; return whether anything was written.
+    """Write those files of the dataset that do not exist yet; return whether any was written.
 
     A ``labels.txt`` that tfshards did not write stays as it is.
 
     Args:
         root: the folder of the files.
-        manifest: of the dataset that they become.
-        beside: the content of each file that belongs to a shard, by path.
-        current: the manifest that is there, or None.
+        manifest: the new manifest.
+        companions: the content of the index and the labels of each shard, by path.
+        current: the existing manifest, or None.
 
     Raises:
-        OSError: a file cannot be written; the manifest that was there still is.
+        OSError: a file cannot be written; the existing manifest is unchanged.
     """
-    written = [_write(root / path, content) for path, content in beside.items()]
+    written = [_write(root / path, content) for path, content in companions.items()]
     written.append(_write_labels(root, manifest, current))
     if not current or current.to_text() != manifest.to_text():
         write_manifest(manifest, root)
         written.append(True)
         _forget(root, manifest, current)
-    for folder in {root, *((root / path).parent for path in beside)}:
-        # of a run that was killed
+    for folder in {root, *((root / path).parent for path in companions)}:
+        # left by a run that was killed
         for path in temporary_files(folder):
             path.unlink()
     return any(written)
 
 
 def labels_are_foreign(root: Path, current: Manifest | None) -> bool:
-    """Whether there is a ``labels.txt`` that does not come from the manifest that is there."""
+    """Whether ``labels.txt`` exists and was not derived from the existing manifest."""
     path = root / _LABELS
     return path.exists() and path.read_bytes() != _labels(current)
 
@@ -67,7 +68,7 @@ def _labels(manifest: Manifest | None) -> bytes:
 
 
 def _forget(root: Path, manifest: Manifest, current: Manifest | None) -> None:
-    """Take away what the manifest before had written and this one has not."""
+    """Remove the files of the previous manifest that the new one does not have."""
     if not current:
         return
     if (
@@ -76,6 +77,6 @@ def _forget(root: Path, manifest: Manifest, current: Manifest | None) -> None:
         and not labels_are_foreign(root, current)
     ):
         (root / _LABELS).unlink(missing_ok=True)
-    kept = {path for shard in manifest.shards for path in shard.beside}
-    for path in {path for shard in current.shards for path in shard.beside} - kept:
+    kept = {path for shard in manifest.shards for path in shard.companion_digests}
+    for path in {path for shard in current.shards for path in shard.companion_digests} - kept:
         (root / path).unlink(missing_ok=True)

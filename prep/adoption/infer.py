@@ -1,4 +1,4 @@
-"""A schema from records that say nothing of one: what all of them have in common makes the features."""
+"""Infer the features of a schema from the values that all records have in common."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import KEY, Findings, Seen
 from tfshards.schemas import Feature, Problem
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """What records tell of their features.
+    """The features that were inferred from records.
 
     Attributes:
-        features: by name, sorted.
+        features: sorted by name.
         problems: why there is no schema; empty if there is one.
-        warnings: what deserves a look.
+        warnings: what the user should check.
     """
 
     features: tuple[Feature, ...]
@@ -50,7 +50,7 @@ def infer(found: Findings) -> Inferred:
         try:
             features.append(_feature(name, seen, found.roles, label))
         except ValueError as error:
-            problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with --drop, or rename it"))
+            problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with drop=, or rename it"))
     if not features and not problems:
         problems.append(Problem("schema", "no feature is left; drop fewer"))
     images = [feature.name for feature in features if feature.kind == "image"]
@@ -60,7 +60,7 @@ def infer(found: Findings) -> Inferred:
 def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list[Problem]:
     """Return what contradicts the names of the classes."""
     if label.shape != ():
-        # lists are not counted, so that only verify can tell
+        # lists are not counted, so only verify can find a contradiction
         return []
     number = len(class_names)
     return [
@@ -77,11 +77,11 @@ def _unknown_names(found: Findings) -> Iterator[Problem]:
     for name in found.roles.names:
         if name not in found.features and name not in found.dropped:
             there = ", ".join(map(repr, sorted(found.features))) or "none"
-            yield Problem(f"feature {name!r}", f"is in no record; there are {there}")
+            yield Problem(f"feature {name!r}", f"is not in any record; the features are {there}")
 
 
 def _usual_label(found: Findings) -> str | None:
-    """Return the feature that holds classes by its name and its values; of several the shortest name."""
+    """Return the feature whose name and values are those of classes; the shortest name of several."""
     names = [
         name
         for name, seen in found.features.items()
@@ -92,7 +92,7 @@ def _usual_label(found: Findings) -> str | None:
 
 def _fault(name: str, seen: Seen, found: Findings) -> str | None:
     """Return why a feature cannot be in the schema, or None."""
-    leave_out = f"leave it out with --drop {name}"
+    leave_out = f"leave it out with drop={(name,)!r}"
     if seen.clash:
         return f"{seen.clash}; {leave_out}"
     if seen.num_records < found.num_records:
@@ -105,40 +105,40 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
         if unique < len(found.keys):
             return (
                 f"has only {unique:,} different values in {len(found.keys):,} records; the feature of this "
-                f"name has to tell examples apart: {leave_out}"
+                f"name must be unique: {leave_out}"
             )
     return _role_fault(name, seen, found.roles)
 
 
-def _role_fault(name: str, seen: Seen, roles: Roles) -> str | None:
+def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
     if name == roles.label and seen.wire != "int64":
-        return f"is named as label, but {seen.wire_at} holds no integers"
+        return f"was given as label=, but {seen.wire_at} holds no integers"
     if name not in roles.images and name not in roles.raw:
         return None
-    what = "images" if name in roles.images else "tensors"
+    option = "images=" if name in roles.images else "raw="
     if seen.wire != "bytes":
-        return f"is said to hold {what}, but {seen.wire_at} holds no byte strings"
+        return f"was given in {option}, but {seen.wire_at} holds no byte strings"
     if not seen.is_scalar:
-        return f"is said to hold {what}, but has {_span(seen.fewest, seen.most)} values a record instead of 1"
+        return f"was given in {option}, but has {_span(seen.fewest, seen.most)} values a record instead of 1"
     if name in roles.images:
         at = seen.no_image_at
-        return f"is said to hold images, but {at} holds no JPEG, PNG, GIF or WebP" if at else None
+        return f"was given in images=, but {at} holds no JPEG, PNG, GIF or WebP" if at else None
     expected = Feature(name, "raw", *roles.raw[name]).num_bytes
     if (seen.least_bytes, seen.most_bytes) == (expected, expected):
         return None
     dtype, shape = roles.raw[name]
     return (
         f"has {_span(seen.least_bytes, seen.most_bytes)} bytes a record, "
-        f"but {dtype}{list(shape)} takes {expected}"
+        f"but {dtype}{list(shape)} requires {expected}"
     )
 
 
-def _feature(name: str, seen: Seen, roles: Roles, label: str | None) -> Feature:
+def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None) -> Feature:
     if name in roles.raw:
         return Feature(name, "raw", *roles.raw[name])
     if seen.wire == "bytes" and seen.is_scalar and not seen.no_image_at:
         return Feature(name, "image", "uint8", seen.image_shape or (None, None, 3))
-    # TensorFlow wants a list of any length where a record has not even an empty one
+    # TensorFlow requires a list of any length if a record has no list, not even an empty one
     is_even = seen.fewest == seen.most and not seen.num_listless
     shape = () if seen.is_scalar else (seen.most,) if is_even else (None,)
     if seen.wire == "bytes":
@@ -151,21 +151,21 @@ def _feature(name: str, seen: Seen, roles: Roles, label: str | None) -> Feature:
 def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
     if images:
         names = ", ".join(map(repr, images))
-        yield f"the images in {names} are taken as they are: none was decoded, turned upright or converted"
+        yield f"the images in {names} are kept as they are: none was decoded, turned upright or converted"
     for name, seen in sorted(found.features.items()):
         if seen.wire != "bytes" or name in found.roles.raw or name in images or not seen.is_scalar:
             continue
         if seen.num_images:
             number = f"{seen.num_images:,} of {seen.num_records:,}"
-            yield f"{name!r} is an image in {number} records, but not in {seen.no_image_at}; it stays bytes"
+            yield f"{name!r} is an image in {number} records, not in {seen.no_image_at}; it is kept as bytes"
         elif seen.least_bytes == seen.most_bytes > _TEXT_BYTES:
             yield (
-                f"{name!r} has {seen.most_bytes:,} bytes in every record, as tensors have; to have it "
-                f"delivered as one give --raw '{name}=DTYPE[SHAPE]'"
+                f"{name!r} has {seen.most_bytes:,} bytes in every record, as tensors have; to load it "
+                "as a tensor, give its dtype and shape with raw="
             )
 
 
-# Strings of one length that are no longer may be names, hashes or dates.
+# Strings of equal length up to this many bytes may be names, hashes or dates.
 _TEXT_BYTES = 128
 
 

@@ -1,4 +1,4 @@
-"""The manifest of files that were made elsewhere, from what was found in their records."""
+"""Make the manifest of adopted files from what was found in their records."""
 
 from __future__ import annotations
 
@@ -12,41 +12,31 @@ from pathlib import Path
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles
 from tfshards.prep.adoption.infer import Inferred, infer, label_faults
-from tfshards.prep.adoption.roles import Roles
+from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.split_names import check_globs
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
-from tfshards.prep.classes import check_class_names
-from tfshards.prep.files import bytes_digest
-from tfshards.schemas import (
-    InputError,
-    Manifest,
-    OptionsError,
-    Problem,
-    Schema,
-    Shard,
-    Split,
-    Totals,
-    labels_bytes,
-    labels_path,
-)
-from tfshards.schemas.manifest import name_fault
-from tfshards.schemas.reading import Json
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.labels import labels_bytes, labels_path
+from tfshards.schemas.names import name_fault
 
 SOURCE = "adopt"
 
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """What is said of files, and of their records, beside what they tell themselves.
+    """What cannot be derived from TFRecord files and their records, or replaces what would be derived.
 
     Attributes:
-        name: of the dataset; by default TFDS's, or the folder's.
-        splits: by name, the pattern that paths of its files match (``*`` also stands for ``/``); by default
-            told by the paths. Files that no pattern matches are left out.
-        class_names: of the label, in label order; by default TFDS's, or none.
-        roles: what features are.
-        allow_missing: take files although their numbers say that some are missing.
+        name: the dataset's name; by default that of TFDS, or of the folder.
+        splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
+            by default derived from the paths. Files that match no pattern are left out.
+        class_names: the names of the classes in label order; by default those of TFDS, if any.
+        roles: what features hold.
+        allow_missing: accept files that are missing according to the numbers of the others.
 
     Raises:
         OptionsError: a name is not allowed.
@@ -55,7 +45,7 @@ class AdoptOptions:
     name: str | None = None
     splits: Mapping[str, str] = field(default_factory=dict)
     class_names: Sequence[str] | None = None
-    roles: Roles = field(default_factory=Roles)
+    roles: FeatureRoles = field(default_factory=FeatureRoles)
     allow_missing: bool = False
 
     def __post_init__(self) -> None:
@@ -66,7 +56,7 @@ class AdoptOptions:
             raise OptionsError(f"the dataset's name {fault}")
 
     def to_json(self) -> dict[str, Json]:
-        """Return what stands in the manifest."""
+        """Return the options as the manifest records them."""
         dropped: list[Json] = [*sorted(self.roles.drop)]
         return {
             "source": SOURCE,
@@ -84,9 +74,9 @@ class Scanned:
     """What one file holds.
 
     Attributes:
-        shard: as the manifest has it, but for labels; None if the file is damaged.
-        index: of the shard, by its path.
-        found: in its records.
+        shard: as the manifest has it, except for the labels; None if the file is damaged.
+        index: the content of the shard's index, by path.
+        found: what its records hold.
     """
 
     shard: Shard | None
@@ -94,7 +84,7 @@ class Scanned:
     found: Findings
 
     def labels(self, schema: Schema) -> dict[str, bytes]:
-        """Return the content of the file of the shard's labels, by its path; nothing if there are none."""
+        """Return the content of the shard's file of labels, by path; empty if there are no labels."""
         if schema.label is None or self.shard is None:
             return {}
         # an empty file has no features
@@ -113,12 +103,12 @@ def adopted_manifest(
     chosen: ChosenFiles,
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
-    talk: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Manifest:
     """Return the manifest of the files in ``folder`` that were chosen and scanned.
 
     Raises:
-        InputError: there are no records, or they have not what makes a schema; it tells all that is wrong.
+        InputError: there are no records, or they have no common schema; the message lists every problem.
     """
     together = Findings(options.roles)
     for one in scanned.values():
@@ -127,7 +117,7 @@ def adopted_manifest(
         raise InputError(f"{folder}: its TFRecord files hold no records; there is nothing to adopt")
     inferred = infer(together)
     for warning in inferred.warnings:
-        talk(f"warning: {warning}")
+        log(f"warning: {warning}")
     tfds = tfds_folders(folder, chosen.paths)
     folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
     names, problems = _class_names(folder, folders, inferred, together, options)
@@ -157,20 +147,22 @@ def adopted_manifest(
 def _class_names(
     folder: Path, folders: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
 ) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the names of the classes, and what contradicts them."""
+    """Return the names of the classes, and the problems with them."""
     label = inferred.label
     if label is None:
         if options.class_names is not None:
             there = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
             return (), [
-                Problem("--labels", f"no feature is a label; name it with --label; there are {there}")
+                Problem(
+                    "class_names=", f"no feature is a label; name it with label=; the features are {there}"
+                )
             ]
         return (), []
     names = tuple(options.class_names or tfds_class_names(folder, folders, label.name))
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         return (), [
-            Problem(f"feature {label.name!r}", f"TFDS names the class {twice[0]!r} twice; give --labels FILE")
+            Problem(f"feature {label.name!r}", f"TFDS names the class {twice[0]!r} twice; give class_names=")
         ]
     return names, label_faults(found.features[label.name], label, names) if names else []
 
@@ -193,12 +185,12 @@ def _name(folder: Path, tfds: Sequence[str]) -> str:
     name = tfds_name(folder, tfds) or Path(os.path.abspath(folder)).name
     fault = name_fault(name)
     if fault:
-        raise InputError(f"the folder's name {fault}; give another with --name")
+        raise InputError(f"the folder's name {fault}; give another with name=")
     return name
 
 
 def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:
-    """Return 8 hex digits that tell this dataset from others, by its schema, splits and files."""
+    """Return 8 hex digits that identify the dataset by its schema, splits and files."""
     files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
     text = json.dumps([schema.to_json(), files])
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]

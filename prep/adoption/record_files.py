@@ -1,4 +1,4 @@
-"""Which files of a folder are TFRecord files: told by their content, so that no suffix is needed."""
+"""Find the TFRecord files of a folder by their content, whatever their suffix."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import gzip
 import os
 import re
 import stat
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tfshards.prep.adoption.split_names import numbering
-from tfshards.prep.tfrecord import masked_crc32c
-from tfshards.schemas import MANIFEST_NAME, Problem
-from tfshards.schemas.names import shard_path_fault
+from tfshards.prep.records.frames import HEADER_BYTES, parse_header
+from tfshards.prep.records.reader import GZIP_ERRORS
+from tfshards.schemas import Problem
+from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 
-# What a file is: records ("none" and "gzip" as the manifest calls their compression), no byte at all, a gzip
-# file that holds none, records compressed with zlib, or something else.
+# What a file holds: records ("none" and "gzip" are their compression in the manifest), no byte, a gzip file
+# of no byte, records compressed with zlib, or something else.
 Form = Literal["none", "gzip", "empty", "empty gzip", "zlib", "other"]
 
 _WITH_RECORDS = ("none", "gzip", "zlib")
-_HEADER_BYTES = 12
 _HEAD_BYTES = 1 << 12
 _GZIP_START = b"\x1f\x8b"
 _ZLIB_STARTS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
@@ -35,8 +34,8 @@ class FoundFile(NamedTuple):
 
     Attributes:
         path: relative to the folder, with ``/`` between the parts.
-        form: what it is.
-        identity: device and number, by which one file under two names is seen.
+        form: what it holds.
+        identity: device and inode, equal for two names of one file.
         num_bytes: its size.
     """
 
@@ -49,7 +48,7 @@ class FoundFile(NamedTuple):
 def list_files(root: Path) -> list[FoundFile]:
     """Return the files in ``root`` and the folders in it, sorted by path.
 
-    Left out: hidden names, links to folders, and what tfshards itself writes beside shards.
+    Left out are hidden names, links to folders, and what tfshards itself writes in addition to shards.
 
     Raises:
         OSError: a folder or a file cannot be read.
@@ -60,7 +59,7 @@ def list_files(root: Path) -> list[FoundFile]:
 def record_files(files: Sequence[FoundFile]) -> list[FoundFile]:
     """Return the files that hold records, and those that should by their names.
 
-    The latter are named ``*.tfrecord`` or alike, or have a number in one row with a file that holds records.
+    The latter are named ``*.tfrecord`` or similar, or are numbered together with a file that holds records.
     """
     rows = {numbering(file.path) for file in files if file.form in _WITH_RECORDS} - {None}
     return [
@@ -94,7 +93,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(root, f"{path}/")
-        elif not (_is_beside(path) or path in (MANIFEST_NAME, "labels.txt")):
+        elif not (_is_companion(path) or path in (MANIFEST_NAME, "labels.txt")):
             try:
                 status = entry.stat()
             except FileNotFoundError:
@@ -104,7 +103,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
 
 
-def _is_beside(path: str) -> bool:
+def _is_companion(path: str) -> bool:
     """Whether a file is an index, tfshards' own or another's, or holds the labels of a shard."""
     return path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
 
@@ -119,24 +118,21 @@ def _form(path: Path, num_bytes: int) -> Form:
     if head.startswith(_GZIP_START):
         try:
             with gzip.open(path) as unpacked:
-                start = unpacked.read(_HEADER_BYTES)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
+                start = unpacked.read(HEADER_BYTES)
+        except GZIP_ERRORS:
             return "other"
         return "gzip" if _is_header(start) else "other" if start else "empty gzip"
     if head.startswith(_ZLIB_STARTS):
         try:
-            return "zlib" if _is_header(zlib.decompressobj().decompress(head, _HEADER_BYTES)) else "other"
+            return "zlib" if _is_header(zlib.decompressobj().decompress(head, HEADER_BYTES)) else "other"
         except zlib.error:
             return "other"
     return "other"
 
 
 def _is_header(head: bytes) -> bool:
-    """Whether the first bytes of a file are a record's length and a checksum that holds."""
-    if len(head) < _HEADER_BYTES:
-        return False
-    crc: int = struct.unpack_from("<I", head, 8)[0]
-    return crc == masked_crc32c(head[:8])
+    """Whether the first bytes of a file are a record's length and a checksum that matches."""
+    return len(head) >= HEADER_BYTES and parse_header(head[:HEADER_BYTES]) is not None
 
 
 def _is_named(path: str) -> bool:
@@ -145,11 +141,11 @@ def _is_named(path: str) -> bool:
 
 def _fault(file: FoundFile, root: Path, top: str) -> str | None:
     if file.form == "zlib":
-        return "is compressed with zlib, which the format does not have; write it again, plain or with gzip"
+        return "is compressed with zlib, which is not supported; write it again, plain or with gzip"
     if file.form == "other":
         return (
-            "is no TFRecord file, though its name is that of one: the checksum of the first record's length "
-            "does not hold; restore it, or say which files to take: --split NAME=GLOB"
+            "is not a TFRecord file, though named like one: the checksum of the first record's length "
+            "does not match; restore it, or choose the files with splits="
         )
     if not os.path.realpath(root / file.path).startswith(os.path.join(top, "")):
         return "is a link that leads out of the folder; put the file itself there, or a hard link"

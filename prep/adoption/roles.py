@@ -1,4 +1,4 @@
-"""What is said of features where records alone cannot tell it."""
+"""What features hold where their values alone do not show it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*
 
 
 @dataclass(frozen=True)
-class Roles:
-    """What features are, beside what their values tell.
+class FeatureRoles:
+    """What features hold, in addition to what their values show.
 
     Attributes:
-        label: the integers that are classes; by default those named ``label`` or ``class``.
-        images: the bytes that are images, each of them.
-        raw: tensors that are stored as little-endian bytes, by name with dtype and shape.
+        label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
+        images: features whose byte strings must all be images.
+        raw: dtype and shape of each feature that stores tensors as little-endian bytes.
         drop: features that are left out of the schema.
 
     Raises:
-        OptionsError: a feature is named twice, or a tensor has a dtype or shape that there is not.
+        OptionsError: a feature is named twice, or a dtype or shape is not allowed.
     """
 
     label: str | None = None
@@ -36,17 +36,18 @@ class Roles:
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise OptionsError(
-                    f"the feature {name!r} is named {times} times; it is one thing or is dropped"
+                    f"the feature {name!r} is named {times} times in label=, images=, raw=, drop="
                 )
         for name, (dtype, shape) in self.raw.items():
             try:
                 Feature(name, "raw", dtype, shape)
             except ValueError as error:
-                raise OptionsError(f"--raw {name}={dtype}{list(shape)}: {error}") from None
+                given = f"{name}={dtype}{list(shape)}"
+                raise OptionsError(f"raw={given!r}: {error}") from None
 
     @property
     def names(self) -> list[str]:
-        """All features that are named."""
+        """The names of all features with a role."""
         return [*([self.label] if self.label else []), *self.images, *self.raw, *self.drop]
 
     def may_be_label(self, name: str) -> bool:
@@ -58,15 +59,15 @@ def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``.
 
     Raises:
-        OptionsError: a text is not of that form, or a name stands twice.
+        OptionsError: a text is not of that form, or a name is repeated.
     """
     raw: dict[str, tuple[str, tuple[int, ...]]] = {}
     for text in texts:
         match = _RAW.fullmatch(text)
         if match is None:
-            raise OptionsError(f"--raw {text}: must be NAME=DTYPE[SHAPE], such as image_raw=uint8[28,28,1]")
+            raise OptionsError(f"raw={text!r} must be NAME=DTYPE[SHAPE], such as image_raw=uint8[28,28,1]")
         if match["name"] in raw:
-            raise OptionsError(f"--raw {text}: the feature {match['name']!r} stands twice")
+            raise OptionsError(f"raw={text!r} repeats the feature {match['name']!r}")
         shape = tuple(int(number) for number in match["shape"].split(",") if number)
         raw[match["name"]] = match["dtype"], shape
     return raw

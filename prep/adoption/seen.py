@@ -1,4 +1,4 @@
-"""What values the features of records have: collected record by record, and joined over shards."""
+"""Collect what values the features of records have, record by record, and join the findings of shards."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tfshards.prep.adoption.header import HeaderShape, common_shape, image_shape
-from tfshards.prep.adoption.roles import Roles
-from tfshards.prep.example import Decoded, decode_example, empty_wires
+from tfshards.prep.adoption.roles import FeatureRoles
+from tfshards.prep.imaging.header import HeaderShape, common_shape, image_shape
+from tfshards.prep.records.example import Decoded, decode_example, empty_wires
 from tfshards.schemas import Problem
 
-# More different integers than that are no classes, unless someone says so.
+# A feature with more different integers does not hold classes, unless it is given as the label.
 MOST_CLASSES = 10_000
 KEY = "key"
 
-# bounds the report of one shard; the count goes on
+# bounds the problems that are kept of one shard; all are counted
 _MAX_PROBLEMS_A_SHARD = 20
 _NONE = 1 << 64
 _WIRES: Mapping[type, str] = {bytes: "bytes", int: "int64", float: "float"}
@@ -26,25 +26,25 @@ _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
 
 @dataclass
 class Seen:
-    """What values one feature has, in all records that were looked at.
+    """The values of one feature in all records that were read.
 
     Attributes:
-        wire: the list that holds them; empty as long as no record had a list.
-        wire_at: the record that told.
-        num_records: that have the feature.
-        num_listless: of those, that have not even an empty list.
-        fewest: elements in a record.
-        most: elements in a record.
-        least_bytes: of a byte string.
-        most_bytes: of a byte string.
+        wire: the type of list that holds them; empty as long as no record had a list.
+        wire_at: the first record with that list.
+        num_records: how many records have the feature.
+        num_listless: how many of those have no list, not even an empty one.
+        fewest: the smallest number of elements in a record.
+        most: the largest number of elements in a record.
+        least_bytes: the length of the shortest byte string.
+        most_bytes: the length of the longest byte string.
         missing_at: the first record without the feature.
-        num_images: records whose first element begins as an image does.
+        num_images: how many records have a first element that begins like an image.
         no_image_at: the first record whose first element does not.
-        image_shape: of all images.
-        labels: how often each first element occurs; None where that is not counted.
-        label_of_each: the first element of each record of one shard, for as long as they are counted.
-        least_label: of those, and a record that has it.
-        greatest_label: of those, and a record that has it.
+        image_shape: the common shape of all images.
+        labels: how often each first element occurs; None if they are not counted.
+        label_of_each: the first element of each record of one shard, as long as they are counted.
+        least_label: the smallest of them, and a record that has it.
+        greatest_label: the largest of them, and a record that has it.
         clash: how two shards contradict each other.
     """
 
@@ -72,7 +72,7 @@ class Seen:
         return self.fewest == self.most == 1
 
     def add(self, elements: Decoded, wire: str, at: str) -> str | None:
-        """Take in the list of a type that the record ``at`` has; return what contradicts those before."""
+        """Add the elements of the record ``at``; return how they contradict earlier ones, or None."""
         number = len(elements)
         self.num_records += 1
         self.fewest = min(self.fewest, number)
@@ -99,11 +99,11 @@ class Seen:
         return None
 
     def conflict(self, wire: str) -> str:
-        """Return that the elements are of another type than before."""
+        """Return a message that the elements are of another type than earlier ones."""
         return f"holds {_IN_WORDS[wire]}, but {_IN_WORDS[self.wire]} in {self.wire_at}"
 
     def join(self, other: Seen) -> None:
-        """Take in what a later shard has."""
+        """Add the findings of a later shard."""
         if not self.wire:
             self.wire, self.wire_at = other.wire, other.wire_at
         elif other.wire and other.wire != self.wire and not self.clash:
@@ -143,16 +143,17 @@ class Findings:
     """What the records of a shard, or of several, hold.
 
     Attributes:
-        roles: what is said of the features.
-        num_records: that hold features.
+        roles: the given roles of features.
+        num_records: how many records hold features.
         first_at: the first of them.
-        features: by name.
-        problems: of records.
-        num_problems: of them, those included that are too many to be kept.
-        keys: 16 bytes of hash of each key.
+        features: the values of each feature, by name.
+        problems: the first problems of each shard.
+        num_problems: how many problems there are, including those that are not kept.
+        keys: a hash of 16 bytes of each key.
+        dropped: the features in ``roles.drop`` that occur.
     """
 
-    roles: Roles
+    roles: FeatureRoles
     num_records: int = 0
     first_at: str = ""
     features: dict[str, Seen] = field(default_factory=dict)
@@ -176,7 +177,7 @@ class Findings:
         ]
 
     def look(self, path: str, number: int, offset: int, data: bytes) -> None:
-        """Take in the record ``number`` of the shard ``path``, at the byte ``offset``."""
+        """Add the record ``number`` of the shard ``path``, at the byte ``offset``."""
         place = f"record {number} at byte {offset}"
         try:
             values = decode_example(data)
@@ -198,7 +199,7 @@ class Findings:
             self.note(path, f"{place}: {fault}")
 
     def join(self, other: Findings) -> None:
-        """Take in what a later shard has."""
+        """Add the findings of a later shard."""
         for name in self.features.keys() - other.features.keys():
             self._missing(name, other.first_at)
         for name, seen in other.features.items():
@@ -217,7 +218,7 @@ class Findings:
             wire = _WIRES[type(elements[0])] if elements else empty[name]
             clash = self._seen(name).add(elements, wire, at)
             if clash:
-                fault = f"the feature {name!r} {clash}; leave it out with --drop {name}"
+                fault = f"the feature {name!r} {clash}; leave it out with drop={(name,)!r}"
             self._count_labels(name)
             if name == KEY:
                 self.keys += [_hash(key) for key in elements if isinstance(key, bytes)]
@@ -238,7 +239,7 @@ class Findings:
         self.features[name].missing_at = self.features[name].missing_at or at
 
     def _count_labels(self, name: str) -> None:
-        """Stop counting what can be no classes."""
+        """Stop counting values that cannot be classes."""
         labels = self.features[name].labels
         if labels is not None and len(labels) > MOST_CLASSES and name != self.roles.label:
             self.features[name].labels = None

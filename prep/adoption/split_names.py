@@ -1,4 +1,4 @@
-"""Which split a TFRecord file belongs to, by its path, and whether a numbered file of it is missing."""
+"""Derive the split of a TFRecord file from its path, and find gaps in the numbers of files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tfshards.prep.splits import usual_place
+from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.manifest import name_fault
+from tfshards.schemas.names import name_fault
 
 _SHOWN = 5
 _WORD = re.compile(r"(?:train|training|validation|valid|val|dev|eval|test|testing)\d*")
@@ -25,15 +25,15 @@ def parse_globs(texts: Sequence[str]) -> dict[str, str]:
     """Return the patterns in texts such as ``train=part-0*``, by split.
 
     Raises:
-        OptionsError: a text is not of that form, or a name stands twice.
+        OptionsError: a text is not of that form, or a name is repeated.
     """
     globs: dict[str, str] = {}
     for text in texts:
         name, _, glob = text.partition("=")
         if not glob:
-            raise OptionsError(f"--split {text}: must be NAME=GLOB, such as train='train-*'")
+            raise OptionsError(f"splits={text!r} must be NAME=GLOB, such as train='train-*'")
         if name in globs:
-            raise OptionsError(f"--split {text}: the split {name!r} stands twice")
+            raise OptionsError(f"splits={text!r} repeats the split {name!r}")
         globs[name] = glob
     return globs
 
@@ -47,7 +47,7 @@ def check_globs(globs: Mapping[str, str]) -> None:
 def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the paths of each split in the order of their numbers; those that match no pattern are left out.
 
-    In a pattern ``*`` also stands for ``/``.
+    In a pattern ``*`` also matches ``/``.
 
     Raises:
         InputError: a path matches the patterns of two splits, or a pattern matches no path.
@@ -64,16 +64,17 @@ def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, 
             splits[name].append(path)
     for name, found in splits.items():
         if not found:
-            there = f"; there are {_listed(paths)}" if paths else ""
-            raise InputError(f"--split {name}={globs[name]}: matches no TFRecord file{there}")
+            there = f"; the files are {_listed(paths)}" if paths else ""
+            raise InputError(f"splits={ {name: globs[name]}!r} matches no TFRecord file{there}")
     return {name: sorted(found, key=natural) for name, found in splits.items()}
 
 
 def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[str, list[str]]:
     """Return the paths of each split, training first, and in the order of their numbers.
 
-    A split is told by a folder (``train/``, ``Split-train/``), by a word in the file's name
-    (``photos-train.tfrecord-00000-of-00004``), or as TFDS has it. Without any, all is ``train``.
+    A split is named by a folder (``train/``, ``Split-train/``), by a word in the file's name
+    (``photos-train.tfrecord-00000-of-00004``), or as TFDS names files. If no path
+    names a split, all files are ``train``.
 
     Args:
         paths: relative to the dataset.
@@ -88,10 +89,10 @@ def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[
     if "" in splits and len(splits) > 1:
         named = next(name for name in splits if name)
         raise InputError(
-            f"{splits[''][0]} names no split, but {splits[named][0]} names {named!r}; say which file belongs "
-            "where: --split NAME=GLOB for each split"
+            f"{splits[''][0]} names no split, but {splits[named][0]} names {named!r}; assign every "
+            "file with splits="
         )
-    ordered = sorted(splits, key=usual_place)
+    ordered = sorted(splits, key=usual_order)
     return {name or "train": sorted(splits[name], key=natural) for name in ordered}
 
 
@@ -125,12 +126,12 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
         known, other = first.setdefault((row.head, row.tail), (row, path))
         if known != row:
             raise InputError(
-                f"{other} and {path} are of two numberings, one perhaps left over from an earlier write; say "
-                "which to take: --split NAME=GLOB"
+                f"{other} and {path} are of two numberings, one perhaps left over from an earlier write; "
+                "choose the files with splits="
             )
         indexes = there.pop(row, None)
         if indexes is None:
-            # this row was looked at before
+            # these numbers were checked before
             continue
         count = int(row.count)
         # some count from one
@@ -146,7 +147,7 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
 
 @dataclass(frozen=True)
 class Numbering:
-    """What names such as ``train-00003-of-00008`` that belong together have in common."""
+    """The common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
 
     head: str
     count: str
@@ -154,7 +155,7 @@ class Numbering:
 
 
 def numbering(path: str) -> Numbering | None:
-    """Return the row of numbered files that ``path`` belongs to, or None."""
+    """Return the numbered series that ``path`` belongs to, or None."""
     match = _NUMBERED.fullmatch(path)
     return Numbering(match["head"], match["count"], match["tail"]) if match else None
 
@@ -171,25 +172,23 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
     if folder in tfds_folders and tfds:
         fault = name_fault(tfds["split"])
         if fault:
-            raise InputError(f"{path}: the split name {fault}; name it with --split NAME=GLOB")
+            raise InputError(f"{path}: the split name {fault}; name it with splits=")
         return tfds["split"]
     words = _words(name.lower())
     for part in folder.lower().split("/"):
-        # of a folder the whole name: training_data/ may hold a test set
+        # only whole names of folders count: training_data/ may hold a test set
         inner = [word for word in _SEPARATOR.split(part) if word != "split"]
         words += inner if len(inner) == 1 and _WORD.fullmatch(inner[0]) else []
     found = list(dict.fromkeys(words))
     if len(found) > 1:
-        raise InputError(
-            f"{path} names two splits, {found[0]!r} and {found[1]!r}; say which it is: --split NAME=GLOB"
-        )
+        raise InputError(f"{path} names two splits, {found[0]!r} and {found[1]!r}; choose one with splits=")
     return found[0] if found else ""
 
 
 def _words(name: str) -> list[str]:
-    """Return the names of splits in the name of a file; one that stands alone hides those among other words.
+    """Return the names of splits in a file name; names between ``-`` or ``.`` take precedence over others.
 
-    So ``stress_test-train.tfrecord`` is of ``train``.
+    So ``stress_test-train.tfrecord`` belongs to ``train``.
     """
     alone = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
     return alone or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]

@@ -1,6 +1,6 @@
-"""What TensorFlow Datasets wrote beside its shards: the dataset's name and the names of classes.
+"""Read the name and the class names of a dataset from the files of TensorFlow Datasets (TFDS 4.9).
 
-Only these are taken; what values there are is told by the records. Formats: TFDS 4.9.
+Everything else is derived from the records.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}: is not UTF-8: {error}; give the names with --labels FILE") from None
+            raise InputError(f"{path}: is not UTF-8: {error}; give the names with class_names=") from None
         # TFDS strips lines, and skips empty ones
         found[tuple(line.strip() for line in lines if line.strip())] = path
     if len(found) > 1:
         one, other = list(found.values())[:2]
-        raise InputError(f"{one} and {other} name different classes; give the names with --labels FILE")
+        raise InputError(f"{one} and {other} name different classes; give the names with class_names=")
     return next(iter(found), ())
 
 
 def _is_of_tfds(info: Path) -> bool:
-    # tfshards writes one, too, for TFDS
+    # tfshards writes this file, too
     return info.is_file() and MARK.encode("ascii") not in info.read_bytes()

@@ -1,1 +1,1 @@
-"""The kinds of input, one a file; ``listing`` holds what they share."""
+"""The sources that a dataset can be built from, which list and read examples."""

@@ -1,40 +1,40 @@
-"""One image file: read as it was listed, and brought into the form in which it is stored."""
+"""Read one image file, check that it is unchanged since it was listed, and normalize the image."""
 
 from __future__ import annotations
 
 import os
 
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import Normalised, normalise
-from tfshards.prep.sources.listing import Rejected, Row
-from tfshards.prep.whitelist import ImageError
+from tfshards.prep.imaging.normalize import Normalized, normalize
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.sources.base import Rejected, Row
 from tfshards.schemas import InputError
 
 
-def read_image(path: bytes, row: Row, options: ImageOptions) -> Normalised | Rejected:
-    """Return the image in a file, or why it is rejected.
+def read_image(path: bytes, row: Row, options: ImageOptions) -> Normalized | Rejected:
+    """Return the normalized image in a file, or why it is rejected.
 
     Raises:
-        InputError: the file cannot be read, is gone, or is not what was listed.
+        InputError: the file cannot be read, is missing, or has changed since it was listed.
     """
     if row.size > options.max_bytes:
         return Rejected("too large", f"{row.size} bytes; at most {options.max_bytes}")
     data = read_unchanged(path, row)
     try:
-        return normalise(data, options, os.path.splitext(path)[1].lower())
+        return normalize(data, options, os.path.splitext(path)[1].lower())
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
 
 
 def read_unchanged(path: bytes, row: Row) -> bytes:
-    """Return the file's bytes.
+    """Return the bytes of a file.
 
     Raises:
-        InputError: it cannot be read, or its size or modification time is not the one in ``row``.
+        InputError: the file cannot be read, or its size or modification time differs from ``row``.
     """
     try:
-        # os.open, not open: a third of the system calls, and small files are all there is to this
-        # and without waiting, should the file have become a pipe
+        # os.open makes a third of the system calls of open, which matters for small files;
+        # O_NONBLOCK, because the file may have become a pipe
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             data = _read_all(descriptor, row.size)
@@ -44,12 +44,12 @@ def read_unchanged(path: bytes, row: Row) -> bytes:
     except OSError as error:
         raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
     if (status.st_size, status.st_mtime_ns, len(data)) != (row.size, row.stamp, row.size):
-        raise InputError(f"{os.fsdecode(path)}: changed after the build had listed it; run the command again")
+        raise InputError(f"{os.fsdecode(path)}: changed after the build listed it; run the command again")
     return data
 
 
 def _read_all(descriptor: int, size: int) -> bytes:
-    """Return ``size`` bytes, or fewer if the file ends before."""
+    """Return ``size`` bytes, or fewer if the file is shorter."""
     data = os.read(descriptor, size)
     while len(data) < size and (more := os.read(descriptor, size - len(data))):
         data += more

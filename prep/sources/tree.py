@@ -1,4 +1,4 @@
-"""The image files in a folder and all folders below it, and why every other entry is none."""
+"""Find the image files in a folder and its subfolders, and count why other entries are skipped."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from tfshards.prep.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
+from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 
-# What tells a folder from another, by whatever path it was reached.
-_Place: TypeAlias = "tuple[int, int]"
+# Device and inode, which identify a folder independently of its path.
+_FileId: TypeAlias = "tuple[int, int]"
 
 
 class ImageFile(NamedTuple):
     """An image file in a folder.
 
     Attributes:
-        key: its path relative to the folder.
-        size: in bytes.
+        key: path relative to the folder.
+        size: number of bytes.
         stamp: modification time in nanoseconds since 1970.
     """
 
@@ -30,36 +30,36 @@ class ImageFile(NamedTuple):
 
 
 def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iterator[ImageFile]:
-    """Yield each image file below ``root``, in no order, counting in ``skipped`` why other entries are none.
+    """Yield the image files below ``root`` in arbitrary order, and count in ``skipped`` why others are not.
 
     Args:
-        root: a real path.
-        skipped: counts by reason.
-        follow_links: also take files that links lead to out of ``root``, and go into folders behind links; a
-            link to a folder that it lies in is none of them.
+        root: the folder, as a real path.
+        skipped: number of skipped entries by reason; the counts are increased.
+        follow_links: follow links to folders, and to files outside of ``root``; a link to a folder that
+            contains it is skipped.
 
     Raises:
-        OSError: a folder, or a file that its name does not tell, cannot be read.
+        OSError: a folder cannot be read, or a file cannot be read whose suffix is not that of an image.
     """
-    # no recursion: folders may be nested deeper than calls can be
-    folders = [(b"", False, frozenset({_place(os.stat(root))}))]
+    # not recursive, because folders may be nested more deeply than Python allows calls to be
+    folders = [(b"", False, frozenset({_file_id(os.stat(root))}))]
     while folders:
         prefix, is_hidden, above = folders.pop()
         with os.scandir(os.path.join(root, prefix)) as entries:
             for entry in entries:
                 hidden = is_hidden or entry.name.startswith(b".")
                 if entry.is_dir(follow_symlinks=False):
-                    # only links make loops
-                    inside = above | {_place(entry.stat())} if follow_links else above
+                    # only links can form loops
+                    inside = above | {_file_id(entry.stat())} if follow_links else above
                     folders.append((prefix + entry.name + b"/", hidden, inside))
                     continue
                 status = None if hidden else _status(entry)
                 reason = "hidden" if hidden else _reason(entry, status, root, follow_links=follow_links)
                 if status and reason == "link to a folder" and follow_links:
-                    if _place(status) in above:
+                    if _file_id(status) in above:
                         reason = "link loop"
                     else:
-                        folders.append((prefix + entry.name + b"/", hidden, above | {_place(status)}))
+                        folders.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
                         continue
                 if reason or not status:
                     skipped[reason or "broken link"] += 1
@@ -68,28 +68,28 @@ def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iter
 
 
 def folders_in(root: bytes, name: bytes = b"", *, follow_links: bool) -> list[bytes]:
-    """Return the names of the folders in ``root``, or in its folder ``name``, that are not hidden, sorted.
+    """Return the names of the visible folders in ``root``, or in its folder ``name``, sorted.
 
-    A link to a folder that it lies in is none.
+    A link to a folder that contains the link is left out.
     """
     folder = os.path.join(root, name)
-    above = {_place(os.stat(root)), _place(os.stat(folder))}
+    above = {_file_id(os.stat(root)), _file_id(os.stat(folder))}
     with os.scandir(folder) as entries:
         return sorted(
             entry.name
             for entry in entries
             if entry.is_dir(follow_symlinks=follow_links)
             and not entry.name.startswith(b".")
-            and not (entry.is_symlink() and _place(entry.stat()) in above)
+            and not (entry.is_symlink() and _file_id(entry.stat()) in above)
         )
 
 
-def _place(status: os.stat_result) -> _Place:
+def _file_id(status: os.stat_result) -> _FileId:
     return status.st_dev, status.st_ino
 
 
 def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
-    """Return what the entry, or what it links to, is; None if a link leads nowhere."""
+    """Return the status of the entry, or of the target of a link; None if a link is broken."""
     try:
         return entry.stat()
     except OSError as error:
@@ -101,7 +101,7 @@ def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
 def _reason(
     entry: os.DirEntry[bytes], status: os.stat_result | None, root: bytes, *, follow_links: bool
 ) -> str | None:
-    """Return why an entry that is not hidden is no image file, or None if it is one."""
+    """Return why a visible entry is not an image file, or None if it is one."""
     if status is None:
         return "broken link"
     if stat.S_ISDIR(status.st_mode):
@@ -124,5 +124,5 @@ def _looks_like_an_image(path: bytes, suffix: bytes) -> bool:
         head = os.read(descriptor, HEAD_BYTES)
     finally:
         os.close(descriptor)
-    # raw files of cameras begin like TIFF, and have suffixes
+    # camera raw files start like TIFF files, but they have suffixes
     return format_of(head) is not None or (not suffix and is_tiff(head))

@@ -1,1 +1,1 @@
-"""The same dataset in the words of other tools, one file a tool; written after the commit."""
+"""The dataset's metadata in the formats of other tools, one file per tool."""

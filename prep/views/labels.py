@@ -1,32 +1,26 @@
-"""``labels.txt``: the class names in label order, for people. The manifest has the names themselves."""
+"""``labels.txt``: the class names in label order, for people. Programs read them from the manifest."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tfshards.schemas import Manifest
-from tfshards.schemas.manifest import write_atomically
+from tfshards.schemas import Manifest, Problem
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.summary import escaped
 
 
 def labels_text(class_names: tuple[str, ...]) -> str:
-    """Return one line a name, with control characters and undecodable bytes as Python escapes."""
+    """Return one line for each name, with control characters and undecodable bytes as Python escapes."""
     return "".join(f"{escaped(name)}\n" for name in class_names)
 
 
-def escaped(name: str) -> str:
-    r"""Return ``name`` with backslashes, control characters and surrogates escaped, such as ``\n``."""
-    return "".join(
-        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii")
-        for char in name
-    )
-
-
-def write_labels(manifest: Manifest, root: Path) -> None:
+def write_labels(manifest: Manifest, root: Path) -> list[Problem]:
     """Write ``labels.txt`` if its content differs; remove it if there are no class names."""
     path = root / "labels.txt"
     if not manifest.schema.class_names:
         path.unlink(missing_ok=True)
-        return
+        return []
     data = labels_text(manifest.schema.class_names).encode("utf-8")
     if not path.is_file() or path.read_bytes() != data:
         write_atomically(path, data)
+    return []

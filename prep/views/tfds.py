@@ -1,4 +1,4 @@
-"""The dataset in the words of TensorFlow Datasets, so that ``tfds.builder_from_directory`` opens it as it is.
+"""The files of TensorFlow Datasets, so that ``tfds.builder_from_directory`` opens the dataset as it is.
 
 TFDS wants ``dataset_info.json`` (name, version, splits, where the shards are), ``features.json`` (how each
 value is stored) and ``<feature>.labels.txt`` (class names). All follow from the manifest alone; neither TFDS
@@ -12,16 +12,16 @@ import os
 import re
 from pathlib import Path
 
-from tfshards.prep.views.labels import escaped
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
-from tfshards.schemas.atomic import write_atomically
-from tfshards.schemas.reading import Json
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
 FEATURES_NAME = "features.json"
-# Tells our dataset_info.json from one that TFDS wrote, which is not ours to replace.
+# Marks a dataset_info.json of tfshards; one that TFDS wrote is not replaced.
 MARK = "Written by tfshards from dataset.json."
-# TFDS asks for one; a dataset of tfshards is told apart by its build id instead.
+# TFDS requires a version; a dataset of tfshards has a build id instead.
 VERSION = "1.0.0"
 
 _PACKAGE = "tensorflow_datasets.core.features"
@@ -29,7 +29,7 @@ _MAX_FILE_NAME = 255
 
 
 def tfds_problems(manifest: Manifest) -> list[Problem]:
-    """Return what keeps TFDS from reading the dataset; empty if nothing does."""
+    """Return what prevents TFDS from reading the dataset; empty if nothing does."""
     problems = []
     for feature in manifest.schema.features:
         fault = _feature_fault(feature, manifest.schema)
@@ -52,7 +52,7 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
 
 
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the content of each file that TFDS needs, by name; nothing if there are ``tfds_problems``.
+    """Return the content of each file that TFDS needs, by name; empty if there are ``tfds_problems``.
 
     An image becomes ``Image``, a scalar label with class names ``ClassLabel`` (int64, whatever its dtype
     here), another scalar ``Scalar``, all else ``Tensor``; byte strings stay bytes, since keys need not be
@@ -75,9 +75,9 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
 
 
 def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
-    """Make the files of TFDS in the directory ``root`` those of the manifest; return why if there are none.
+    """Write the files of TFDS that follow from the manifest; return why there are none.
 
-    A file is written, in one step, only if its content differs; what an earlier manifest left behind goes. A
+    A file is written, in one step, only if its content differs; files of an earlier manifest are removed. A
     ``dataset_info.json`` that tfshards did not write stays untouched, and all that may belong to it.
     """
     root = Path(root)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tfshards.prep.area import AREA_NAME
+from tfshards.prep.writing.area import AREA_NAME
 
 SERVER = Path(__file__).with_name("server.py")
 # None of them takes more than a few seconds: a longer one hangs.
@@ -30,23 +30,18 @@ class Ended(NamedTuple):
     seconds: float
 
 
+def start_server() -> subprocess.Popen[str]:
+    """Start ``server.py``, which ends when its standard input is closed."""
+    command = [sys.executable, str(SERVER)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 @dataclass
 class Commands:
     """Runs commands in children of one process that has imported all that they need (``server.py``)."""
 
     folder: Path
     server: subprocess.Popen[str]
-
-    @classmethod
-    def start(cls, folder: Path) -> Commands:
-        server = subprocess.Popen(
-            [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return cls(folder, server)
-
-    def close(self) -> None:
-        self.server.stdin.close()
-        self.server.wait(TIMEOUT_SECONDS)
 
     def run(
         self,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .commands import Commands
+from .commands import TIMEOUT_SECONDS, Commands, start_server
 
 
 @pytest.fixture
@@ -21,9 +22,16 @@ def open_path() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """The process that has imported what commands need."""
+    server = start_server()
+    yield server
+    server.stdin.close()
+    server.wait(TIMEOUT_SECONDS)
+
+
 @pytest.fixture
-def commands(open_path: Path) -> Iterator[Commands]:
+def commands(server: subprocess.Popen[str], open_path: Path) -> Commands:
     """Runs commands that can be killed, or have no rights."""
-    started = Commands.start(open_path)
-    yield started
-    started.close()
+    return Commands(open_path, server)

@@ -79,5 +79,5 @@ def scenarios(folder: Path) -> dict[str, Scenario]:
         "overwrite": Scenario(
             (images, (*images, "--seed=1", "--overwrite")), (*images, "--seed=2", "--overwrite")
         ),
-        "retry": Scenario((images,), (*images, "--retry-rejected"), mend),
+        "append": Scenario((images,), ("append", images[2], "--shards=2", "--max-rejected=50%"), mend),
     }

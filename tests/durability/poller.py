@@ -10,7 +10,8 @@ import sys
 import threading
 
 from tfshards.prep import verify
-from tfshards.schemas import TfshardsError, file_problems, read_manifest
+from tfshards.schemas import TfshardsError, read_manifest
+from tfshards.schemas.manifest import file_problems
 
 if __name__ == "__main__":
     out = sys.argv[1]
@@ -22,7 +23,7 @@ if __name__ == "__main__":
             manifest = read_manifest(out)
             problems = file_problems(manifest, out)
             # the bytes as well, though not each time
-            problems = problems or (verify(out) if looks % 10 == 0 else [])
+            problems = problems or (verify(out).problems if looks % 10 == 0 else ())
         except TfshardsError as error:
             problems = [str(error)]
         if problems:

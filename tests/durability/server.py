@@ -17,8 +17,9 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import count
 
-import tfshards.prep.builder  # noqa: F401  (what takes its time to import)
-from tfshards.prep import cli
+import tfshards.prep.building.build
+import tfshards.prep.engines.beam  # noqa: F401  (before the fork, since it takes a second)
+from tfshards.prep.cli import main as cli
 
 NOBODY = 65534
 CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")

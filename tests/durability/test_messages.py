@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, build, verify
-from tfshards.prep.area import BuildArea
-from tfshards.prep.files import system_fault
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
+from tfshards.schemas.files import system_fault
 
-GOES_ON = "once that is mended, the same command goes on where it ended"
+GOES_ON = "once that is fixed, run the same command to resume"
 FULL = OSError(28, "No space left on device")
 
 
 def build_numbers(folder):
-    return build(Arrays({"x": np.arange(40)}), folder / "data", shards=2, talk=lambda _: None)
+    return build(Arrays({"x": np.arange(40)}), folder / "data", shards=2, log=lambda _: None)
 
 
 FAULTS = {
@@ -40,12 +40,12 @@ def test_what_strikes_the_main_process_is_told_and_the_build_goes_on(step, tmp_p
         raise FULL
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"tfshards.prep.builder.{step}", strike)
+        patched.setattr(f"tfshards.prep.building.build.{step}", strike)
         with pytest.raises(BuildError, match=f"data: No space left on device; {GOES_ON}$"):
             build_numbers(tmp_path)
     assert not (tmp_path / "data" / "dataset.json").exists()
     build_numbers(tmp_path)
-    assert verify(tmp_path / "data", deep=True) == []
+    assert verify(tmp_path / "data", deep=True)
 
 
 STRIKES = {
@@ -71,10 +71,10 @@ def test_what_strikes_a_worker_is_told_and_the_build_goes_on(what, has_room, tmp
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("tfshards.prep.shard.publish", strike)
+        patched.setattr("tfshards.prep.writing.shard.publish", strike)
         if not has_room:
             patched.setattr(BuildArea, "stop", lambda *_: None)
         with pytest.raises(BuildError, match=message):
             build_numbers(tmp_path)
     build_numbers(tmp_path)
-    assert verify(tmp_path / "data", deep=True) == []
+    assert verify(tmp_path / "data", deep=True)

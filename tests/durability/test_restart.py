@@ -1,17 +1,17 @@
-"""What a build says about an unfinished one in the same output: that it goes on, or why it starts over."""
+"""What a build reports about an unfinished one in the same output: that it resumes, or is discarded."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, ImageFolder, Options, build, verify
-from tfshards.prep.area import AREA_NAME
+from tfshards.prep import ImageFolder, Options, build, verify
+from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from .commands import contents
@@ -24,20 +24,21 @@ ALL = Options(max_rejected=1)
 def stopped(tmp_path) -> Path:
     """An output in which a build ended after its last shard, since inputs are rejected."""
     write_inputs(tmp_path)
-    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build_photos(tmp_path, [], options=Options(max_rejected=0))
     return tmp_path / "data"
 
 
-def build_photos(folder, talk, *, shards=4, seed=0, overwrite=False, options=ALL):
+def build_photos(folder, log, *, shards=4, seed=0, overwrite=False, options=ALL):
     return build(
         ImageFolder(folder / "photos"),
         folder / "data",
+        engine="in_process",
         shards=shards,
         seed=seed,
         overwrite=overwrite,
         options=options,
-        talk=talk.append,
+        log=log.append,
     )
 
 
@@ -68,139 +69,87 @@ def move(folder: Path) -> None:
     (folder / "photos" / "cat" / "02.bmp").rename(folder / "photos" / "dog" / "02.bmp")
 
 
-def all_of_it(folder: Path) -> None:
-    for change in (add, grow, remove):
-        change(folder)
-
-
 def add_class(folder: Path) -> None:
     # after the others, so that these keep their numbers
     write(folder / "photos" / "emu" / "01.bmp", image(1))
-
-
-def add_class_in_front(folder: Path) -> None:
-    write(folder / "photos" / "ant" / "01.bmp", image(1))
 
 
 def add_hidden(folder: Path) -> None:
     write(folder / "photos" / ".hidden", b"")
 
 
-INPUTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "two more": (add, "inputs changed (2 added)"),
-    "one less": (remove, "inputs changed (1 removed)"),
-    "three are of other sizes": (grow, "inputs changed (3 of other size or time)"),
-    "one is of another time": (touch, "inputs changed (1 of other size or time)"),
-    "one is of another class": (move, "inputs changed (1 added, 1 removed)"),
-    "all of it": (all_of_it, "inputs changed (2 added, 1 removed, 2 of other size or time)"),
-    "a class more": (add_class, "features or class names changed, inputs changed (1 added)"),
-    "a class more, in front": (
-        add_class_in_front,
-        "features or class names changed, inputs changed (1 added, 27 of another label)",
-    ),
-    "a file that is skipped": (add_hidden, "skipped entries changed"),
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "two more": add,
+    "one less": remove,
+    "three are of other sizes": grow,
+    "one is of another time": touch,
+    "one is of another class": move,
+    "a class more": add_class,
+    "a file that is skipped": add_hidden,
 }
 
 
-@pytest.mark.parametrize(("change", "why"), INPUTS.values(), ids=INPUTS.keys())
-def test_a_build_says_which_inputs_are_others(change, why, stopped, tmp_path):
-    talk, given_up = [], only_build(stopped)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_an_unfinished_build_of_other_inputs_is_discarded_in_one_line(change, stopped, tmp_path):
+    log, discarded = [], only_build(stopped)
     change(tmp_path)
-    manifest = build_photos(tmp_path, talk)
-    assert talk[0] == f"giving up build {given_up}, 4 of 4 shards finished: {why}"
-    assert talk[1].startswith(f"starting build {manifest.build_id}: ")
-    assert verify(stopped, deep=True) == []
-    assert not [path for path in contents(stopped) if given_up in path]
+    manifest = build_photos(tmp_path, log)
+    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ"
+    assert log[1].startswith(f"starting build {manifest.build_id}: ")
+    assert verify(stopped, deep=True)
+    assert not [path for path in contents(stopped) if discarded in path]
 
 
-def test_a_build_says_which_options_are_others(stopped, tmp_path):
-    talk, given_up = [], only_build(stopped)
-    build_photos(tmp_path, talk, shards=3, seed=1)
-    assert talk[0] == f"giving up build {given_up}, 4 of 4 shards finished: options changed (seed, shards)"
+def test_the_line_names_the_options_that_differ(stopped, tmp_path):
+    log, discarded = [], only_build(stopped)
+    build_photos(tmp_path, log, shards=3, seed=1)
+    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ (seed, shards)"
 
 
-def test_a_build_says_that_both_are_others_and_the_name(stopped, tmp_path):
-    talk, given_up = [], only_build(stopped)
-    add(tmp_path)
-    build_photos(tmp_path, talk, seed=1, options=Options(max_rejected=1, name="photos"))
-    why = "options changed (seed), the dataset's name changed, inputs changed (2 added)"
-    assert talk[0] == f"giving up build {given_up}, 4 of 4 shards finished: {why}"
-
-
-def test_arrays_are_told_by_their_content(tmp_path):
-    talk: list[str] = []
-
-    class Vanishing(Arrays):
-        """The file goes after it was listed."""
-
-        def stage(self, folder, *, preview=False):
-            reader = super().stage(folder, preview=preview)
-            (tmp_path / "x.npy").unlink()
-            return reader
-
-    out = tmp_path / "data"
-    np.save(tmp_path / "x.npy", np.arange(40))
-    with pytest.raises(BuildError):
-        build(Vanishing({"x": tmp_path / "x.npy"}), out, shards=2, talk=talk.append)
-    given_up = only_build(out)
-    np.save(tmp_path / "x.npy", np.arange(41))
-    build(Arrays({"x": tmp_path / "x.npy"}), out, shards=2, talk=talk.append)
-    why = "the inputs' content changed, inputs changed (1 added)"
-    assert talk[1] == f"giving up build {given_up}, no shard finished: {why}"
-
-
-DAMAGE = {
-    "of another release": ("build.json", b'{"options": []}', "it is of another release"),
-    "cut": ("build.json", b'{"options": ', "it is of another release"),
-    "a plan that is cut": ("first/train-00001.plan", b"[[", "it is of another release"),
+UNREADABLE = {
+    "of another release": b'{"options": []}',
+    "without options": b"{}",
+    "cut": b'{"options": ',
+    "of another type": b"[]",
 }
 
 
-@pytest.mark.parametrize(("place", "data", "why"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_note_that_cannot_be_read_keeps_no_build_from_starting(place, data, why, stopped, tmp_path):
-    talk, given_up = [], only_build(stopped)
-    (stopped / AREA_NAME / given_up / place).write_bytes(data)
-    build_photos(tmp_path, talk, seed=1)
-    assert talk[0] == f"giving up build {given_up}, 4 of 4 shards finished: {why}"
-    assert verify(stopped, deep=True) == []
+@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_a_note_that_cannot_be_read_prevents_no_build(data, stopped, tmp_path):
+    log, discarded = [], only_build(stopped)
+    (stopped / AREA_NAME / discarded / "build.json").write_bytes(data)
+    build_photos(tmp_path, log, seed=1)
+    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ"
+    assert verify(stopped, deep=True)
 
 
-def test_inputs_are_not_counted_where_not_all_were_written_down(stopped, tmp_path):
-    talk, given_up = [], only_build(stopped)
-    remove(tmp_path)
-    for suffix in ("plan", "done"):
-        (stopped / AREA_NAME / given_up / "first" / f"train-00001.{suffix}").unlink()
-    build_photos(tmp_path, talk)
-    assert talk[0] == f"giving up build {given_up}, 3 of 3 shards finished: inputs changed"
+def test_a_build_that_had_not_begun_is_discarded_without_a_line(stopped, tmp_path):
+    log: list[str] = []
+    shutil.rmtree(stopped / AREA_NAME / only_build(stopped) / "first")
+    manifest = build_photos(tmp_path, log, seed=1)
+    assert log[0].startswith(f"starting build {manifest.build_id}: ")
 
 
-def test_a_build_that_had_not_begun_is_not_worth_a_word(stopped, tmp_path):
-    talk: list[str] = []
-    (stopped / AREA_NAME / only_build(stopped) / "build.json").unlink()
-    manifest = build_photos(tmp_path, talk, seed=1)
-    assert talk[0].startswith(f"starting build {manifest.build_id}: ")
-
-
-def test_a_build_that_is_asked_for_something_impossible_gives_up_nothing(stopped, tmp_path):
+def test_a_build_that_cannot_be_planned_discards_nothing(stopped, tmp_path):
     before = contents(stopped)
     with pytest.raises(InputError, match="exceeds the 27 examples"):
         build_photos(tmp_path, [], shards=40)
     assert contents(stopped) == before
 
 
-def test_what_would_replace_a_dataset_goes_when_that_is_asked_for_again(tmp_path):
+def test_a_replacement_is_discarded_when_the_dataset_is_built_again(tmp_path):
     write_inputs(tmp_path)
-    talk: list[str] = []
+    log: list[str] = []
     out = tmp_path / "data"
-    build_photos(tmp_path, talk)
+    build_photos(tmp_path, log)
     whole = contents(out)
-    with pytest.raises(BuildError, match="more than --max-rejected allows"):
-        build_photos(tmp_path, talk, seed=1, overwrite=True, options=Options(max_rejected=0))
-    given_up = only_build(out)
-    talk.clear()
-    build_photos(tmp_path, talk)
-    assert talk == [
-        f"giving up build {given_up}, 4 of 4 shards finished: options changed (seed)",
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
+        build_photos(tmp_path, log, seed=1, overwrite=True, options=Options(max_rejected=0))
+    discarded = only_build(out)
+    log.clear()
+    build_photos(tmp_path, log)
+    assert log == [
+        f"discarding unfinished build {discarded}: its inputs or options differ (seed)",
         f"{out} is up to date",
     ]
     assert contents(out) == whole
@@ -208,17 +157,17 @@ def test_what_would_replace_a_dataset_goes_when_that_is_asked_for_again(tmp_path
 
 def test_what_a_build_that_was_committed_left_is_no_other_build(tmp_path):
     write_inputs(tmp_path)
-    talk: list[str] = []
+    log: list[str] = []
     out = tmp_path / "data"
-    old = build_photos(tmp_path, talk)
+    old = build_photos(tmp_path, log)
     before = contents(out)
     # as after a kill between the manifest and the clean-up
     area = out / AREA_NAME / old.build_id
-    area.mkdir(parents=True)
+    (area / "first").mkdir(parents=True)
     (area / "build.json").write_text("{}")
-    talk.clear()
-    new = build_photos(tmp_path, talk, seed=1, overwrite=True)
-    assert talk[0].startswith(f"starting build {new.build_id}: ")
+    log.clear()
+    new = build_photos(tmp_path, log, seed=1, overwrite=True)
+    assert log[0].startswith(f"starting build {new.build_id}: ")
     assert {path: data for path, data in before.items() if old.build_id in path}.items() <= contents(
         out
     ).items()
@@ -232,7 +181,7 @@ def test_a_dataset_of_a_later_release_stays_whole_until_it_is_replaced(tmp_path)
     document["format_version"] = 99
     (out / "dataset.json").write_text(json.dumps(document))
     before = contents(out)
-    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build_photos(tmp_path, [], seed=1, overwrite=True, options=Options(max_rejected=0))
     assert before.items() <= contents(out).items()
     new = build_photos(tmp_path, [], seed=1, overwrite=True)

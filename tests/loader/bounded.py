@@ -2,7 +2,7 @@
 
 Usage: bounded.py write FOLDER
        bounded.py read FOLDER BUDGET [CACHE]
-       bounded.py least FOLDER ORDER: small records, within the least budget that is taken
+       bounded.py least FOLDER CASE: within the least budget that is accepted
 """
 
 import json
@@ -21,11 +21,20 @@ from tfshards import loader
 from tfshards.schemas import OptionsError
 
 COUNT, SHARDS, SIDE, RECORDS = 1600, 4, 400, 48_000
-ORDERS = {
-    "stored": {},
-    "runs": {"shuffle": loader.Shuffle(seed=0)},
-    "full": {"shuffle": loader.Shuffle("full", seed=0)},
-    "ratios": {"shuffle": loader.Shuffle(seed=0), "classes": {0: 0.5, 1: 0.5}, "take": 30_000},
+# decoded to 73 MiB a batch
+PHOTOS = {"batch_size": 128, "image": loader.Image(size=(224, 224), dtype="float32")}
+SHUFFLED = loader.Shuffle(seed=0)
+# the dataset and the options
+CASES = {
+    "stored": ("records", {"batch_size": 256}),
+    "runs": ("records", {"batch_size": 256, "shuffle": SHUFFLED}),
+    "full": ("records", {"batch_size": 256, "shuffle": loader.Shuffle(how="full", seed=0)}),
+    "ratios": (
+        "records",
+        {"batch_size": 256, "shuffle": SHUFFLED, "classes": {0: 0.5, 1: 0.5}, "take": 30_000},
+    ),
+    "photos": ("photos", {**PHOTOS, "shuffle": SHUFFLED}),
+    "one batch": ("photos", {**PHOTOS, "take": 128}),
 }
 
 
@@ -47,6 +56,9 @@ def write(folder):
         for shard in range(SHARDS)
     ]
     conftest.write(folder / "large", schema, {"train": shards})
+    photo = tf.io.encode_jpeg(random.integers(0, 256, (224, 224, 3), dtype=np.uint8), quality=50).numpy()
+    examples = [{"image": photo, "label": i % 10} for i in range(512)]
+    conftest.write(folder / "photos", schema, {"train": [examples[shard::SHARDS] for shard in range(SHARDS)]})
     dot = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
     conftest.write(folder / "small", schema, {"train": [[{"image": dot, "label": 0}] * 64]})
     schema = Schema((Feature("data", "raw", "uint8", (784,)), Feature("label", "label", "int64")))
@@ -78,17 +90,22 @@ def read(folder, budget, cache=None):
     print(json.dumps({"base": base, "peak": resident("VmHWM"), "labels": labels}))
 
 
-def least(folder, order):
-    options = {"batch_size": 256, **ORDERS[order]}
+def least(folder, case):
+    name, options = CASES[case]
     # what TensorFlow takes for any pipeline of this form
-    for _ in loader.load(folder / "records", **{**options, "take": 512}):
-        pass
+    if name == "photos":
+        tiny = {**options, "image": loader.Image(size=(8, 8), dtype="float32"), "batch_size": 8}
+        for _ in loader.load(folder / "small", **{**tiny, "take": 64}):
+            pass
+    else:
+        for _ in loader.load(folder / name, **{**options, "take": 512}):
+            pass
     base = resident("VmHWM")
     try:
-        loader.load(folder / "records", **options, memory_budget="1MiB")
+        loader.load(folder / name, **options, memory_budget="1MiB")
     except OptionsError as error:
         (budget,) = re.findall(r'use memory_budget="(\d+MiB)"', str(error))
-    steps = sum(1 for _ in loader.load(folder / "records", **options, memory_budget=budget))
+    steps = sum(1 for _ in loader.load(folder / name, **options, memory_budget=budget))
     peak = resident("VmHWM") - base
     print(json.dumps({"steps": steps, "budget": int(budget.removesuffix("MiB")) << 20, "peak": peak}))
 

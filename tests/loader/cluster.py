@@ -3,19 +3,18 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 
-def run_cluster(folder, program, arguments, tasks, until, timeout):
+def run_cluster(programs, folder, program, arguments, tasks, until, timeout):
     """Run ``program`` as each of the tasks, and return what those of ``until`` wrote: ``[(stdout, stderr)]``.
 
     Args:
+        programs: what starts them.
         folder: for what the processes write.
-        program: the name of a file beside this one.
+        program: name of a file in this folder, or a path.
         arguments: of the program.
         tasks: the number of processes by kind of task, as in ``TF_CONFIG``.
         until: the kind of task that ends by itself; the others are ended then.
@@ -27,8 +26,8 @@ def run_cluster(folder, program, arguments, tasks, until, timeout):
         for kind, index in [(each, index) for each, count in tasks.items() for index in range(count)]:
             config = {"cluster": cluster, "task": {"type": kind, "index": index}}
             files = [folder / f"{kind}-{index}.{stream}" for stream in ("out", "err")]
-            process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name(program)), *map(str, arguments)],
+            process = programs.start(
+                [Path(__file__).parent / program, *arguments],
                 stdout=stack.enter_context(files[0].open("w")),
                 stderr=stack.enter_context(files[1].open("w")),
                 env=os.environ | {"TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""},

@@ -16,21 +16,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.schemas import (
-    Feature,
-    Manifest,
-    RecordIndex,
-    Schema,
-    Shard,
-    Split,
-    Totals,
-    index_path,
-    labels_bytes,
-    labels_path,
-    write_manifest,
-)
+from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.manifest import Compression
+from tfshards.schemas.index import RecordIndex, index_path
+from tfshards.schemas.labels import labels_bytes, labels_path
+from tfshards.schemas.manifest import Compression, write_manifest
 
 Example = Mapping[str, object]
 Writer = Callable[..., Path]
@@ -39,7 +29,7 @@ BUILD_ID = "0123abcd"
 
 
 def wire(feature: Feature, value: object) -> tf.train.Feature:
-    """Return ``value`` as ``schemas.KINDS`` says that it is stored."""
+    """Return ``value`` as ``KINDS`` of ``schemas.feature`` says that it is stored."""
     if feature.kind in ("image", "bytes"):
         values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))

@@ -5,30 +5,30 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tfshards.loader.order import lane_slots
+from tfshards.loader.order.epoch import lane_ranks
 
 
 def lane_bounds(order):
     """Return where each lane begins, and where the last one ends; one lane where there is none."""
     lanes = max(1, order.lanes)
-    return np.arange(lanes + 1) * order.num_places // lanes
+    return np.arange(lanes + 1) * order.num_positions // lanes
 
 
-def slots(order, epoch, lane, start, count):
-    """Return starts and counts of the pieces that are places ``[start, start + count)`` of a lane."""
+def ranks(order, epoch, lane, start, count):
+    """Return starts and counts of the ranks of the positions ``[start, start + count)`` of a lane."""
     if not order.lanes:
         return tf.constant([start], tf.int64), tf.constant([count], tf.int64)
     begin, end = (tf.constant([each], tf.int64) for each in lane_bounds(order)[lane : lane + 2])
     entry = epoch.entries[lane : lane + 1]
-    pieces = lane_slots(begin, end, entry, tf.constant([start], tf.int64), tf.constant([count], tf.int64))
+    pieces = lane_ranks(begin, end, entry, tf.constant([start], tf.int64), tf.constant([count], tf.int64))
     return tuple(tf.squeeze(each, 0) for each in pieces)
 
 
-def members_by_place(order, number):
-    """Return the member at each place of an epoch."""
+def members_by_position(order, number):
+    """Return the member at each position of an epoch."""
     epoch, bounds = order.epoch(tf.constant(number, tf.int64)), lane_bounds(order)
     found = []
     for lane, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        starts, counts = slots(order, epoch, lane, begin, end - begin)
+        starts, counts = ranks(order, epoch, lane, begin, end - begin)
         found += [np.arange(s, s + n) for s, n in zip(starts.numpy(), counts.numpy(), strict=True)]
     return order.members(epoch, tf.constant(np.concatenate(found), tf.int64)).numpy()

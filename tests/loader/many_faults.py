@@ -1,8 +1,8 @@
-"""A program: many faults, one after another, in one dataset; what came of them goes to stdout as JSON.
+"""A program: many faults, one after another, in one dataset; prints their outcomes as JSON.
 
-Run by test_faults.py, so that a fault that ends the process is seen. A dataset that the look at load lets
-pass has the manifest, indexes and sizes that it had, so that a graph that was made before reads it as a new
-one would.
+Run by test_faults.py, so that a fault that ends the process is noticed. A dataset that passes the checks of
+``load`` has the same manifest, indexes and sizes as before, so that an existing graph reads it as a new one
+would.
 """
 
 import json
@@ -17,12 +17,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader.trust import inspect_shards
-from tfshards.schemas import TfshardsError, index_path, read_manifest
+from tfshards.loader.integrity.files import inspect_shards
+from tfshards.schemas import TfshardsError, read_manifest
+from tfshards.schemas.index import index_path
 
 
 def refused_at_load(root, name):
-    """Return whether the look at load finds fault with the file ``name``, and names it."""
+    """Return whether the checks of ``load`` name the file ``name``."""
     try:
         manifest = read_manifest(root)
     except TfshardsError as error:
@@ -33,7 +34,7 @@ def refused_at_load(root, name):
 
 
 def read(dataset):
-    """Return the rows that come, and the text of the error that ends them."""
+    """Return the rows that are delivered, and the text of the error that ends them."""
     rows = []
     try:
         for numbers, texts in dataset:
@@ -53,7 +54,7 @@ def outcome(root, name, dataset, wanted):
 
 
 def faults(data, chance, number):
-    """Yield the kind of each fault, and the bytes with it."""
+    """Yield the kind of each fault, and the damaged bytes."""
     for _ in range(number):
         changed = bytearray(data)
         changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
@@ -62,7 +63,7 @@ def faults(data, chance, number):
 
 
 def loaded(root, name):
-    """Return what comes of the fault through ``load`` alone."""
+    """Return the dataset that ``load`` returns, None if it names the fault, or "missed"."""
     try:
         dataset = load(root)
     except TfshardsError as error:

@@ -1,7 +1,7 @@
-"""Run by test_resume.py: trains in processes that are killed, and resumed, and says what each of them saw.
+"""Program of test_resume.py: train in processes that are killed and resumed, and print the steps of each.
 
-Each line of a log is a step as the training saw it: its number by the optimizer, and a digest of its batch.
-TensorFlow is imported once; the processes are forked from this one before it has done anything.
+Each line of a log is one step: the optimizer's step number and a digest of the batch. TensorFlow is imported
+once; the training processes are forked from this one before it runs any operation.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def load(dataset, progress, epochs):
 
 
 class Log:
-    """Notes each step, and kills this process some time after one of them."""
+    """Log each step, and kill this process ``delay`` seconds after the ``kill_at``-th one."""
 
     def __init__(self, path, kill_at, delay):
         self._path, self._left, self._delay = path, kill_at, delay
@@ -63,7 +63,7 @@ def with_keras(keras, dataset, folder, log, is_mirrored=False):
     keras.utils.set_random_seed(3)
     layers = keras.layers
     model = Noted([keras.Input((6, 6, 1)), layers.Flatten(), layers.BatchNormalization(), layers.Dense(5)])
-    # the random state of tf_keras's own layers is not within its variables
+    # In tf_keras the random state of layers is not part of the variables.
     if keras.__name__ == "keras":
         model.add(layers.Dropout(0.5, seed=1))
     model.add(layers.Dense(1))
@@ -115,7 +115,7 @@ WAYS = {
 
 
 def run(way, dataset, folder, kill_at=0, delay=0.0):
-    """Train in a process of its own, and return its log, with what it left if it came to its end."""
+    """Train in a forked process; return its status and log, and its results if it was not killed."""
     log = folder.with_suffix(".log")
     log.write_text("")
     child = os.fork()
@@ -130,7 +130,7 @@ def run(way, dataset, folder, kill_at=0, delay=0.0):
             ).hexdigest()
             folder.with_suffix(".json").write_text(json.dumps({"digest": digest, "seen": seen}))
             status = 0
-        except BaseException:  # nothing may go on behind it in a forked process
+        except BaseException:  # a forked process must not continue with the code of its parent
             traceback.print_exc()
         finally:
             sys.stderr.flush()
@@ -147,7 +147,7 @@ def main(dataset, scratch, seed):
     for way in WAYS:
         found[way] = {"whole": run(way, dataset, scratch / f"{way}-whole"), "parts": []}
         for _ in range(KILLS[way]):
-            # at least one checkpoint further each time, perhaps while the next is written
+            # Each part gets at least one checkpoint further; some are killed while they write the next.
             kill_at, delay = draw.randint(EVERY + 1, 11), draw.choice([0, draw.uniform(0, 0.02)])
             found[way]["parts"].append(run(way, dataset, scratch / way, kill_at, delay))
         found[way]["parts"].append(run(way, dataset, scratch / way))

@@ -7,25 +7,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfshards.loader import Shuffle, Worker
-from tfshards.loader.assign import Assignment, Stored, assign, divisors, lane_start, num_lanes, num_steps
+from tfshards.loader.order.assignment import (
+    Assignment,
+    Stored,
+    assign,
+    divisors,
+    lane_start,
+    num_lanes,
+    num_steps,
+)
 from tfshards.schemas import OptionsError
 
 SMALL = Stored(100)
 REMAINDERS = ("drop", "pad", "keep")
-SHUFFLES = (None, Shuffle(), Shuffle(run=3), Shuffle("full"))
+SHUFFLES = (None, Shuffle(), Shuffle(run=3), Shuffle(how="full"))
 
 
 def assignments(num_examples, batch_size, num_workers, remainder, shuffle, stored=SMALL):
     """Return what each of the workers reads."""
     return [
-        assign(num_examples, stored, batch_size, Worker(index, num_workers), remainder, shuffle)
+        assign(
+            num_examples,
+            stored,
+            batch_size=batch_size,
+            worker=Worker(index, num_workers),
+            remainder=remainder,
+            shuffle=shuffle,
+        )
         for index in range(num_workers)
     ]
 
 
 def places(assignment: Assignment, step):
     """Return the places that a worker reads for a step, and the number of rows that they fill."""
-    found = assignment.step_places(step)
+    found = assignment.step_intervals(step)
     return [place for start, count in found for place in range(start, start + count)]
 
 
@@ -103,7 +118,7 @@ def test_global_batches_are_the_same_places_for_every_worker_count_that_divides_
             assert together == sorted(places(whole, step))
 
 
-@pytest.mark.parametrize("shuffle", [None, Shuffle("full")])
+@pytest.mark.parametrize("shuffle", [None, Shuffle(how="full")])
 def test_by_steps_the_steps_of_all_workers_are_consecutive_places(shuffle):
     for num_workers in range(1, 9):
         workers = assignments(100, 3, num_workers, "keep", shuffle)
@@ -156,8 +171,13 @@ def test_the_default_lanes_do_not_depend_on_the_workers_where_these_divide_it(nu
     [
         (12, 1, 5, r"Shuffle\.lanes=5 does not divide the global batch size 12; .* such as 4"),
         (12, 1, 24, r"Shuffle\.lanes=24 does not divide the global batch size 12; .* such as 12"),
-        (12, 3, 4, r"Shuffle\.lanes=4 cannot be dealt evenly to 3 workers; .* multiple of 3, or 1, 2 or 4 w"),
-        (12, 3, 1, r"cannot be dealt evenly to 3 workers; use a multiple of 3, or 1 workers"),
+        (
+            12,
+            3,
+            4,
+            r"Shuffle\.lanes=4 cannot be divided evenly among 3 workers; .* of 3, or 1, 2 or 4 w",
+        ),
+        (12, 3, 1, r"cannot be divided evenly among 3 workers; use a multiple of 3, or 1 workers"),
     ],
 )
 def test_lanes_that_do_not_fit_are_refused(global_batch_size, num_workers, lanes, message):
@@ -165,10 +185,10 @@ def test_lanes_that_do_not_fit_are_refused(global_batch_size, num_workers, lanes
         assign(
             100,
             Stored(10),
-            global_batch_size // num_workers,
-            Worker(0, num_workers),
-            "drop",
-            Shuffle(lanes=lanes),
+            batch_size=global_batch_size // num_workers,
+            worker=Worker(0, num_workers),
+            remainder="drop",
+            shuffle=Shuffle(lanes=lanes),
         )
 
 

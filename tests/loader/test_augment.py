@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.augment import draws_of, random_box
-from tfshards.loader.images import decode_image
+from tfshards.loader.examples.augment import draws_of, random_box
+from tfshards.loader.examples.images import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
 
 
@@ -20,7 +20,7 @@ def drawn(*images, epoch=0, numbers=2000):
 
 
 def picture(height, width, channels=3):
-    """Return pixels of 27 colours without any symmetry, so that a GIF holds them as they are."""
+    """Return pixels of 27 colors without any symmetry, so that a GIF holds them as they are."""
     row, column = np.mgrid[:height, :width]
     planes = [row // (5 + channel) + column // 7 for channel in range(channels)]
     return (np.stack(planes, axis=2) % 3 * 100).astype(np.uint8)
@@ -79,7 +79,7 @@ def test_an_image_is_turned_as_drawn_and_only_so_far_as_asked(flip, channels):
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "WEBP"])
 def test_every_format_takes_every_option(kind, crop):
-    image = Image((6, 5), crop, 3, "float32", flip="horizontal", normalise="imagenet", dct_scaling=True)
+    image = Image((6, 5), crop, 3, "float32", flip="horizontal", normalize="imagenet", dct_scaling=True)
     draws = {name: draw[1] for name, draw in drawn(image, numbers=2).items()}
     pixels = picture(40, 31)
     found, wanted = (decode_image(encoded(pixels, each), image, draws) for each in (kind, "PNG"))
@@ -122,7 +122,7 @@ def test_a_jpeg_is_shrunk_as_far_as_it_stays_no_smaller_than_the_result(crop, ch
 
 
 @pytest.mark.parametrize(
-    ("normalise", "mean", "std"),
+    ("normalize", "mean", "std"),
     [
         (None, 0, 1 / 255),
         ("unit", 0, 1),
@@ -133,11 +133,11 @@ def test_a_jpeg_is_shrunk_as_far_as_it_stays_no_smaller_than_the_result(crop, ch
     ],
 )
 @pytest.mark.parametrize(("dtype", "precision"), [("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 1e-2)])
-def test_floats_are_normalised_as_asked_and_cast_last(normalise, mean, std, dtype, precision):
+def test_floats_are_normalized_as_asked_and_cast_last(normalize, mean, std, dtype, precision):
     png = encoded(picture(31, 23), "PNG")
     for size in (None, (8, 6)):
         plain = decode_image(png, Image(size, None, 3, "float32"), {}).numpy().astype(np.float64)
-        found = decode_image(png, Image(size, None, 3, dtype, normalise=normalise), {})
+        found = decode_image(png, Image(size, None, 3, dtype, normalize=normalize), {})
         assert found.dtype == dtype
         wanted = (plain / 255 - mean) / std
         assert np.allclose(found.numpy().astype(np.float64), wanted, rtol=precision, atol=precision)
@@ -145,8 +145,8 @@ def test_floats_are_normalised_as_asked_and_cast_last(normalise, mean, std, dtyp
 
 def test_the_ends_of_the_range_are_exact():
     png = encoded(np.array([0, 255], np.uint8).repeat(6).reshape(2, 2, 3), "PNG")
-    for normalise, ends in (("unit", [0, 1]), ("symmetric", [-1, 1])):
-        found = decode_image(png, Image(dtype="float32", channels=3, normalise=normalise), {})
+    for normalize, ends in (("unit", [0, 1]), ("symmetric", [-1, 1])):
+        found = decode_image(png, Image(dtype="float32", channels=3, normalize=normalize), {})
         assert np.unique(found).tolist() == ends
 
 
@@ -204,7 +204,7 @@ def test_an_image_is_a_function_of_seed_epoch_and_example_whoever_reads_it_when(
     assert workers == first, "other workers, other threads"
 
 
-def test_a_normalisation_that_does_not_fit_the_images_is_refused(photos):
-    image = Image((4, 4), channels=None, dtype="float32", normalise=((0, 0, 0, 0), 1))
+def test_a_normalization_that_does_not_fit_the_images_is_refused(photos):
+    image = Image((4, 4), channels=None, dtype="float32", normalize=((0, 0, 0, 0), 1))
     with pytest.raises(OptionsError, match="has a mean for 4 channels, but images have 3"):
         loader.load(photos, batch_size=2, image=image)

@@ -1,4 +1,4 @@
-"""Class weights come from the manifest's counts; steps from its number of examples."""
+"""Class weights follow the counts of the manifest, steps its number of examples."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def labelled(write_dataset, tmp_path):
         (NUMBERED, {"7": 1, "-1": 3, "10": 4}, {-1: 8 / 9, 7: 8 / 3, 10: 2 / 3}, "classes without names"),
     ],
 )
-def test_each_class_weighs_as_much_as_every_other(labelled, schema, counts, weights, reason):
+def test_all_classes_have_the_same_total_weight(labelled, schema, counts, weights, reason):
     found = loader.class_weights(labelled(schema, counts), "train")
     assert found == pytest.approx(weights), reason
     assert list(found) == sorted(weights)
@@ -44,7 +44,9 @@ def test_the_mean_weight_of_the_examples_is_one(labelled):
 
 def test_a_split_without_labels_has_no_weights(numbered, labelled):
     for path in (numbered([4]), labelled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
-        with pytest.raises(InputError, match=r"split 'train' of .* has no labels to weigh"):
+        with pytest.raises(
+            InputError, match=r"split 'train' of .* has no labels, so its classes cannot be weighted"
+        ):
             loader.class_weights(path)
 
 
@@ -59,17 +61,19 @@ def test_weights_of_an_unknown_split_are_refused(numbered):
 )
 def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, remainder, steps):
     assert loader.steps_per_epoch(numbered([5, 6]), "train", global_batch_size, remainder) == steps
-    assert loader.steps_per_epoch(numbered([5, 6]), None, global_batch_size, remainder) == steps
+    options = {"global_batch_size": global_batch_size, "remainder": remainder}
+    assert loader.steps_per_epoch(numbered([5, 6]), **options) == steps
 
 
 @pytest.mark.parametrize(
     ("split", "global_batch_size", "remainder", "error", "message"),
     [
+        ("train", None, "drop", OptionsError, "global_batch_size= is missing; give the examples of one step"),
         ("train", 0, "drop", OptionsError, "global_batch_size=0 must be at least 1"),
         ("train", 2, "none", OptionsError, "remainder='none' must be one of drop, pad, keep"),
         ("test", 2, "drop", InputError, "has no split 'test'"),
     ],
 )
-def test_steps_of_nothing_are_refused(numbered, split, global_batch_size, remainder, error, message):
+def test_steps_of_wrong_arguments_are_refused(numbered, split, global_batch_size, remainder, error, message):
     with pytest.raises(error, match=message):
         loader.steps_per_epoch(numbered([5, 6]), split, global_batch_size, remainder)

@@ -1,34 +1,35 @@
 """``memory_budget=``: what a process holds, and what is refused."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader.budget import Sizes, ahead_within, longest_records
-from tfshards.loader.reading import Ahead
+from tfshards.loader.examples.batches import Ahead
+from tfshards.loader.resources.budget import Sizes, ahead_within, longest_records
 from tfshards.schemas import OptionsError
 
 PROGRAM = Path(__file__).with_name("bounded.py")
 
 
-def run(*arguments):
-    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+@pytest.fixture(scope="module")
+def run(programs):
+    """Return a function that runs ``bounded.py``."""
+    return lambda *arguments: programs.run([PROGRAM, *arguments], timeout=240)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bounded")
     assert run("write", folder).returncode == 0
     return folder
 
 
-def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(folder, tmp_path):
+def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(run, folder, tmp_path):
     budget = 128 << 20
     size = sum(path.stat().st_size for path in (folder / "large").glob("*.tfrecord-*"))
     assert size > 2.8 * budget
@@ -39,8 +40,10 @@ def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(f
     assert found["peak"] - found["base"] < budget
 
 
-@pytest.mark.parametrize("order", ["stored", "runs", "full", "ratios"])
-def test_small_records_in_any_order_stay_within_the_least_budget(folder, order):
+@pytest.mark.parametrize(
+    "order", mostly_nightly(["stored", "runs", "full", "ratios"], kept=["runs", "ratios"])
+)
+def test_small_records_in_any_order_stay_within_the_least_budget(run, folder, order):
     done = run("least", folder, order)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -48,6 +51,15 @@ def test_small_records_in_any_order_stay_within_the_least_budget(folder, order):
     assert found["peak"] < found["budget"]
     # nor is it a number that anything would keep to
     assert found["budget"] < (300 << 20)
+
+
+@pytest.mark.parametrize(("case", "steps"), [("photos", 4), ("one batch", 1)])
+def test_the_least_budget_of_large_batches_is_near_what_is_used(run, folder, case, steps):
+    done = run("least", folder, case)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["steps"] == steps
+    assert found["peak"] < found["budget"] < 2 * found["peak"]
 
 
 def test_the_error_names_the_least_budget_which_is_enough(folder):
@@ -58,8 +70,6 @@ def test_the_error_names_the_least_budget_which_is_enough(folder):
     loader.load(folder / "large", **options, memory_budget=f"{least}MiB")
     with pytest.raises(OptionsError, match="less than the least"):
         loader.load(folder / "large", **options, memory_budget=f"{least - 2}MiB")
-    with pytest.raises(OptionsError, match=r"3[78]\d\.\d MiB of it for the cache"):
-        loader.load(folder / "large", **options, memory_budget=f"{least + 100}MiB", cache="memory")
 
 
 def test_the_order_does_not_depend_on_the_budget(folder):
@@ -70,10 +80,27 @@ def test_the_order_does_not_depend_on_the_budget(folder):
     assert labels(memory_budget="256MiB") == labels()
 
 
+def test_a_budget_does_not_trace_a_second_time(folder):
+    traced = []
+
+    def prepare(example, seed):
+        traced.append(seed)
+        noise = tf.numpy_function(lambda seed: np.float32(seed % 2).sum(), [seed], tf.float32)
+        return {"image": example["image"], "noise": tf.ensure_shape(noise, [])}
+
+    options = {"batch_size": 16, "image": loader.Image(size=(64, 64)), "map_fn": prepare}
+    plain = loader.load(folder / "small", **options)
+    within = loader.load(folder / "small", **options, memory_budget="1GiB")
+    assert len(traced) == 2
+    assert within.element_spec == plain.element_spec
+    for found, wanted in zip(within, plain, strict=True):
+        assert (found["noise"].numpy() == wanted["noise"].numpy()).all()
+
+
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        ("much", "memory_budget much: must be a size such as 128MiB"),
+        ("much", "memory_budget='much' must be a size such as 128MiB"),
         (1.5, 'must be a size such as "2GiB", or bytes'),
         (True, 'must be a size such as "2GiB", or bytes'),
         (2, "must be at least 1MiB; a number counts bytes"),
@@ -90,10 +117,10 @@ def test_as_much_is_worked_on_ahead_as_the_budget_allows():
     )
     most = Ahead(decoded=8)
     assert ahead_within(sizes, 1 << 40, most) == most
-    found = [ahead_within(sizes, budget << 20, most) for budget in range(87, 200)]
+    found = [ahead_within(sizes, budget << 20, most) for budget in range(55, 200)]
     held = [sizes.held(ahead) for ahead in found]
     assert held == sorted(held)
-    assert all(held[i] <= (87 + i) << 20 for i in range(113))
+    assert all(held[i] <= (55 + i) << 20 for i in range(145))
     assert found[0] == Ahead(decoded=1, batches=1, parsed=1)
 
 

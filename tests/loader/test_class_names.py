@@ -53,7 +53,7 @@ def test_the_first_class_that_differs_is_named(named, class_names, difference):
 
 
 def test_a_dataset_without_class_names_has_none_of_those_asked_for(unnamed):
-    with pytest.raises(OptionsError, match="unnamed0 has no class names, but class_names= asks for 3;"):
+    with pytest.raises(OptionsError, match="unnamed0 has no class names, but class_names= has 3;"):
         loader.load(unnamed, batch_size=2, class_names=NAMES)
 
 

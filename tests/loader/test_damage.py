@@ -1,4 +1,4 @@
-"""A damaged dataset is an error that names the file; nothing is lost in silence."""
+"""A damaged dataset raises an error that names the file; no data are lost silently."""
 
 import dataclasses
 import json
@@ -9,23 +9,16 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.schemas import (
-    Feature,
-    FormatError,
-    InputError,
-    Schema,
-    Totals,
-    index_path,
-    read_manifest,
-    write_manifest,
-)
+from tfshards.schemas import Feature, FormatError, InputError, Schema, Totals, read_manifest
+from tfshards.schemas.index import index_path
+from tfshards.schemas.manifest import write_manifest
 
 SIZES = [6, 5, 7]
 
 
 @pytest.fixture
 def copied(numbered, tmp_path):
-    """A dataset of three shards to be damaged."""
+    """Return a dataset of three shards that a test may damage."""
     return shutil.copytree(numbered(SIZES), tmp_path / "copy")
 
 
@@ -62,16 +55,16 @@ def test_a_missing_shard_is_named(copied):
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
-def test_a_shard_of_another_size_is_named_with_both_sizes(copied, change):
+def test_error_for_a_shard_of_the_wrong_size_names_both_sizes(copied, change):
     shard = shard_of(copied, 2)
     data = shard.read_bytes()
     shard.write_bytes(change(data))
-    message = f"{shard.name}: has {len(change(data))} bytes, the manifest says {len(data)}"
+    message = f"{shard.name}: has {len(change(data))} bytes instead of the {len(data)} in the manifest"
     with pytest.raises(FormatError, match=message):
         loader.load(copied, batch_size=2)
 
 
-def test_all_faulty_shards_are_named_at_once(copied):
+def test_one_error_names_all_damaged_shards(copied):
     for index in range(3):
         shard_of(copied, index).write_bytes(b"short")
     with pytest.raises(FormatError, match="3 problems") as caught:
@@ -79,7 +72,7 @@ def test_all_faulty_shards_are_named_at_once(copied):
     assert len(caught.value.problems) == 3
 
 
-def test_another_split_may_be_damaged(write_dataset, tmp_path):
+def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
     schema = Schema((Feature("number", "int", "int64"),))
     examples = [[{"number": 1}]]
     path = write_dataset(tmp_path / "two", schema, {"train": examples, "val": examples})
@@ -94,12 +87,12 @@ def test_another_split_may_be_damaged(write_dataset, tmp_path):
         (None, "cannot be read: No such file"),
         (b"0 16\nnothing\n", "line 2: is 'nothing', must be two integers and a newline"),
         (b"\xff\xfe", "is not ASCII text"),
-        (b"", "describes 0 records in 0 bytes, the manifest says 5 records in"),
+        (b"", "describes 0 records in 0 bytes, but the manifest has 5 records in"),
         (b"0 30\n31 30\n", "line 2: is 31 30, but the record starts at 30"),
-        (b"0 30\n30 30\n", "describes 2 records in 60 bytes, the manifest says 5 records"),
+        (b"0 30\n30 30\n", "describes 2 records in 60 bytes, but the manifest has 5 records"),
     ],
 )
-def test_an_index_that_is_missing_or_wrong_is_named(copied, content, message):
+def test_error_names_a_missing_or_wrong_index(copied, content, message):
     index = copied / index_path(shard_of(copied, 1).name)
     index.unlink() if content is None else index.write_bytes(content)
     with pytest.raises(FormatError, match=f"1 problem\n.*{index.name}.*{message}"):
@@ -107,11 +100,11 @@ def test_an_index_that_is_missing_or_wrong_is_named(copied, content, message):
 
 
 @pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2)])
-def test_a_shard_that_shrinks_while_it_is_open_is_named_with_what_it_holds(copied, shuffle):
+def test_error_for_a_shard_that_shrinks_while_it_is_open_names_its_number_of_records(copied, shuffle):
     dataset = loader.load(copied, batch_size=3, shuffle=shuffle, remainder="keep")
     shard = shard_of(copied, 2)
     rewrite(shard, records(shard)[:4])
-    message = f"{re.escape(str(shard))} ends after 4 records, but the manifest says 7; .*restore the file"
+    message = f"{re.escape(str(shard))} ends after 4 records instead of 7; .*tfshards verify --repair"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 
@@ -123,7 +116,7 @@ def first_shard(document):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format_version=99), "format_version: is 99, this release reads up to 1"),
+        (lambda d: d.update(format_version=99), "format_version: is 99, but this release reads up to 1"),
         (lambda d: d["splits"]["train"].update(num_examples=1), "num_examples: is 1, but the shards hold 18"),
         (lambda d: d["totals"].update(accepted=17), r"totals\.(entries|accepted): is 1[78]"),
         (
@@ -140,10 +133,10 @@ def first_shard(document):
             lambda d: first_shard(d).update(digest="sha256:00"),
             r"shards\[0\]\.digest: is 'sha256:00', must be",
         ),
-        (lambda d: d.update(name="e"), "digest: does not hold: the manifest was changed, or damaged"),
+        (lambda d: d.update(name="e"), "digest: does not match: the manifest was changed or damaged"),
     ],
 )
-def test_a_manifest_that_was_edited_is_refused(copied, change, message):
+def test_an_edited_manifest_is_rejected(copied, change, message):
     edit_manifest(copied, change)
     with pytest.raises(FormatError, match=message):
         loader.load(copied, batch_size=2)
@@ -153,16 +146,16 @@ def test_a_manifest_that_was_edited_is_refused(copied, change, message):
     ("field", "value", "message"),
     [
         ("path", "x.tfrecord", "x.tfrecord: cannot be read: No such file"),
-        ("num_examples", 6, "describes 5 records in [0-9]+ bytes, the manifest says 6"),
+        ("num_examples", 6, "describes 5 records in [0-9]+ bytes, but the manifest has 6 records"),
         (
             "last_bytes",
             "00" * 8,
-            "ends with the bytes [0-9a-f]{16}, the manifest says 0{16}: it is another file",
+            "ends with the bytes [0-9a-f]{16} instead of 0{16} as in the manifest: it is a different file",
         ),
-        ("index_digest", f"sha256:{'0' * 64}", "is not the index of the manifest: its digest does not hold"),
+        ("index_digest", f"sha256:{'0' * 64}", "its digest differs from the manifest"),
     ],
 )
-def test_a_manifest_that_was_edited_and_signed_again_does_not_fit_its_files(copied, field, value, message):
+def test_an_edited_manifest_with_a_valid_digest_does_not_match_its_files(copied, field, value, message):
     manifest = read_manifest(copied)
     split = manifest.splits["train"]
     shards = list(split.shards)
@@ -174,22 +167,24 @@ def test_a_manifest_that_was_edited_and_signed_again_does_not_fit_its_files(copi
         loader.load(copied, batch_size=2)
 
 
-def test_a_shard_of_another_build_is_named_although_its_size_is_the_same(copied, numbered, tmp_path):
+def test_error_names_a_shard_of_a_different_build_with_the_same_size(copied, numbered, tmp_path):
     other = shutil.copytree(numbered([5, 6, 7]), tmp_path / "other")
     shards = [shard_of(copied, 0), shard_of(copied, 1)]
     one, two = (shard.read_bytes() for shard in shards)
     shards[0].write_bytes(shard_of(other, 1).read_bytes())
     assert shards[0].stat().st_size == len(one) != len(two)
-    with pytest.raises(FormatError, match=rf"{shards[0].name}: ends with the bytes .* it is another file"):
+    with pytest.raises(
+        FormatError, match=rf"{shards[0].name}: ends with the bytes .* it is a different file"
+    ):
         loader.load(copied, batch_size=2)
 
 
-def test_a_manifest_that_is_no_json_is_refused(copied):
+def test_a_manifest_that_is_not_json_is_rejected(copied):
     (copied / "dataset.json").write_text("{")
     with pytest.raises(FormatError, match="not readable as JSON"):
         loader.load(copied, batch_size=2)
 
 
-def test_a_file_is_no_dataset(copied):
+def test_a_file_is_not_a_dataset(copied):
     with pytest.raises(InputError, match=r"is a file; name the directory that holds dataset\.json"):
         loader.load(copied / "dataset.json", batch_size=2)

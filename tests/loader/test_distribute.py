@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import warnings
 from itertools import chain
 from pathlib import Path
@@ -45,17 +43,10 @@ def dataset(write_dataset, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(dataset):
+def run(programs, dataset):
     """What the program saw on two replicas, and what it wrote to stderr."""
     program = Path(__file__).with_name("two_replicas.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(dataset)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-        timeout=600,
-    )
+    done = programs.run([program, dataset], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -119,11 +110,8 @@ def test_fit_takes_a_finite_distributed_dataset_epoch_by_epoch(run):
     assert dealt == pytest.approx(padded, abs=1e-6)
 
 
-def test_class_weights_on_a_distributed_dataset_are_refused_with_the_way_that_works(run):
-    assert re.search(
-        r"class_weight=: give fit the dataset of loader\.load",
-        run[0]["distributed"]["class_weight"],
-    )
+def test_keras_refuses_class_weights_on_a_distributed_dataset(run):
+    assert "has no attribute 'map'" in run[0]["distributed"]["class_weight"]
 
 
 @pytest.mark.parametrize("strategy", ["padded", "central"])
@@ -155,10 +143,9 @@ def test_a_loop_gets_the_batches_of_the_plain_dataset(run, dataset):
     assert found == wanted
 
 
-@pytest.mark.parametrize("lists", ["ragged", "padded"])
 @pytest.mark.parametrize("remainder", ["drop", "pad"])
-def test_a_loop_gets_each_example_with_its_list(run, lists, remainder):
-    for epoch in run[0]["lists"][f"{lists} {remainder}"]:
+def test_a_loop_gets_each_example_with_its_list(run, remainder):
+    for epoch in run[0]["lists"][remainder]:
         assert len(epoch) == (6 if remainder == "pad" else 5)
         read = []
         for numbers, found, *weights in epoch:
@@ -166,10 +153,7 @@ def test_a_loop_gets_each_example_with_its_list(run, lists, remainder):
             assert [len(part) for part in numbers + found] == [2, 2, 2, 2]
             real = chain(*weights[0]) if weights else [1] * 4
             for number, values, weight in zip(chain(*numbers), chain(*found), real, strict=True):
-                wanted = list_of(number)
-                assert values[: len(wanted)] == wanted
-                assert not any(values[len(wanted) :])
-                assert lists == "padded" or values == wanted
+                assert values == list_of(number)
                 read += [number] if weight else []
         assert len(set(read)) == len(read) == (COUNT if remainder == "pad" else 20)
 
@@ -207,12 +191,6 @@ def test_a_strategy_for_several_hosts_with_one_worker_gives_the_batches_of_the_p
         [strategy.experimental_local_results(value)[0].numpy().tolist() for value in batch] for batch in data
     ]
     assert [tuple(batch) for batch in found] == wanted
-    with pytest.raises(
-        OptionsError, match=r"has no cardinality, loader\.steps_per_epoch has its steps; if Keras 3"
-    ):
-        _ = data.cardinality
-    with pytest.raises(OptionsError, match=r"has no map\(\), which Keras needs for class_weight="):
-        data.map(len)
 
 
 def cluster(kind, **sizes):

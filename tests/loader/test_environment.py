@@ -69,7 +69,7 @@ def test_a_worker_is_what_the_variables_say(environment, variables, worker, reas
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"RANK": "1"}, "^RANK=1 is set, but WORLD_SIZE is not; set them right, unset them, or give loader"),
+        ({"RANK": "1"}, "^RANK=1 is set, but WORLD_SIZE is not; correct or unset them, or pass loader"),
         ({"SLURM_NTASKS": "4"}, "^SLURM_NTASKS=4 is set, but SLURM_PROCID is not"),
         (
             openmpi(4, 4),
@@ -79,21 +79,21 @@ def test_a_worker_is_what_the_variables_say(environment, variables, worker, reas
         (openmpi(0, 0), "OMPI_COMM_WORLD_SIZE=0 must be an integer from 1 on"),
         (
             openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
-            "contradictory .*: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE say 1 of 2, "
-            "PMI_RANK and PMI_SIZE say 0 of 2; set them right",
+            "contradictory .*: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE: 1 of 2, "
+            "PMI_RANK and PMI_SIZE: 0 of 2; correct",
         ),
-        (openmpi(0, 2) | cluster("worker", 0, worker=3), "TF_CONFIG says 0 of 3, OMPI.* say 0 of 2"),
+        (openmpi(0, 2) | cluster("worker", 0, worker=3), "TF_CONFIG: 0 of 3, OMPI.*: 0 of 2"),
         (cluster("ps", 0, worker=2, ps=1), r"TF_CONFIG names parameter servers .* use loader\.distribute"),
-        (cluster("worker", 0, worker=2, ps=1), r"whose coordinator says .* use loader\.distribute"),
+        (cluster("worker", 0, worker=2, ps=1), r"whose coordinator decides .* use loader\.distribute"),
         (cluster("worker", 2, worker=2), "TF_CONFIG's task index=2 must be an integer from 0 to 1"),
         (cluster("worker", -1, worker=2), "TF_CONFIG's task index=-1 must be an integer from 0 to 1"),
         (cluster("chief", 0, worker=2), "TF_CONFIG has the task type 'chief', but its cluster has worker"),
         (cluster("judge", 0, judge=1), "TF_CONFIG has the task type 'judge', but its cluster has judge"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "must have a cluster, and a task with type and"),
         ({"TF_CONFIG": '{"task": {"type": "worker", "index": 0}}'}, "must have a cluster, and a task"),
-        ({"TF_CONFIG": "worker 0"}, "TF_CONFIG='worker 0' is no JSON object with cluster and task"),
-        ({"TF_CONFIG": "[1]"}, r"TF_CONFIG='\[1\]' is no JSON object"),
-        ({"TF_CONFIG": '{"cluster": {"worker": 2}}'}, "is no JSON object with cluster and task"),
+        ({"TF_CONFIG": "worker 0"}, "TF_CONFIG='worker 0' is not a JSON object with cluster and task"),
+        ({"TF_CONFIG": "[1]"}, r"TF_CONFIG='\[1\]' is not a JSON object"),
+        ({"TF_CONFIG": '{"cluster": {"worker": 2}}'}, "is not a JSON object with cluster and task"),
     ],
 )
 def test_variables_that_contradict_or_lack_something_are_refused_by_name(environment, variables, message):

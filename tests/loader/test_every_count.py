@@ -5,17 +5,18 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
-from tfshards.loader.assign import Stored, assign, num_steps
-from tfshards.loader.read import Shards
-from tfshards.loader.stretches import stretches
+from tfshards.loader.order.assignment import Stored, assign, num_steps
+from tfshards.loader.records.interval_table import interval_table
+from tfshards.loader.records.shards import Shards
 
 SHARDS, WORKERS = range(1, 10), range(1, 9)
 BATCH_SIZES = (1, 2, 3, 5)
 # fewer than shards, a batch, one more, primes, and what 2, 3, 4 and 5 divide
 COUNTS = (0, 1, 2, 3, 7, 8, 9, 31, 60, 61)
-ORDERS = (None, Shuffle("full", seed=1), Shuffle(seed=2), Shuffle(seed=3, run=2, lanes=1))
+ORDERS = (None, Shuffle(how="full", seed=1), Shuffle(seed=2), Shuffle(seed=3, run=2, lanes=1))
 REMAINDERS = ("drop", "pad", "keep")
 
 
@@ -25,12 +26,26 @@ def sizes_of(count, num_shards):
     return np.diff([0, *np.sort(cuts), count])
 
 
-@pytest.mark.parametrize("num_shards", SHARDS)
-def test_the_places_of_all_workers_are_all_records_once(num_shards):
+def without_files(sizes):
     none = np.zeros(0, np.int64)
+    return Shards(
+        paths=("",) * len(sizes),
+        sizes=sizes,
+        offsets=none,
+        first_offsets=none,
+        stride=1,
+        compression="",
+        buffer_bytes=0,
+        bad_starts=none,
+        bad_ends=none,
+    )
+
+
+@pytest.mark.parametrize("num_shards", SHARDS)
+def test_the_positions_of_all_workers_are_all_records_once(num_shards):
     for count in COUNTS:
         sizes = sizes_of(count, num_shards)
-        table = stretches(Shards(("",) * num_shards, sizes, none, none, 1, "", 0, none, none))
+        table = interval_table(without_files(sizes))
         places = np.arange(count)
         shard, to_record, to_number = table.columns[np.searchsorted(table.ends, places, side="right")].T
         assert (to_number == 0).all()
@@ -42,7 +57,14 @@ def test_the_places_of_all_workers_are_all_records_once(num_shards):
             if order and order.lanes and num_workers > 1:
                 continue
             workers = [
-                assign(count, Stored(100), batch_size, Worker(index, num_workers), remainder, order)
+                assign(
+                    count,
+                    Stored(100),
+                    batch_size=batch_size,
+                    worker=Worker(index, num_workers),
+                    remainder=remainder,
+                    shuffle=order,
+                )
                 for index in range(num_workers)
             ]
             global_batch_size = num_workers * batch_size
@@ -52,7 +74,7 @@ def test_the_places_of_all_workers_are_all_records_once(num_shards):
             for worker in workers:
                 for step in range(steps):
                     taken = [
-                        place for first, n in worker.step_places(step) for place in range(first, first + n)
+                        place for first, n in worker.step_intervals(step) for place in range(first, first + n)
                     ]
                     assert len(taken) == batch_size if remainder == "drop" else len(taken) <= batch_size
                     read += [records[place] for place in taken]
@@ -60,30 +82,34 @@ def test_the_places_of_all_workers_are_all_records_once(num_shards):
             assert len(read) == (steps * global_batch_size if remainder == "drop" else count)
 
 
+# the corners, and each remainder with each order
+OFTEN = [(1, 1), (1, 8), (9, 1), (9, 8), (5, 3), (3, 2), (7, 4), (5, 2), (6, 5), (7, 3), (8, 3)]
+
+
 @pytest.mark.filterwarnings("ignore:split 'train' has .* leaves no steps")
-@pytest.mark.parametrize("num_shards", SHARDS)
-def test_all_workers_read_all_files_once(numbered, num_shards):
+@pytest.mark.parametrize(
+    ("num_shards", "num_workers"), mostly_nightly(itertools.product(SHARDS, WORKERS), OFTEN)
+)
+def test_all_workers_read_all_files_once(numbered, num_shards, num_workers):
     # each of the other choices comes with other counts of shards and of workers
-    for num_workers in WORKERS:
-        pick = num_shards + num_workers * (num_workers + 1) // 2
-        count, batch_size = (31, 23, 12)[pick % 3], (1, 2, 3)[num_workers % 3]
-        remainder, order = REMAINDERS[pick // 3 % 3], (None, ORDERS[1], ORDERS[2])[num_shards % 3]
-        path = numbered(sizes_of(count, num_shards).tolist())
-        found = []
-        for index in range(num_workers):
-            dataset = loader.load(
-                path,
-                batch_size=batch_size,
-                worker=Worker(index, num_workers),
-                shuffle=order,
-                remainder=remainder,
-            )
-            read = list(dataset.as_numpy_iterator())
-            assert len(read) == num_steps(count, num_workers * batch_size, remainder)
-            for batch in read:
-                assert len(batch["number"]) == batch_size or remainder == "keep"
-                weights = batch.get("sample_weight", np.ones(len(batch["number"])))
-                found += batch["number"][weights > 0].tolist()
-        assert len(set(found)) == len(found), (num_workers, count, batch_size)
-        dropped = count % (num_workers * batch_size) if remainder == "drop" else 0
-        assert len(found) == count - dropped, (num_workers, count, batch_size)
+    pick = num_shards + num_workers * (num_workers + 1) // 2
+    count, batch_size = (31, 23, 12)[pick % 3], (1, 2, 3)[num_workers % 3]
+    remainder, order = REMAINDERS[pick // 3 % 3], (None, ORDERS[1], ORDERS[2])[num_shards % 3]
+    found = []
+    for index in range(num_workers):
+        dataset = loader.load(
+            numbered(sizes_of(count, num_shards).tolist()),
+            batch_size=batch_size,
+            worker=Worker(index, num_workers),
+            shuffle=order,
+            remainder=remainder,
+        )
+        read = list(dataset.as_numpy_iterator())
+        assert len(read) == num_steps(count, num_workers * batch_size, remainder)
+        for batch in read:
+            assert len(batch["number"]) == batch_size or remainder == "keep"
+            weights = batch.get("sample_weight", np.ones(len(batch["number"])))
+            found += batch["number"][weights > 0].tolist()
+    assert len(set(found)) == len(found)
+    dropped = count % (num_workers * batch_size) if remainder == "drop" else 0
+    assert len(found) == count - dropped

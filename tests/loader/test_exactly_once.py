@@ -1,11 +1,11 @@
-"""Each example exactly once an epoch over all workers, in loads from files."""
+"""Each example occurs exactly once per epoch over all workers, read from files."""
 
 import numpy as np
 import pytest
 
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.loader import read as reading
+from tfshards.loader.records import shards as shard_tables
 from tfshards.schemas import OptionsError
 
 MIXED = Shuffle(seed=5)
@@ -16,7 +16,7 @@ def batches(dataset):
 
 
 def load_all(path, num_workers, batch_size, **options):
-    """Return the batches of each worker, after checking that ``len()`` says how many there are."""
+    """Return the batches of each worker, after checking that ``len()`` is their number."""
     read = []
     for index in range(num_workers):
         dataset = loader.load(path, batch_size=batch_size, worker=Worker(index, num_workers), **options)
@@ -42,7 +42,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("sizes", "num_workers", "batch_size", "remainder", "shuffle", "reason"), LAYOUTS)
-def test_padded_or_kept_every_example_is_read_exactly_once(
+def test_with_pad_or_keep_every_example_is_read_exactly_once(
     numbered, sizes, num_workers, batch_size, remainder, shuffle, reason
 ):
     path, num_examples = numbered(sizes), sum(sizes)
@@ -73,7 +73,7 @@ def test_padded_or_kept_every_example_is_read_exactly_once(
         ([5, 4, 4], 2, 4, Shuffle(run=2, lanes=4), "runs of two"),
     ],
 )
-def test_dropped_each_step_is_full_and_no_example_comes_twice(
+def test_with_drop_each_step_is_full_and_no_example_occurs_twice(
     numbered, sizes, num_workers, batch_size, shuffle, reason
 ):
     workers = load_all(numbered(sizes), num_workers, batch_size, shuffle=shuffle)
@@ -89,7 +89,7 @@ def test_dropped_each_step_is_full_and_no_example_comes_twice(
         assert distinct == set(range(len(distinct)))
 
 
-def test_what_is_dropped_differs_from_epoch_to_epoch_if_shuffled(numbered):
+def test_shuffled_epochs_drop_different_examples(numbered):
     dataset = loader.load(numbered([7, 6]), batch_size=4, shuffle=MIXED, epochs=8)
     read = [batch["number"] for batch in batches(dataset)]
     dropped = [
@@ -123,8 +123,8 @@ def test_several_epochs_in_one_dataset_each_hold_every_example_once(numbered, re
 
 
 @pytest.mark.parametrize("sizes", [[0, 3, 0, 5, 0], [8, 0], [4, 4, 0, 0]])
-def test_wherever_a_shuffled_epoch_begins_empty_shards_are_passed(numbered, sizes):
-    # one lane, which passes all shards
+def test_shuffled_epochs_skip_empty_shards(numbered, sizes):
+    # One lane reads all shards.
     dataset = loader.load(numbered(sizes), batch_size=1, shuffle=Shuffle(seed=3), epochs=10)
     read = [batch["number"].item() for batch in dataset.as_numpy_iterator()]
     for epoch in range(10):
@@ -132,7 +132,7 @@ def test_wherever_a_shuffled_epoch_begins_empty_shards_are_passed(numbered, size
 
 
 @pytest.mark.parametrize("shuffle", [None, MIXED])
-def test_without_an_end_the_epochs_follow_one_another(numbered, shuffle):
+def test_endless_datasets_continue_with_the_next_epoch(numbered, shuffle):
     path = numbered([5, 4, 4])
     endless = loader.load(path, batch_size=3, shuffle=shuffle, epochs=None)
     assert endless.cardinality() == -1  # tf.data.INFINITE_CARDINALITY
@@ -148,14 +148,14 @@ def test_a_worker_without_examples_in_the_last_step_gets_an_empty_batch(numbered
     assert [batch["number"] for batch in second] == [[2, 3], []]
 
 
-def test_padding_stands_behind_the_examples_and_has_weight_zero(numbered):
+def test_padding_follows_the_examples_with_weight_zero(numbered):
     first, second = load_all(numbered([5]), 2, 2, remainder="pad")
     assert first[-1] == {"number": [4, 0], "sample_weight": [1, 0]}
     assert second[-1] == {"number": [0, 0], "sample_weight": [0, 0]}
 
 
 @pytest.mark.parametrize("run", [2, None])
-def test_shuffled_padding_stands_in_the_last_step_alone(numbered, run):
+def test_shuffled_epochs_are_padded_only_in_the_last_step(numbered, run):
     dataset = loader.load(
         numbered([6, 7]), batch_size=4, remainder="pad", shuffle=Shuffle(seed=1, run=run), epochs=2
     )
@@ -184,15 +184,15 @@ def test_an_empty_split_has_no_steps(numbered, remainder):
 
 
 @pytest.mark.parametrize("shuffle", [None, MIXED])
-def test_large_splits_of_which_not_every_offset_is_kept_are_read_the_same(numbered, monkeypatch, shuffle):
+def test_large_splits_with_only_some_offsets_in_memory_are_read_the_same(numbered, monkeypatch, shuffle):
     path = numbered([9, 0, 14, 7, 11])
     options = {"batch_size": 4, "shuffle": shuffle, "remainder": "keep", "start": Position(0, 2)}
     wanted = batches(loader.load(path, **options))
-    monkeypatch.setattr(reading, "MOST_OFFSETS", 9)  # every fifth of 41 then
+    monkeypatch.setattr(shard_tables, "MOST_OFFSETS", 9)  # every fifth of 41 then
     assert batches(loader.load(path, **options)) == wanted
 
 
-def test_numbers_are_what_the_table_of_features_says(numbered):
+def test_values_have_the_dtype_of_the_schema(numbered):
     (batch,) = loader.load(numbered([4]), batch_size=4).as_numpy_iterator()
     assert list(batch) == ["number"]
     assert batch["number"].dtype == np.int64
@@ -203,9 +203,9 @@ def test_numbers_are_what_the_table_of_features_says(numbered):
     [
         (0, None, "epochs=0 must be at least 1, or None for no end"),
         (-1, None, "epochs=-1 must be at least 1"),
-        (2, Position(2), r"start=Position\(epoch=2, step=0\) lies behind the end, epochs=2; .* at least 3"),
+        (2, Position(2), r"start=Position\(epoch=2, step=0\) is after the end, epochs=2; .* at least 3"),
     ],
 )
-def test_epochs_that_do_not_exist_are_refused(numbered, epochs, start, message):
+def test_invalid_epochs_are_rejected(numbered, epochs, start, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(numbered([4]), batch_size=2, epochs=epochs, start=start)

@@ -1,9 +1,7 @@
-"""Damage that is met while reading is an error that names file, record and byte, and says what to do."""
+"""Damage found while reading raises an error that names file, record, offset and remedy."""
 
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -11,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.schemas import Feature, Schema, index_path, parse_index
+from tfshards.schemas import Feature, Schema
+from tfshards.schemas.index import index_path, parse_index
 
 SIZES = [6, 25, 7]
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
@@ -19,7 +18,7 @@ SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "by
 
 @pytest.fixture(scope="module", params=["none", "gzip"])
 def made(request, write_dataset, tmp_path_factory):
-    """A dataset whose records differ in length."""
+    """Return a dataset whose records differ in length."""
     bounds = np.cumsum([0, *SIZES])
     shards = [
         [{"number": n, "text": b"x" * (n * 7 % 40)} for n in range(bounds[i], bounds[i + 1])]
@@ -45,13 +44,13 @@ def offsets(shard):
     return index.offsets, index.lengths
 
 
-def flip(shard, place):
+def flip(shard, offset):
     data = bytearray(shard.read_bytes())
-    data[place] ^= 16
+    data[offset] ^= 16
     shard.write_bytes(data)
 
 
-# The place of the fault relative to the frame of record 11, whether to its end, and where that is.
+# The offset of the fault relative to the frame of record 11, whether it counts from the end, and its meaning.
 FLIPS = [
     (0, False, "in the length"),
     (9, False, "in the length's checksum"),
@@ -61,21 +60,19 @@ FLIPS = [
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
-@pytest.mark.parametrize(("place", "behind", "reason"), FLIPS)
+@pytest.mark.parametrize(("within", "from_end", "reason"), FLIPS)
 @pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2), loader.Shuffle(seed=2, run=2, lanes=1)])
-def test_a_flipped_bit_is_named_with_file_record_and_byte(copied, place, behind, reason, shuffle):
+def test_error_for_a_flipped_bit_names_file_record_and_offset(copied, within, from_end, reason, shuffle):
     shard = second(copied)
     starts, lengths = offsets(shard)
-    flip(shard, int(starts[11]) + place + (int(lengths[11]) if behind else 0))
-    message = (
-        f"shard {re.escape(str(shard))} is damaged at record 11, byte {starts[11]}; .*tfshards verify --deep"
-    )
+    flip(shard, int(starts[11]) + within + (int(lengths[11]) if from_end else 0))
+    message = f"shard {re.escape(str(shard))} is damaged at record 11, offset {starts[11]}; .*verify --deep"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(loader.load(copied, batch_size=3, remainder="keep", shuffle=shuffle))
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
-def test_nothing_is_delivered_behind_the_damage(copied):
+def test_nothing_is_delivered_after_the_damage(copied):
     shard = second(copied)
     flip(shard, int(offsets(shard)[0][11]) + 20)
     batches = loader.load(copied, batch_size=1).as_numpy_iterator()
@@ -95,12 +92,12 @@ def cut(where):
     return change
 
 
-# the change after load, what the error says
+# The change after load, the message, and the reason.
 CHANGES = [
-    (cut(lambda length: 0), r"ends after 11 records, but the manifest says 25", "cut between records"),
+    (cut(lambda length: 0), r"ends after 11 records instead of 25", "cut between records"),
     (cut(lambda length: 5), r"ends after 11 records|is damaged at record 11", "cut in a header"),
     (cut(lambda length: length - 3), r"is damaged at record 11", "cut in a record"),
-    (lambda shard: shard.write_bytes(b""), r"ends after 0 records, but the manifest says 25", "emptied"),
+    (lambda shard: shard.write_bytes(b""), r"ends after 0 records instead of 25", "emptied"),
     (lambda shard: shard.unlink(), r"cannot be read: it was removed", "removed"),
 ]
 
@@ -109,31 +106,33 @@ CHANGES = [
 @pytest.mark.parametrize(("change", "message", "reason"), CHANGES)
 @pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2)])
 @pytest.mark.parametrize("remainder", ["drop", "pad"])
-def test_a_change_after_load_is_named(copied, change, message, reason, shuffle, remainder):
+def test_error_names_a_shard_changed_after_load(copied, change, message, reason, shuffle, remainder):
     dataset = loader.load(copied, batch_size=4, remainder=remainder, shuffle=shuffle)
     shard = second(copied)
     change(shard)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{re.escape(str(shard))} ({message}).*restore"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"{re.escape(str(shard))} ({message}).*verify --repair"
+    ):
         list(dataset)
 
 
 @pytest.mark.parametrize("made", ["gzip"], indirect=True)
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.99])
 @pytest.mark.parametrize("change", ["flip", "cut"])
-def test_damaged_compressed_data_are_named(copied, share, change):
+def test_error_names_a_shard_with_damaged_compressed_data(copied, share, change):
     shard = second(copied)
     data = shard.read_bytes()
-    place = int(len(data) * share)
+    offset = int(len(data) * share)
     dataset = loader.load(copied, batch_size=4, remainder="keep")
-    flip(shard, place) if change == "flip" else shard.write_bytes(data[:place])
+    flip(shard, offset) if change == "flip" else shard.write_bytes(data[:offset])
     message = f"shard {re.escape(str(shard))} (is damaged at record|ends after|cannot be read)"
     numbers, error = read(dataset)
-    # a bit of gzip's header that means nothing does no harm
+    # Flipping an unused bit of the gzip header does no harm.
     assert re.search(message, error) if error else numbers == list(range(sum(SIZES)))
 
 
 def read(dataset):
-    """Return the numbers that come, and the text of the error that ends them."""
+    """Return the numbers that are delivered, and the text of the error that follows, if any."""
     numbers = []
     try:
         for batch in dataset.as_numpy_iterator():
@@ -144,14 +143,16 @@ def read(dataset):
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
-def test_a_shard_exchanged_for_a_sound_one_of_other_records_is_named(copied):
+def test_error_names_a_shard_replaced_by_an_intact_one_with_different_records(copied):
     dataset = loader.load(copied, batch_size=4, remainder="keep", shuffle=loader.Shuffle(seed=1))
     shard = second(copied)
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(shard))]
     with tf.io.TFRecordWriter(str(shard)) as writer:
         for record in reversed(records):
             writer.write(record)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"shard.* {re.escape(str(shard))}.*exchanged"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"shard.* {re.escape(str(shard))}.*was replaced"
+    ):
         list(dataset)
 
 
@@ -175,8 +176,7 @@ REMOVED = """
 """
 
 
-def test_a_run_without_end_whose_dataset_is_removed_ends_and_names_a_shard(copied):
-    command = [sys.executable, "-c", textwrap.dedent(REMOVED), str(copied)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_an_endless_run_fails_and_names_a_shard_if_the_dataset_is_removed(programs, copied):
+    done = programs.run(["-c", textwrap.dedent(REMOVED), copied], timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert re.search(r"shard .*tfrecord-0000\d-of-00003 cannot be read: it was removed", done.stdout)

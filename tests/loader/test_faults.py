@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +11,10 @@ from tfshards.schemas import Feature, Schema
 
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
-# In each index and in the manifest, which a look at load finds in milliseconds.
+# In each index and in the manifest, whose checks take milliseconds.
 FAULTS = 80
-# In each shard, of which a reading takes some tenths of a second: `make torture` asks for more.
-SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "8"))
+# In each shard, which takes tenths of a second to read: `make torture` tries more.
+SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "4"))
 
 
 def examples(lengths):
@@ -32,12 +30,11 @@ def examples(lengths):
     ],
     ids=["records of many lengths", "records of one length", "gzip"],
 )
-def test_every_fault_is_refused_or_does_no_harm(write_dataset, tmp_path, compression, lengths):
+def test_every_fault_is_refused_or_does_no_harm(programs, write_dataset, tmp_path, compression, lengths):
     rows = examples(lengths)
     shards = {"train": [rows[:10], rows[10:21], rows[21:]]}
     root = write_dataset(tmp_path / "dataset", SCHEMA, shards, compression=compression)
-    command = [sys.executable, str(PROGRAM), str(root), str(FAULTS), str(SHARD_FAULTS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300 + 6 * SHARD_FAULTS)
+    done = programs.run([PROGRAM, root, FAULTS, SHARD_FAULTS], timeout=300 + 6 * SHARD_FAULTS)
     assert done.returncode == 0, done.stderr[-3000:]
     counts = {kind: Counter(outcomes) for kind, outcomes in json.loads(done.stdout).items()}
     for kind, outcomes in counts.items():

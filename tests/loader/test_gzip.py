@@ -1,4 +1,4 @@
-"""A compressed dataset is read as the same one without compression: same batches, however it is asked for."""
+"""A compressed dataset gives the same batches as an uncompressed one, with any options."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def made(write_dataset, tmp_path_factory):
     ids=str,
 )
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_both_hold_every_example_in_stored_order_at_the_same_places(made, options, num_workers):
+def test_both_deliver_every_example_and_the_same_stored_order(made, options, num_workers):
     together = []
     for index in range(num_workers):
         worker = Worker(index, num_workers)
@@ -48,7 +48,7 @@ def test_both_hold_every_example_in_stored_order_at_the_same_places(made, option
             ]
             for path in made
         )
-        # shuffled, lanes of compressed shards are entered elsewhere, where less is to be inflated
+        # With shuffle, lanes of compressed shards start at different ranks, to decompress less.
         assert plain == packed or "shuffle" in options
         assert [len(batch) for batch in plain] == [len(batch) for batch in packed]
         together += itertools.chain.from_iterable(packed)

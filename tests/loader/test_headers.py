@@ -1,4 +1,4 @@
-"""``check="headers"``: what stands between the records is compared before TensorFlow sees a shard."""
+"""``check="headers"`` compares lengths and checksums before TensorFlow reads a shard."""
 
 import shutil
 import struct
@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader import headers
-from tfshards.schemas import Feature, FormatError, Schema, index_path, parse_index, read_manifest
+from tfshards.loader.integrity import headers
+from tfshards.schemas import Feature, FormatError, Schema, read_manifest
 from tfshards.schemas.crc32c import masked_crc32c
+from tfshards.schemas.index import index_path, parse_index
 
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
 SIZES = [6, 25, 0]
@@ -23,12 +24,12 @@ def made(request, write_dataset, tmp_path_factory):
     return write_dataset(path, SCHEMA, {"train": shards}, compression=request.param)
 
 
-# bytes read in one go, bytes a record from which on records are passed over
+# Bytes read at a time, bytes per record above which only headers are read, and the reason.
 LIMITS = [(4 << 20, 32 << 10, "all at once"), (200, 32 << 10, "in blocks"), (200, 0, "header by header")]
 
 
 @pytest.mark.parametrize(("block", "sparse", "reason"), LIMITS)
-def test_a_sound_dataset_passes(made, monkeypatch, block, sparse, reason):
+def test_an_intact_dataset_passes(made, monkeypatch, block, sparse, reason):
     monkeypatch.setattr(headers, "_BLOCK_BYTES", block)
     monkeypatch.setattr(headers, "_SPARSE_BYTES", sparse)
     dataset = loader.load(made, batch_size=4, remainder="keep", check="headers")
@@ -44,10 +45,10 @@ def offsets(shard):
     return parse_index((shard.parent / index_path(shard.name)).read_text(), "index").offsets
 
 
-def write_at(record, place, content):
+def write_at(record, within, content):
     def change(shard):
         data = bytearray(shard.read_bytes())
-        start = offsets(shard)[record] + place
+        start = offsets(shard)[record] + within
         data[start : start + len(content)] = content
         shard.write_bytes(data)
 
@@ -60,8 +61,8 @@ def huge_length():
     return length + struct.pack("<I", int(masked_crc32c(rows)[0]))
 
 
-def exchange(shard):
-    """Exchange records 3 and 8, which have one length; the digest does not mind, so repeat one instead."""
+def replace(shard):
+    """Replace record 3 with record 8, which has the same length."""
     data = bytearray(shard.read_bytes())
     starts = offsets(shard)
     data[starts[3] : starts[4]] = data[starts[8] : starts[9]]
@@ -69,7 +70,7 @@ def exchange(shard):
 
 
 def shift(shard):
-    """Remove record 4, and repeat record 9 of the same length behind the others before the last."""
+    """Remove record 4, and repeat record 9, which has the same length, before the last record."""
     data = shard.read_bytes()
     starts = offsets(shard)
     removed = data[: starts[4]] + data[starts[5] : starts[24]] + data[starts[9] : starts[10]]
@@ -77,20 +78,18 @@ def shift(shard):
 
 
 FAULTS = [
-    (write_at(11, 0, huge_length()), r"record 11 at byte {11}: its length is not the one in the index"),
-    (write_at(11, 2, b"\xff"), r"record 11 at byte {11}: .* the length's checksum does not hold"),
-    (write_at(11, 9, b"\xff"), r"record 11 at byte {11}: .* the length's checksum does not hold"),
-    (exchange, r"holds other records than the manifest says: their digest is [0-9a-f]+ instead of"),
-    (shift, r"record 4 at byte {4}: (.|\n)* and [0-9]+ more such records"),
+    (write_at(11, 0, huge_length()), r"record 11 at offset {11}: its length differs from the index"),
+    (write_at(11, 2, b"\xff"), r"record 11 at offset {11}: .* the checksum of its length is wrong"),
+    (write_at(11, 9, b"\xff"), r"record 11 at offset {11}: .* the checksum of its length is wrong"),
+    (replace, r"its records are not those of the manifest: .* [0-9a-f]+ instead of"),
+    (shift, r"record 4 at offset {4}: (.|\n)* and [0-9]+ more such records"),
 ]
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
 @pytest.mark.parametrize(("block", "sparse", "reason"), LIMITS)
 @pytest.mark.parametrize(("change", "message"), FAULTS)
-def test_a_fault_between_records_is_named(
-    made, tmp_path, monkeypatch, change, message, block, sparse, reason
-):
+def test_error_names_the_faulty_record(made, tmp_path, monkeypatch, change, message, block, sparse, reason):
     monkeypatch.setattr(headers, "_BLOCK_BYTES", block)
     monkeypatch.setattr(headers, "_SPARSE_BYTES", sparse)
     path = shutil.copytree(made, tmp_path / "copy")
@@ -105,40 +104,40 @@ def test_a_fault_between_records_is_named(
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
-def test_a_length_without_end_is_an_error_for_skip_too(made, tmp_path):
+def test_a_record_with_a_huge_length_counts_as_damaged(made, tmp_path):
     path = shutil.copytree(made, tmp_path / "copy")
     write_at(11, 0, huge_length())(second(path))
     assert loader.damaged_records(path) == [(second(path).name, 11, offsets(second(path))[11])]
 
 
 @pytest.mark.parametrize("made", ["gzip"], indirect=True)
-def test_compressed_data_that_are_damaged_are_named_where_they_end(made, tmp_path):
+def test_error_names_the_first_record_after_damage_in_compressed_data(made, tmp_path):
     path = shutil.copytree(made, tmp_path / "copy")
     shard = second(path)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 4
     shard.write_bytes(data)
-    with pytest.raises(FormatError, match=f"{shard.name}: record 1[0-9] at byte"):
+    with pytest.raises(FormatError, match=f"{shard.name}: record 1[0-9] at offset"):
         loader.load(path, batch_size=4, check="headers")
 
 
-@pytest.mark.parametrize("change", ["behind", "short"])
-def test_bytes_behind_the_last_record_and_missing_ones_are_wrong(made, tmp_path, change):
+@pytest.mark.parametrize("change", ["after", "short"])
+def test_extra_or_missing_bytes_make_the_last_record_wrong(made, tmp_path, change):
     path = shutil.copytree(made, tmp_path / "copy")
     shard, manifest = second(path), read_manifest(path)
     index = parse_index((path / index_path(shard.name)).read_text(), "index")
     data = shard.read_bytes()
     if manifest.compression == "gzip":
-        # a member more, or the last one less
-        data = data + data[:60] if change == "behind" else data[: data.rindex(b"\x1f\x8b")]
+        # One gzip member more, or one less.
+        data = data + data[:60] if change == "after" else data[: data.rindex(b"\x1f\x8b")]
     else:
-        data = data + b"x" if change == "behind" else data[: offsets(shard)[24]]
+        data = data + b"x" if change == "after" else data[: offsets(shard)[24]]
     shard.write_bytes(data)
     wrong, _ = headers.frame_faults(shard, index, manifest.compression)
     assert wrong.tolist() == [24]
 
 
-def test_a_shard_that_is_removed_meanwhile_is_named(made, tmp_path):
+def test_error_names_a_shard_removed_during_the_check(made, tmp_path):
     path = shutil.copytree(made, tmp_path / "copy")
     manifest = read_manifest(path)
     shards = manifest.splits["train"].shards
@@ -159,7 +158,7 @@ def test_distribute_checks_and_skips_as_load_does(numbered, tmp_path):
     shard = next(path.glob("*-00001-of-00002"))
     write_at(2, 9, b"\xff")(shard)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    with pytest.raises(FormatError, match="record 2 at byte"):
+    with pytest.raises(FormatError, match="record 2 at offset"):
         loader.distribute(strategy, path, global_batch_size=4, check="headers")
     with pytest.warns(UserWarning, match="1 of the 11 records"):
         data = loader.distribute(strategy, path, global_batch_size=4, remainder="pad", on_damage="skip")

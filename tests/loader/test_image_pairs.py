@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image, Shuffle, Worker
-from tfshards.loader.images import decode_image
+from tfshards.loader.examples.images import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
 
 SCHEMA = Schema(
@@ -135,8 +135,8 @@ def test_channels_that_the_schema_leaves_open_are_those_of_the_image(pairs, chan
     dataset = loader.load(pairs, batch_size=7, image=image)
     assert dataset.element_spec["thumb"] == tf.TensorSpec((7, 4, 5, channels), tf.uint8)
     (batch,) = dataset.as_numpy_iterator()
-    colours = batch["thumb"][..., :3]
-    assert np.array_equal(colours, np.broadcast_to(np.arange(7)[:, None, None, None], colours.shape))
+    colors = batch["thumb"][..., :3]
+    assert np.array_equal(colors, np.broadcast_to(np.arange(7)[:, None, None, None], colors.shape))
 
 
 def test_a_known_size_needs_none_beside_one_that_does(pairs):

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.augment import center_box, draws_of, random_box
-from tfshards.loader.images import decode_image
+from tfshards.loader.examples.augment import center_box, draws_of, random_box
+from tfshards.loader.examples.images import decode_image
 from tfshards.schemas import Feature, Schema
 
 NONE = {}
@@ -42,11 +42,11 @@ PNG, GREY_PNG, ALPHA_PNG = (tf.io.encode_png(picture(31, 23, channels)).numpy() 
         (JPEG, 3, "as stored"),
         (JPEG, 1, "colour to grey"),
         (GREY_JPEG, 1, "grey as stored"),
-        (GREY_JPEG, 3, "grey to colour"),
+        (GREY_JPEG, 3, "grey to color"),
         (PNG, 3, "as stored"),
         (PNG, 4, "with an opaque channel"),
         (GREY_PNG, 1, "grey as stored"),
-        (GREY_PNG, 3, "grey to colour"),
+        (GREY_PNG, 3, "grey to color"),
         (ALPHA_PNG, 4, "as stored"),
         (ALPHA_PNG, 3, "without its alpha"),
     ],
@@ -95,7 +95,7 @@ def test_a_centre_crop_is_the_centred_box_resized(encoded, channels):
     pixels = plainly(encoded, channels)[4:27]
     wanted = tf.image.resize(pixels, (6, 6)).numpy()
     found = decode_image(encoded, Image((6, 6), "center", channels, "float32"), NONE).numpy()
-    # the crop of a JPEG may differ by its upscaled colours at the border
+    # the crop of a JPEG may differ by its upscaled colors at the border
     assert np.abs(found - wanted).max() <= (2 if encoded == JPEG else 0)
 
 
@@ -198,7 +198,7 @@ def test_an_image_of_another_size_than_the_schema_says_is_an_error(write_dataset
         (1, None, 1, "those of the dataset"),
         (3, None, 3, "those of the dataset"),
         (4, None, 4, "those of the dataset, so that no alpha is lost"),
-        (None, None, 3, "where each image has its own, colour"),
+        (None, None, 3, "where each image has its own, color"),
         (3, 1, 1, "those asked for"),
         (1, 3, 3, "those asked for"),
     ],

@@ -135,37 +135,27 @@ def test_python_conditions_on_tensors_work_and_images_come_decoded_in_their_own_
     assert weight.tolist() == [1] * 10 + [0, 0]
 
 
-@pytest.mark.parametrize("lists", ["ragged", "padded"])
-def test_lists_and_nests_come_in_batches_like_features(photos, lists):
+def test_lists_and_nests_come_in_batches_like_features(photos):
     def nest(example, _):
         doubled = tf.RaggedTensor.from_row_lengths(example["tags"], [tf.size(example["tags"]), 0])
         return ({"tags": example["tags"] + 1}, example["label"]), doubled
 
-    dataset = loader.load(photos, batch_size=4, select=("tags", "label"), lists=lists, map_fn=nest,
-                          remainder="keep")  # fmt: skip
+    dataset = loader.load(photos, batch_size=4, select=("tags", "label"), map_fn=nest, remainder="keep")
     *_, ((features, label), doubled) = dataset
     assert label.numpy().tolist() == [0, 1]
-    assert isinstance(features["tags"], tf.RaggedTensor) == (lists == "ragged")
-    tags = features["tags"].to_list() if lists == "ragged" else features["tags"].numpy().tolist()
-    padding = [] if lists == "ragged" else [0]
-    assert tags == [[9] * 8 + padding, [10] * 9]
-    rows = doubled.to_list() if lists == "ragged" else doubled.numpy().tolist()
-    assert [row[0] for row in rows] == [[8] * 8 + padding, [9] * 9]
+    assert features["tags"].to_list() == [[9] * 8, [10] * 9]
+    assert [row[0] for row in doubled.to_list()] == [[8] * 8, [9] * 9]
 
 
-def test_static_tensors_are_held_once_beside_the_graph_and_in_no_batch(photos):
+def test_a_captured_tensor_is_held_once_and_not_copied_into_the_graph(photos):
     table = tf.random.stateless_uniform([2, 6_250_000], [1, 2])  # 50 MB
-    static = {"table": table, "mean": [0.5, 0.25], "names": ("a", np.arange(3))}
 
-    def look_up(example, _, given):
-        assert given["mean"].dtype == tf.float32
-        assert given["names"][1].shape == [3]
-        return tf.gather(given["table"], example["label"])[:3], given["names"][0]
+    def look_up(example, _):
+        return tf.gather(table, example["label"])[:3]
 
-    dataset = loader.load(photos, batch_size=5, select=("label",), map_fn=look_up, static=static)
-    for rows, names in dataset.repeat(2):
-        assert rows.shape == names.shape + [3] == [5, 3]
-        assert names.numpy().tolist() == [b"a"] * 5
+    dataset = loader.load(photos, batch_size=5, select=("label",), map_fn=look_up)
+    for rows in dataset.repeat(2):
+        assert rows.shape == [5, 3]
     assert np.array_equal(rows[0], table[1, :3])
     functions = [each._map_func.function for each in stages(dataset) if hasattr(each, "_map_func")]
     holders = [each for each in functions if any(value is table for value in each.captured_inputs)]
@@ -236,20 +226,8 @@ def unknown(example, _):
         ({"map_fn": "flip"}, "map_fn='flip' must be a function of an example and its seed"),
         ({"map_fn": lambda example: 1}, r"map_fn\(example\) is called as map_fn\(example, seed\): too many"),
         (
-            {"map_fn": lambda example, seed: 1, "static": 1},
-            r"map_fn\(example, seed\) is called as map_fn\(example, seed, static\): too many",
-        ),
-        (
-            {"map_fn": lambda example, seed, static: 1},
-            r"map_fn\(example, seed, static\) is called as map_fn\(example, seed\): missing a .*'static'",
-        ),
-        (
-            {"static": {"mean": 1}},
-            r"static= is what map_fn= is given .* add map_fn=.*or use loader.replicate",
-        ),
-        (
-            {"map_fn": lambda example, seed, static: 1, "static": {"a": (0, object())}},
-            r"static\['a'\]\[1\] is object, which cannot become a tensor: .*Tables of tf.lookup",
+            {"map_fn": lambda example, seed, table: 1},
+            r"map_fn\(example, seed, table\) is called as map_fn\(example, seed\): missing a .*'table'",
         ),
         ({"map_fn": lambda example, seed: None}, "map_fn returns None; return tensors, alone"),
         ({"map_fn": lambda example, seed: {}}, "map_fn returns {}; it must return the tensors"),
@@ -264,11 +242,11 @@ def unknown(example, _):
         ),
         (
             {"map_fn": lambda example, seed: seed, "remainder": "pad"},
-            r"map_fn returns a tensor, which has no place for the weights .*such as \(value,\)",
+            r"map_fn returns a tensor, to which the weights .* cannot be added; .*such as \(value,\)",
         ),
         (
             {"map_fn": lambda example, seed: {"sample_weight": seed}, "sample_weights": "balanced"},
-            "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; call it",
+            "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; rename it",
         ),
     ],
 )

@@ -1,15 +1,19 @@
 """Options that make no sense are refused, with what was given, what is allowed and what to do."""
 
+import dataclasses
+import inspect
+
 import numpy as np
 import pytest
 
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
+from tfshards.loader.options.load_options import LoadKeywords, LoadOptions
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 
-def normalised(normalise, channels=None):
-    return Image(dtype="float32", normalise=normalise, channels=channels)
+def normalized(normalize, channels=None):
+    return Image(dtype="float32", normalize=normalize, channels=channels)
 
 
 @pytest.mark.parametrize(
@@ -19,9 +23,10 @@ def normalised(normalise, channels=None):
         (lambda: Worker(2, 2), "Worker.index=2 does not fit count=2; use 0 to 1"),
         (lambda: Worker(0.5, 2), "Worker.index=0.5 must be an integer"),
         (lambda: Worker(0, "2"), "Worker.count='2' must be an integer"),
-        (lambda: Shuffle(*[7]), r"Shuffle.how=7 must be 'runs' or 'full'; .* Shuffle\(seed=7\)"),
-        (lambda: Shuffle("full", lanes=2), r"Shuffle\('full'\) has neither runs nor lanes"),
-        (lambda: Shuffle(seed="a"), "Shuffle.seed='a' must be an integer"),
+        (lambda: Shuffle(how="half"), "Shuffle.how='half' must be 'runs' or 'full'"),
+        (lambda: Shuffle("full"), r"Shuffle.seed='full' must be an integer; .* Shuffle\(how='full'\)"),
+        (lambda: Shuffle(how="full", lanes=2), r"Shuffle\(how='full'\) has neither runs nor lanes"),
+        (lambda: Shuffle(seed=0.5), "Shuffle.seed=0.5 must be an integer"),
         (lambda: Shuffle(seed=True), "Shuffle.seed=True must be an integer"),
         (lambda: Image(size=224), r"Image.size=224 must be \(height, width\)"),
         (lambda: Image(size=(1.5, 2)), r"Image.size=\(1.5, 2\) must be \(height, width\)"),
@@ -44,29 +49,29 @@ def normalised(normalise, channels=None):
             "Image.flip=True must be None or one of horizontal, vertical, horizontal_and",
         ),
         (
-            lambda: Image(normalise="unit"),
-            "'unit' makes fractions, .* dtype='uint8' would cut off; use 'float32'",
+            lambda: Image(normalize="unit"),
+            "'unit' makes fractions, .* dtype='uint8' would truncate; use 'float32'",
         ),
         (
-            lambda: normalised("zscore"),
+            lambda: normalized("zscore"),
             r"'zscore' must be one of unit, symmetric, imagenet, or \(mean, std\)",
         ),
-        (lambda: normalised(0.5), r"Image.normalise=0.5 must be \(mean, std\) or one of unit, symm"),
-        (lambda: normalised((0.5,)), r"Image.normalise=\(0.5,\) must be \(mean, std\) or one of"),
-        (lambda: normalised((0, "1")), r"holds '1'; mean and std must be finite numbers, or one a channel"),
-        (lambda: normalised(([0, [1, 2], 3], 1)), r"holds \[1, 2\]; mean and std must be finite numbers"),
-        (lambda: normalised((float("nan"), 1)), "holds nan; mean and std must be finite"),
-        (lambda: normalised((0, (1, 1, float("inf")))), "holds inf; mean and std must be finite"),
-        (lambda: normalised((0, (1, 0, 1))), "divides by std, which must be above 0"),
-        (lambda: normalised((0, -1)), "divides by std, which must be above 0"),
-        (lambda: normalised(((0, 0), 1)), "has a mean for 2 channels, but images have 1 or 3 or 4; give one"),
-        (lambda: normalised((0, (1, 1, 1)), 1), "has a std for 3 channels, but images have 1; give one for"),
-        (lambda: normalised("imagenet", 4), "'imagenet' has a mean for 3 channels, but images have 4"),
+        (lambda: normalized(0.5), r"Image.normalize=0.5 must be \(mean, std\) or one of unit, symm"),
+        (lambda: normalized((0.5,)), r"Image.normalize=\(0.5,\) must be \(mean, std\) or one of"),
+        (lambda: normalized((0, "1")), r"holds '1'; mean and std must be finite numbers, or one a channel"),
+        (lambda: normalized(([0, [1, 2], 3], 1)), r"holds \[1, 2\]; mean and std must be finite numbers"),
+        (lambda: normalized((float("nan"), 1)), "holds nan; mean and std must be finite"),
+        (lambda: normalized((0, (1, 1, float("inf")))), "holds inf; mean and std must be finite"),
+        (lambda: normalized((0, (1, 0, 1))), "divides by std, which must be above 0"),
+        (lambda: normalized((0, -1)), "divides by std, which must be above 0"),
+        (lambda: normalized(((0, 0), 1)), "has a mean for 2 channels, but images have 1 or 3 or 4; give one"),
+        (lambda: normalized((0, (1, 1, 1)), 1), "has a std for 3 channels, but images have 1; give one for"),
+        (lambda: normalized("imagenet", 4), "'imagenet' has a mean for 3 channels, but images have 4"),
         (lambda: Image((9, 9), dct_scaling=2), "Image.dct_scaling=2 must be True or False"),
         (lambda: Image(dct_scaling=True), r"Image.dct_scaling=True needs a size to shrink to, as in Image\("),
         (
             lambda: Image((9, 9), dct_scaling=True, method="nearest"),
-            "mixes values, which method='nearest' is",
+            "mixes values, which method='nearest' never",
         ),
         (
             lambda: Image((9, 9), dct_scaling=True, channels=4),
@@ -81,10 +86,15 @@ def test_a_value_that_makes_no_sense_refuses_itself(make, message):
         make()
 
 
+def test_the_seed_comes_first():
+    assert Shuffle(7) == Shuffle(seed=7)
+    assert Shuffle(7, "full") == Shuffle(seed=7, how="full")
+
+
 def test_integers_of_numpy_are_integers():
     assert Worker(np.int64(1), np.int32(2)) == Worker(1, 2)
     assert Image(size=(np.int64(3), 4)).size == (3, 4)
-    assert normalised([np.float32(0.5), np.ones(3)]) == normalised((0.5, (1.0, 1.0, 1.0)))
+    assert normalized([np.float32(0.5), np.ones(3)]) == normalized((0.5, (1.0, 1.0, 1.0)))
 
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
@@ -123,12 +133,12 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"image": {"foto": Image((9, 9))}},
             OptionsError,
-            "image= names 'foto', which is no image that is delivered; these are 'photo'$",
+            "image= names 'foto', which is not a delivered image; those are 'photo'$",
         ),
         (
             {"image": {"label": Image((9, 9))}},
             OptionsError,
-            "image= names 'label', which is no image that is delivered",
+            "image= names 'label', which is not a delivered image",
         ),
         (
             {"image": {"photo": Image((9, 9))}, "select": ("label",)},
@@ -138,7 +148,6 @@ def mixed(write_dataset, tmp_path_factory):
         ({"image": {"photo": Image()}}, OptionsError, r"image 'photo' differs .* use Image\(size="),
         ({"class_names": "cat"}, OptionsError, r"class_names='cat' must be a list of names, such as"),
         ({"class_names": {"cat": 0}}, OptionsError, r"class_names=\{'cat': 0\} must be a list of names"),
-        ({"lists": None}, OptionsError, "lists=None must be one of ragged, padded"),
         ({"start": 3}, OptionsError, r"start=3 must be loader\.Position"),
         ({"split": ["train"]}, OptionsError, r"split=\['train'\] must be one name; there is 'train', 'val'"),
         ({"remainder": "wrap"}, OptionsError, "remainder='wrap' must be one of drop, pad, keep"),
@@ -184,7 +193,7 @@ def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, error, 
 
 
 def test_without_a_dataset_there_is_nothing_to_load(tmp_path):
-    with pytest.raises(InputError, match=r"is no dataset: it has no dataset\.json"):
+    with pytest.raises(InputError, match=r"is not a dataset: it has no dataset\.json"):
         loader.load(tmp_path, batch_size=2)
     with pytest.raises(InputError, match="nowhere does not exist"):
         loader.load(tmp_path / "nowhere", batch_size=2)
@@ -200,3 +209,15 @@ def test_padding_takes_a_selected_sample_weight_as_the_feature_that_it_is(mixed)
     *_, (stored, weights) = dataset.as_numpy_iterator()
     assert stored.tolist() == [1, 1, 1]
     assert weights.tolist() == [1, 0, 0]
+
+
+def test_the_parameters_of_load_are_the_fields_of_its_options():
+    parameters = inspect.signature(loader.load).parameters
+    fields = {field.name: field for field in dataclasses.fields(LoadOptions)}
+    assert set(parameters) == set(fields)
+    for name, parameter in parameters.items():
+        left_out = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
+        assert fields[name].default == left_out, name
+    assert set(LoadKeywords.__annotations__) == set(fields) - {"path", "split", "batch_size", "worker"}
+    documented = loader.load.__doc__.partition("Args:")[2].partition("Raises:")[0]
+    assert all(f"\n        {name}: " in documented for name in fields)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.loader.order import Order, order_seed, random_bits
+from tfshards.loader.order.epoch import RunOrder
+from tfshards.loader.order.random_bits import order_seed, random_bits
 from tfshards.schemas import OptionsError
 
-from .epochs import lane_bounds, members_by_place, slots
+from .epochs import lane_bounds, members_by_position, ranks
 
 SIZES = [9, 0, 14, 7, 11]
 COUNT = sum(SIZES)
@@ -73,7 +74,11 @@ PINNED = [
 
 
 orders = st.builds(
-    Order, st.integers(0, 300), st.integers(0, 40), st.integers(0, 2**63 - 1), st.integers(0, 30)
+    RunOrder,
+    num_positions=st.integers(0, 300),
+    run=st.integers(0, 40),
+    seed=st.integers(0, 2**63 - 1),
+    lanes=st.integers(0, 30),
 )
 
 
@@ -81,25 +86,25 @@ orders = st.builds(
 @given(order=orders, epoch=st.integers(0, 2**40), data=st.data())
 def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(order, epoch, data):
     opened = order.epoch(tf.constant(epoch, tf.int64))
-    members = members_by_place(order, epoch).tolist()
-    assert sorted(members) == list(range(order.num_places))
+    members = members_by_position(order, epoch).tolist()
+    assert sorted(members) == list(range(order.num_positions))
     if not order.run:
-        assert members == list(range(order.num_places))
+        assert members == list(range(order.num_positions))
     lane = data.draw(st.integers(0, max(0, order.lanes - 1)))
     begin, end = lane_bounds(order)[lane : lane + 2]
     start = data.draw(st.integers(begin, end))
     count = data.draw(st.integers(0, end - start))
-    segments = order.segments(opened, *slots(order, opened, lane, start, count))
+    segments = order.intervals(opened, *ranks(order, opened, lane, start, count))
     read = []
     for first, length in zip(*(each.numpy().tolist() for each in segments), strict=True):
         assert order.run == 0 or length <= order.run
-        read += [member % order.num_places for member in range(first, first + length)]
+        read += [member % order.num_positions for member in range(first, first + length)]
     assert read == members[start : start + count]
 
 
 def test_a_full_permutation_leaves_no_neighbours_together():
-    order = Order(10_000, 1, 5)
-    members = members_by_place(order, 0)
+    order = RunOrder(num_positions=10_000, run=1, seed=5)
+    members = members_by_position(order, 0)
     assert np.mean(np.abs(np.diff(members)) == 1) < 0.001
     assert abs(np.corrcoef(members, np.arange(10_000))[0, 1]) < 0.05
 
@@ -188,7 +193,7 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
         (Position(1, 5), Shuffle(seed=3, run=3), 2, "pad", "inside a run"),
         (Position(1, 6), Shuffle(seed=3, run=3), 1, "drop", "between two runs"),
         (Position(2, 10), Shuffle(seed=3), 1, "keep", "the last step of all"),
-        (Position(1, 4), Shuffle("full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
+        (Position(1, 4), Shuffle(how="full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
     ],
 )
 def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
@@ -222,7 +227,7 @@ def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
     [
         (1, Position(0, 11), None, r"start=Position\(epoch=0, step=11\) does not exist: .* has 11 steps"),
         (1, Position(0, 11), Shuffle(), "does not exist: an epoch has 11 steps"),
-        (1, Position(1, 0), None, "lies behind the end, epochs=1; .* use at least 2"),
+        (1, Position(1, 0), None, "is after the end, epochs=1; .* use at least 2"),
         (
             16,
             Position(1),

@@ -1,4 +1,4 @@
-"""Record ranges, not files: any number of shards serves any number of workers, and nobody needs another's."""
+"""Workers read ranges of records, not files, so any number of shards serves any number of workers."""
 
 import itertools
 import shutil
@@ -8,8 +8,8 @@ import pytest
 
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
-from tfshards.schemas import index_path, read_manifest
-from tfshards.schemas.index import parse_index
+from tfshards.schemas import read_manifest
+from tfshards.schemas.index import index_path, parse_index
 
 
 def numbers_of(dataset):
@@ -19,7 +19,7 @@ def numbers_of(dataset):
 
 def share(path, index, count, **options):
     worker = Worker(index, count)
-    # without padding, for which each worker would need the split's first record
+    # No padding, for which each worker would read the first record of the split.
     return loader.load(path, batch_size=2, worker=worker, remainder="drop", select=("number",), **options)
 
 
@@ -43,9 +43,7 @@ def spoil(root, kept):
         ([9, 9, 9, 9, 9, 8, 8], 3, Shuffle(seed=3), "seven shards for three workers"),
     ],
 )
-def test_no_worker_needs_a_byte_of_a_record_that_another_reads(
-    numbered, tmp_path, sizes, num_workers, shuffle, reason
-):
+def test_no_worker_reads_the_records_of_another(numbered, tmp_path, sizes, num_workers, shuffle, reason):
     wanted = [
         numbers_of(share(numbered(sizes), index, num_workers, shuffle=shuffle))
         for index in range(num_workers)
@@ -56,7 +54,7 @@ def test_no_worker_needs_a_byte_of_a_record_that_another_reads(
     for index in (0, num_workers - 1):
         root = tmp_path / str(index)
         shutil.copytree(numbered(sizes), root)
-        # load() compares the shards with the manifest, what is read later is only what is read
+        # After load(), which compares the shards with the manifest, only the worker's own records are read.
         dataset = share(root, index, num_workers, shuffle=shuffle)
         spoil(root, set(itertools.chain(*wanted[index])))
         assert numbers_of(dataset) == wanted[index], reason

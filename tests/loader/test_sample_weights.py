@@ -129,10 +129,13 @@ def test_keras_learns_with_balanced_weights_what_it_learns_with_class_weights(la
         model.fit(dataset, epochs=2, class_weight=class_weight, shuffle=False, verbose=0)
         return model.get_weights()
 
+    def one_hot(example, _):
+        return example["x"], tf.one_hot(example["label"], 4)
+
     by_keras = trained(numbers, loader.class_weights(labelled))
     for by_us in (
         trained(numbers, sample_weights="balanced"),
-        trained(vectors, sample_weights="balanced", one_hot=("label",)),
+        trained(vectors, sample_weights="balanced", map_fn=one_hot),
     ):
         assert all(np.allclose(one, two, atol=1e-5) for one, two in zip(by_keras, by_us, strict=True))
     assert not np.allclose(by_keras[0], trained(numbers)[0], atol=1e-3)
@@ -153,8 +156,8 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
         ({"cat": -1}, r"sample_weights\['cat'\]=-1 must be a number of at least 0"),
         ({"cat": float("nan")}, r"sample_weights\['cat'\]=nan must be a number of at least 0"),
         ({"cat": "2"}, r"sample_weights\['cat'\]='2' must be a number of at least 0"),
-        ({"cat": 1, "cow": 2}, "names 'cow', which is no class; there are 'cat', 'dog', 'eel', 'fox'"),
-        ({4: 1}, "names 4, which is no class; there are 'cat', 'dog', 'eel', 'fox'"),
+        ({"cat": 1, "cow": 2}, "names 'cow', which is not a class; there are 'cat', 'dog', 'eel', 'fox'"),
+        ({4: 1}, "names 4, which is not a class; there are 'cat', 'dog', 'eel', 'fox'"),
         ({"cat": 1, 0: 1}, "sample_weights= has two weights for the class 'cat'"),
         ({"cat": 1, "dog": 1}, "has no weight for the class 'eel', which 1 examples of split 'train' have"),
         ("even", "sample_weights='even' is neither 'balanced' nor a feature; there are 'x', 'label'"),

@@ -1,4 +1,4 @@
-"""The default shuffle stands nearer to a full permutation than to a buffer, and is as computed."""
+"""The default shuffle is closer to a full permutation than to a buffer, and is as computed."""
 
 import importlib.util
 from pathlib import Path
@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
-from tfshards.loader.assign import Stored, assign
-from tfshards.loader.order import Order, order_seed
+from tfshards.loader.order.assignment import Stored, assign
+from tfshards.loader.order.epoch import RunOrder
+from tfshards.loader.order.random_bits import order_seed
 
-from .epochs import members_by_place
+from .epochs import members_by_position
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "quality.py"
 SPEC = importlib.util.spec_from_file_location("quality", PATH)
@@ -28,11 +29,14 @@ LABELS = np.arange(COUNT) * 100 // COUNT
 def arithmetic(count, shuffle, record_bytes):
     """Return the orders of epochs as the loader's pure parts have them."""
     stored = Stored(record_bytes, SHARDS)
-    assignment = assign(count, stored, BATCH_SIZE, Worker(), "keep", shuffle)
-    order = Order(count, assignment.run, order_seed(shuffle.seed, "0123abcd"), assignment.lanes)
-    steps = [assignment.step_places(step) for step in range(assignment.num_steps)]
+    assignment = assign(
+        count, stored, batch_size=BATCH_SIZE, worker=Worker(), remainder="keep", shuffle=shuffle
+    )
+    seed = order_seed(shuffle.seed, "0123abcd")
+    order = RunOrder(num_positions=count, run=assignment.run, seed=seed, lanes=assignment.lanes)
+    steps = [assignment.step_intervals(step) for step in range(assignment.num_steps)]
     places = [place for step in steps for start, n in step for place in range(start, start + n)]
-    return [members_by_place(order, epoch)[places] for epoch in range(EPOCHS)]
+    return [members_by_position(order, epoch)[places] for epoch in range(EPOCHS)]
 
 
 def buffered():
@@ -54,9 +58,9 @@ def found():
 
 
 @pytest.mark.parametrize("metric", ["chi-square", "meet again, batch", "meet again, window"])
-def test_the_default_stands_nearer_to_a_full_permutation_than_to_a_buffer(found, metric):
+def test_the_default_is_closer_to_a_full_permutation_than_to_a_buffer(found, metric):
     full, buffer, runs = (found[way][metric] for way in ("full", "buffer", "runs"))
-    assert quality.nearer_to_full(runs, full, buffer), (full, buffer, runs)
+    assert quality.is_closer_to_full(runs, full, buffer), (full, buffer, runs)
 
 
 def test_what_is_delivered_is_what_the_arithmetic_says(numbered):
@@ -74,7 +78,7 @@ def test_metrics_know_the_stored_order_for_what_it_is():
     assert quality.rank_correlation(stored) == pytest.approx(1)
     assert quality.label_run(stored, LABELS) == COUNT / 100
     assert quality.chi_square(stored, LABELS, BATCH_SIZE) > 40
-    assert quality.shards_a_batch(stored, BATCH_SIZE, SHARDS) == 1
+    assert quality.shards_per_batch(stored, BATCH_SIZE, SHARDS) == 1
     # who met meets again, always
     chance = (BATCH_SIZE - 1) / (COUNT - 1)
     assert quality.meet_again(stored, stored, BATCH_SIZE) == pytest.approx(1 / chance)

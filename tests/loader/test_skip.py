@@ -1,14 +1,17 @@
-"""Damaged records keep their places with weight 0; all other examples come as if nothing had happened."""
+"""Damaged records keep their positions with weight 0; all other examples are delivered unchanged."""
 
+import itertools
 import re
 import shutil
 
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, index_path, parse_index
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
+from tfshards.schemas.index import index_path, parse_index
 
 SIZES = [6, 25, 0, 7]
 COUNT = sum(SIZES)
@@ -17,7 +20,7 @@ SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "by
 
 @pytest.fixture(scope="module")
 def made(write_dataset, tmp_path_factory):
-    """The same examples in two datasets, by compression."""
+    """Return datasets of the same examples by compression."""
     bounds = np.cumsum([0, *SIZES])
     shards = [
         [{"number": n, "text": b"x" * (n * 7 % 40)} for n in range(bounds[i], bounds[i + 1])]
@@ -35,18 +38,18 @@ def shard_of(path, index):
     return found
 
 
-def flip(path, shard_index, record, place=14):
-    """Damage a record's data, or its frame at another place."""
+def flip(path, shard_index, record, within=14):
+    """Flip a bit of a record at the offset ``within`` its frame; the default is in the data."""
     shard = shard_of(path, shard_index)
     offsets = parse_index((path / index_path(shard.name)).read_text(), "index").offsets
     data = bytearray(shard.read_bytes())
-    data[offsets[record] + place] ^= 1
+    data[offsets[record] + within] ^= 1
     shard.write_bytes(data)
 
 
 def flip_some(path):
-    for shard, record, place in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
-        flip(path, shard, record, place)
+    for shard, record, within in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
+        flip(path, shard, record, within)
 
 
 def empty(path):
@@ -70,7 +73,7 @@ def damage_gzip(path):
     shard.write_bytes(data)
 
 
-# what is damaged, in which dataset, the numbers of the examples that are lost (None: whatever was found)
+# The damage, the compression, and the numbers of the damaged examples (None: not checked).
 DAMAGE = [
     (flip_some, "none", [0, 1, 13, 14, 30, 34]),
     (empty, "none", list(range(6, 31))),
@@ -81,9 +84,9 @@ DAMAGE = [
 ]
 
 
-@pytest.fixture(params=DAMAGE, ids=lambda row: f"{row[0].__name__}-{row[1]}")
+@pytest.fixture
 def damaged(request, made, tmp_path):
-    """A damaged dataset, the sound one, and the numbers of the damaged examples."""
+    """Return a damaged dataset, the intact one, and the numbers of the damaged examples."""
     change, compression, lost = request.param
     path = shutil.copytree(made[compression], tmp_path / "copy")
     change(path)
@@ -105,25 +108,32 @@ OPTIONS = [
 
 
 @pytest.mark.filterwarnings("ignore:.*records of split 'train' are damaged")
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_all_other_examples_keep_their_places_bit_for_bit(damaged, options):
+@pytest.mark.parametrize(
+    ("damaged", "options"),
+    mostly_nightly(
+        itertools.product(DAMAGE, OPTIONS),
+        kept=[*((DAMAGE[0], options) for options in OPTIONS), *((damage, OPTIONS[2]) for damage in DAMAGE)],
+    ),
+    indirect=["damaged"],
+)
+def test_all_other_examples_keep_their_positions_bit_for_bit(damaged, options):
     path, sound, lost = damaged
     options = {"batch_size": 4, "remainder": "pad"} | options
     wanted = list(loader.load(sound, **options).as_numpy_iterator())
     found = list(loader.load(path, on_damage="skip", **options).as_numpy_iterator())
     assert len(found) == len(wanted)
     first = next(number for number in range(COUNT) if number not in lost)
-    stand_in = b"x" * (first * 7 % 40)
+    substitute = b"x" * (first * 7 % 40)
     for batch, right in zip(found, wanted, strict=True):
         bad = np.isin(right["number"], lost)
         assert batch["sample_weight"].tolist() == np.where(bad, 0, right["sample_weight"]).tolist()
         kept = right["sample_weight"] > 0
         assert batch["number"][kept].tolist() == np.where(bad, first, right["number"])[kept].tolist()
-        assert batch["text"][kept].tolist() == np.where(bad, stand_in, right["text"])[kept].tolist()
+        assert batch["text"][kept].tolist() == np.where(bad, substitute, right["text"])[kept].tolist()
         assert set(batch["number"][~kept].tolist()) <= {first}
 
 
-def test_a_warning_counts_what_is_damaged_and_names_the_first(made, tmp_path):
+def test_a_warning_counts_damaged_records_and_names_the_first(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     flip_some(path)
     name = re.escape(shard_of(path, 0).name)
@@ -132,14 +142,14 @@ def test_a_warning_counts_what_is_damaged_and_names_the_first(made, tmp_path):
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
 
 
-def test_a_sound_dataset_is_read_without_a_warning(made, recwarn):
+def test_an_intact_dataset_is_read_without_a_warning(made, recwarn):
     batches = loader.load(made["gzip"], batch_size=4, remainder="pad", on_damage="skip").as_numpy_iterator()
     assert sum(batch["sample_weight"].sum() for batch in batches) == COUNT
     assert not [warning for warning in recwarn if issubclass(warning.category, UserWarning)]
     assert loader.damaged_records(made["gzip"]) == []
 
 
-def test_damage_that_comes_after_load_is_an_error_all_the_same(made, tmp_path):
+def test_damage_after_load_is_still_an_error(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     flip(path, 3, 2)
     with pytest.warns(UserWarning, match="1 of the 38 records"):
@@ -149,7 +159,7 @@ def test_damage_that_comes_after_load_is_an_error_all_the_same(made, tmp_path):
         list(dataset)
 
 
-def test_nothing_but_damage_is_an_error(made, tmp_path):
+def test_a_split_of_only_damaged_records_is_an_error(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     for shard in path.glob("*.tfrecord-*"):
         shard.unlink()
@@ -159,7 +169,7 @@ def test_nothing_but_damage_is_an_error(made, tmp_path):
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
 
 
-def test_an_index_that_does_not_hold_is_an_error(made, tmp_path):
+def test_a_missing_index_is_an_error(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     (path / index_path(shard_of(path, 1).name)).unlink()
     with pytest.raises(
@@ -168,11 +178,13 @@ def test_an_index_that_does_not_hold_is_an_error(made, tmp_path):
         loader.damaged_records(path)
 
 
-def test_sound_records_of_another_dataset_are_an_error(numbered, tmp_path):
+def test_intact_records_of_a_different_dataset_are_an_error(numbered, tmp_path):
     path = shutil.copytree(numbered([5, 5]), tmp_path / "copy")
     one, two = sorted(path.glob("*.tfrecord-*"))
     one.write_bytes(two.read_bytes())
-    with pytest.raises(FormatError, match=f"{one.name}: holds other records than the manifest says"):
+    with pytest.raises(
+        FormatError, match=f"{one.name}: its records are not those of the manifest: .* instead of"
+    ):
         loader.load(path, batch_size=2, remainder="pad", on_damage="skip")
 
 
@@ -181,12 +193,12 @@ def test_sound_records_of_another_dataset_are_an_error(numbered, tmp_path):
     [
         (
             {"on_damage": "skip"},
-            r"on_damage='skip' gives .* remainder='drop' has no place for; use remainder='pad'",
+            r"on_damage='skip' gives .* remainder='drop' delivers no weights; use remainder='pad'",
         ),
         ({"on_damage": "ignore"}, "on_damage='ignore' must be one of raise, skip"),
         ({"check": "deep"}, "check='deep' must be one of files, headers"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(made, options, message):
+def test_contradictory_options_are_rejected(made, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(made["none"], batch_size=4, **options)

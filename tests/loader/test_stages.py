@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tfshards.loader.stages import flat_mapped, interleaved, mapped, unbatched
+from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped, unbatched
 
 
 def elements():
@@ -42,17 +42,17 @@ def test_map_and_interleave_give_what_those_of_tf_data_give(calls):
         assert len(rows(ours)) >= 5
 
 
-def test_lists_of_any_length_travel_through_a_map_and_are_unbatched():
+def test_ragged_lists_can_be_mapped_and_unbatched():
     given = tf.data.Dataset.range(5).batch(2)
     ragged = mapped(given, lambda numbers: tf.RaggedTensor.from_row_lengths(numbers, tf.ones_like(numbers)))
     assert [row.to_list() for row in mapped(ragged, lambda rows: rows * 2)] == [[[0], [2]], [[4], [6]], [[8]]]
     assert [row.numpy().tolist() for row in unbatched(ragged)] == [[0], [1], [2], [3], [4]]
 
 
-def test_a_branch_where_datasets_are_made_is_refused_instead_of_waiting_for_ever():
+def test_a_branch_in_a_function_that_returns_datasets_raises_instead_of_deadlocking():
     def branches(number):
         count = tf.cond(number > 3, lambda: number, lambda: 2 * number)
         return tf.data.Dataset.range(count)
 
-    with pytest.raises(TypeError, match=r"If'\] in a function that makes datasets could wait for ever"):
+    with pytest.raises(TypeError, match=r"If'\] in a function that returns a dataset could deadlock"):
         flat_mapped(tf.data.Dataset.range(5), branches)

@@ -1,4 +1,4 @@
-"""Copies of static tensors for replicas; under two replicas they are tested by examples/static_tensor.py."""
+"""``replicate`` on one replica; examples/static_tensor.py tests it on two."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ STATIC = {"mean": [0.5, 0.25], "pair": (np.arange(3), "a")}
     ],
     ids=["default", "one device", "mirrored"],
 )
-def test_each_strategy_gives_its_replicas_the_tensors(strategy):
+def test_replicas_of_each_strategy_get_the_tensors(strategy):
     given = loader.replicate(strategy, STATIC)
     assert sorted(given) == ["mean", "pair"]
 
@@ -36,11 +36,13 @@ def test_each_strategy_gives_its_replicas_the_tensors(strategy):
     assert doubled.tolist() == [2, 1]
 
 
-def test_what_has_no_replicas_is_refused():
+def test_invalid_strategies_and_values_are_rejected():
     with pytest.raises(OptionsError, match=r"strategy='mirrored' must be a tf\.distribute\.Strategy"):
         loader.replicate("mirrored", STATIC)
     kind = tf.distribute.experimental.ParameterServerStrategy
-    with pytest.raises(OptionsError, match=r"ParameterServerStrategy has no replicas .*keep .* in variables"):
+    with pytest.raises(OptionsError, match=r"ParameterServerStrategy has no replicas .*put .* in variables"):
         loader.replicate(kind.__new__(kind), STATIC)
-    with pytest.raises(OptionsError, match=r"static\['f'\] is object, which cannot become a tensor"):
+    with pytest.raises(
+        OptionsError, match=r"static\['f'\] has type object, which cannot be converted to a tensor"
+    ):
         loader.replicate(tf.distribute.get_strategy(), {"f": object()})

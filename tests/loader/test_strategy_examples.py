@@ -2,14 +2,13 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
+from tests.loader.cluster import run_cluster
 from tfshards.schemas import Feature, Schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -31,23 +30,38 @@ def digits(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("digits"), SCHEMA, splits)
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [("mirrored_custom_loop.py", 1), ("multiworker.py", 2), ("parameter_server.py", 1)],
-)
-def test_each_example_recognises_digits_and_says_nothing_of_auto_sharding(digits, name, lines):
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), str(digits)],
-        capture_output=True,
-        text=True,
-        env=environment | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1"},
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    accuracies = re.findall(rf"accuracy: ([\d.]+) on {HELD_OUT} ", done.stdout)
-    assert len(accuracies) == lines, done.stdout
+def check(stdout, stderr, lines):
+    """Assert that so many workers report the accuracy, and that TensorFlow does not mention auto-sharding."""
+    accuracies = re.findall(rf"accuracy: ([\d.]+) on {HELD_OUT} ", stdout)
+    assert len(accuracies) == lines, stdout
     assert len(set(accuracies)) == 1, "all workers know the one accuracy"
     assert float(accuracies[0]) > 0.8
-    assert not re.search("auto.?shard|sharding policy", done.stderr, re.IGNORECASE)
+    assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("mirrored_custom_loop.py", 1),
+        # these start each of their workers
+        pytest.param("multiworker.py", 2, marks=pytest.mark.nightly),
+        pytest.param("parameter_server.py", 1, marks=pytest.mark.nightly),
+    ],
+)
+def test_each_example_recognises_digits(programs, digits, name, lines):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    done = programs.run([EXAMPLES / name, digits], env=environment | {"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 0, done.stderr
+    check(done.stdout, done.stderr, lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "until"),
+    [
+        ("multiworker.py", {"worker": 2}, "worker"),
+        ("parameter_server.py", {"worker": 2, "ps": 1, "chief": 1}, "chief"),
+    ],
+)
+def test_examples_recognise_digits_as_tasks_of_a_cluster(programs, digits, tmp_path, name, tasks, until):
+    ended = run_cluster(programs, tmp_path, EXAMPLES / name, [digits], tasks, until, timeout=600)
+    check("".join(stdout for stdout, _ in ended), "".join(stderr for _, stderr in ended), len(ended))

@@ -1,12 +1,13 @@
-"""Stored order comes out of many short streams and groups as it is stored, from any step on.
+"""Many short streams and groups keep the stored order, from any step on.
 
-The other tests' datasets are so small that each is one stream; here the limits are small too.
+The datasets of other tests are so small that each is one stream; these tests lower the limits instead.
 """
 
 import pytest
 
 from tfshards import loader
-from tfshards.loader import Position, Worker, assign
+from tfshards.loader import Position, Worker
+from tfshards.loader.order import assignment as assign
 
 SIZES = [50, 0, 7, 3, 28]
 COUNT = sum(SIZES)
@@ -52,7 +53,7 @@ def test_stored_order_is_kept_across_streams_and_groups(numbered, batch_size, nu
 
 
 @pytest.mark.usefixtures("_limits")
-def test_stored_order_goes_on_inside_a_stream(numbered):
+def test_stored_order_can_resume_inside_a_stream(numbered):
     start = Position(epoch=1, step=5)
     numbers = read(numbered(SIZES), 12, 1, remainder="keep", epochs=3, start=start)
     assert numbers == [*range(60, COUNT), *range(COUNT)]

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader.parse import parse_examples
-from tfshards.schemas import KINDS, Feature, Schema
+from tfshards.loader.examples.parse import parse_examples
+from tfshards.schemas import Feature, Schema
+from tfshards.schemas.feature import KINDS
 
 COUNT = 5
 SHAPES = [(), (2, 3), (2, 0)]

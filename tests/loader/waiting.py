@@ -1,6 +1,6 @@
-"""Run by test_wait.py in a process of its own: devices are told before TensorFlow starts.
+"""Program of test_wait.py, run in a separate process because it configures devices before TensorFlow starts.
 
-The input makes a batch in so many milliseconds, a step takes so many; prints the shares as JSON.
+Measures ``InputWait`` with inputs and steps of given durations, and prints the shares as JSON.
 """
 
 import contextlib
@@ -46,25 +46,25 @@ def fit(keras, input_ms, step_ms, scope=None, steps_per_execution=1, **options):
         model = keras.Sequential([keras.layers.Dense(1)])
         model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
     wait = loader.InputWait()
-    watched = wait.watch(dense(input_ms))
-    # behind the other, so that its work is within what is measured
+    given = dense(input_ms)
+    watched = wait.watch(given)
+    assert (watched.element_spec, len(watched)) == (given.element_spec, STEPS)
+    # InputWait is last in the list, so that the other callback's work is included in the measurement.
     history = model.fit(watched, callbacks=[Works(), wait], epochs=2, verbose=0, **options)
-    assert [round(epoch.share, 9) for epoch in wait.epochs] == [
-        round(share, 9) for share in history.history["input_wait"]
-    ]
-    return {"share": wait.share, "batches": [epoch.num_batches for epoch in wait.epochs], "says": str(wait)}
+    return found_by(wait) | {"epochs": history.history["input_wait"]}
+
+
+def found_by(wait):
+    return {"share": wait.share, "batches": wait.num_batches, "text": str(wait)}
 
 
 def loop(data, step_ms, element=lambda batch: None):
-    with loader.InputWait() as wait:
-        watched = wait.watch(data)
-        assert watched.element_spec == data.element_spec
-        assert not isinstance(data, tf.data.Dataset) or len(watched) == STEPS
-        for _ in range(2):
-            for batch in watched:
-                element(batch)
-                time.sleep(step_ms / 1000)
-    return {"share": wait.share, "batches": [epoch.num_batches for epoch in wait.epochs], "says": str(wait)}
+    wait = loader.InputWait()
+    for _ in range(2):
+        for batch in wait.batches(data):
+            element(batch)
+            time.sleep(step_ms / 1000)
+    return found_by(wait)
 
 
 def refused():

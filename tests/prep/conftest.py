@@ -94,17 +94,18 @@ def array_files(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def talk() -> list[str]:
+def log() -> list[str]:
     """The lines that ``quiet_build`` was told."""
     return []
 
 
 @pytest.fixture
-def quiet_build(talk: list[str]) -> Build:
-    """``build``, with its talk in the fixture ``talk``."""
+def quiet_build(log: list[str]) -> Build:
+    """``build`` on threads of this process, unless Beam's options are given, with its log in ``log``."""
 
     def run(*args: object, **options: object) -> Manifest:
-        return build(*args, talk=talk.append, **options)
+        engine = "beam" if options.get("beam_args") else "in_process"
+        return build(*args, **{"log": log.append, "engine": engine, **options})
 
     return run
 

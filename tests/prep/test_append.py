@@ -1,10 +1,11 @@
-"""append: what is new goes into further shards; what is there keeps its split, its shard and its bytes."""
+"""append: new examples go to new shards; existing examples keep their split, shard and bytes."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,32 +23,39 @@ from hypothesis import strategies as st
 
 from tfshards.prep import (
     Arrays,
-    Dealing,
+    ColumnRoles,
     ImageFolder,
     ImageOptions,
     Options,
+    ShardOptions,
     Table,
-    append,
-    build,
+    adopt,
     merge,
     reshard,
     verify,
 )
-from tfshards.prep.area import AREA_NAME
-from tfshards.prep.example import decode_key
-from tfshards.prep.output import locked
-from tfshards.prep.sources.listing import Source
-from tfshards.prep.splits import split_by_cuts, split_by_ratio
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest, write_manifest
+from tfshards.prep import append as append_by_any_engine
+from tfshards.prep import build as build_by_any_engine
+from tfshards.prep.building.output import locked
+from tfshards.prep.cli.main import main
+from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
+from tfshards.prep.records.example import decode_key
+from tfshards.prep.sources.base import Source
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.manifest import write_manifest
 
-from .copies import records, write, write_images
+from .derived import records, write, write_images
 
-ANY = Options(max_rejected=1)
+# The tests of the command run Apache Beam.
+append = partial(append_by_any_engine, engine="in_process")
+build = partial(build_by_any_engine, engine="in_process")
+
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
 
 
 def quiet(_: str) -> None:
-    """Hear nothing."""
+    """Drop a status line."""
 
 
 def files(root: Path, manifest: Manifest) -> dict[str, tuple[int, bytes]]:
@@ -63,19 +72,19 @@ def keys(root: Path) -> dict[str, set[bytes]]:
 def grown(tmp_path) -> tuple[ImageFolder, Path, Manifest]:
     """A folder that has grown from 30 images to 50 since its dataset was built in two splits."""
     photos = write_images(tmp_path / "photos", range(30), ["cat/old.png"])
-    old = build(ImageFolder(photos), tmp_path / "out", shards=2, options=SPLIT, talk=quiet)
+    old = build(ImageFolder(photos), tmp_path / "out", shards=2, options=SPLIT, log=quiet)
     write_images(photos, range(30, 50), ["dog/new.png"])
     write(photos / ".hidden", b"")
     return ImageFolder(photos), tmp_path / "out", old
 
 
-def test_new_examples_go_into_new_shards_and_old_ones_stay_as_they_are(grown):
+def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grown):
     source, out, old = grown
     shards, where = files(out, old), keys(out)
     said: list[str] = []
-    made = append(source, out, shards=3, options=ANY, talk=said.append)
+    made = append(source, out, shards=3, max_rejected=1, log=said.append)
     assert read_manifest(out) == made
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
     assert files(out, old) == shards
     assert [len(split.shards) for split in made.splits.values()] == [5, 5]
     assert made.num_examples == 50
@@ -87,7 +96,7 @@ def test_new_examples_go_into_new_shards_and_old_ones_stay_as_they_are(grown):
         f"starting build {made.build_id}: 21 examples, {said[1].split(', ')[1]}, 6 shards",
     ]
     assert made.build_id != old.build_id
-    # all that a build leaves behind
+    # the build area is gone
     left = {path.name for path in out.iterdir()}
     assert left == {
         *(shard.path for shard in made.shards),
@@ -95,14 +104,14 @@ def test_new_examples_go_into_new_shards_and_old_ones_stay_as_they_are(grown):
         "index",
         "labels.txt",
         f"rejected-{made.build_id}.jsonl",
-        # gone with the next build, as all of an earlier one that the manifest does not name
+        # the next build removes it, since the manifest does not list it
         f"rejected-{old.build_id}.jsonl",
     }
 
 
 def test_the_manifest_adds_up(grown):
     source, out, old = grown
-    made = append(source, out, shards=1, options=ANY, talk=quiet)
+    made = append(source, out, shards=1, max_rejected=1, log=quiet)
     assert (made.totals.accepted, made.totals.rejected, made.totals.skipped) == (50, 2, 1)
     assert made.totals.entries == 53
     assert made.totals.reasons == {"rejected": {"unreadable": 2}, "skipped": {"hidden": 1}}
@@ -119,7 +128,7 @@ def test_the_manifest_adds_up(grown):
 
 def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
     source, out, old = grown
-    append(source, out, options=ANY, talk=quiet)
+    append(source, out, max_rejected=1, log=quiet)
     listing = source.listing()
     membership = split_by_cuts(listing.keys, old.split_cuts, {})
     expected = {split: {listing.keys[n] for n in numbers} for split, numbers in membership.examples.items()}
@@ -131,113 +140,310 @@ def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
 def test_only_what_is_new_may_be_given(tmp_path):
     first = write_images(tmp_path / "first", range(10))
     write(first / ".hidden", b"")
-    build(ImageFolder(first), tmp_path / "out", shards=1, talk=quiet)
+    build(ImageFolder(first), tmp_path / "out", shards=1, log=quiet)
     # of one class alone, whose number is another in this folder
     more = write_images(tmp_path / "more", range(11, 16, 2))
     write(more / ".hidden", b"")
-    made = append(ImageFolder(more), tmp_path / "out", talk=quiet)
+    made = append(ImageFolder(more), tmp_path / "out", log=quiet)
     assert made.splits["train"].label_counts == {"cat": 5, "dog": 8}
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
     assert made.totals.skipped == 2
     assert made.totals.entries == 15
 
 
-def test_what_the_source_has_to_say_is_said(tmp_path):
+def test_warnings_of_the_source_are_logged(tmp_path):
     photos = write_images(tmp_path / "photos", range(4))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, talk=quiet)
+    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     write_images(photos, range(4, 6))
     write(photos / "metadata.csv", b"file_name\n")
     said: list[str] = []
-    append(ImageFolder(photos), tmp_path / "out", talk=said.append)
+    append(ImageFolder(photos), tmp_path / "out", log=said.append)
     assert said[0].startswith("warning: ")
     assert "metadata.csv" in said[0]
 
 
-def test_nothing_new_changes_nothing(grown, contents):
+def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     source, out, _ = grown
-    append(source, out, options=ANY, talk=quiet)
+    append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
     (out / "labels.txt").unlink()
     said: list[str] = []
-    assert append(source, out, talk=said.append) == read_manifest(out)
-    # what a killed one had left to do was done
+    assert append(source, out, log=said.append) == read_manifest(out)
+    # it also restores the views, as after a call that was killed
     assert contents(out) == before
-    assert said[-1] == f"{out} is up to date: it knows all of the 52 inputs"
+    assert said[-1] == f"{out} is up to date: none of the 52 inputs is new"
 
 
 def test_it_can_be_appended_to_again_and_resharded_and_merged(grown, tmp_path):
     source, out, _ = grown
-    append(source, out, options=ANY, talk=quiet)
+    append(source, out, max_rejected=1, log=quiet)
     write_images(Path(source.root), range(50, 60))
-    made = append(source, out, shards=1, options=ANY, talk=quiet)
+    made = append(source, out, shards=1, max_rejected=1, log=quiet)
     assert [entry["examples"] for entry in made.options["appended"]] == [20, 10]
-    assert verify(out, deep=True) == []
-    reshard(out, tmp_path / "four", Dealing(shards=4), talk=quiet)
-    assert verify(tmp_path / "four", deep=True) == []
-    # through what was resharded the options of the build are still known, and so are the splits
+    assert verify(out, deep=True)
+    reshard(out, tmp_path / "four", shards=4, log=quiet)
+    assert verify(tmp_path / "four", deep=True)
+    # a resharded dataset still has the options and the splits of the build
     write_images(Path(source.root), range(60, 70))
-    again = append(source, tmp_path / "four", shards=1, options=ANY, talk=quiet)
+    again = append(source, tmp_path / "four", shards=1, max_rejected=1, log=quiet)
     assert again.num_examples == 70
     other = write_images(tmp_path / "other", range(80, 90))
-    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, talk=quiet)
-    merged = merge([tmp_path / "four", tmp_path / "more"], tmp_path / "all", talk=quiet)
+    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, log=quiet)
+    merged = merge([tmp_path / "four", tmp_path / "more"], tmp_path / "all", log=quiet)
     assert merged.num_examples == 80
-    assert verify(tmp_path / "all", deep=True) == []
-    with pytest.raises(InputError, match=r"nothing says in which of the splits train, val of .*all the new"):
-        append(ImageFolder(write_images(tmp_path / "p", range(90, 92))), tmp_path / "all", talk=quiet)
+    assert verify(tmp_path / "all", deep=True)
+    with pytest.raises(
+        InputError,
+        match=r"^nothing determines the splits of the new .*all has the splits train",
+    ):
+        append(ImageFolder(write_images(tmp_path / "p", range(90, 92))), tmp_path / "all", log=quiet)
 
 
-def test_what_was_rejected_and_mended_is_taken_in(grown):
+def test_a_rejected_image_that_was_fixed_is_a_new_example(grown):
     source, out, _ = grown
-    append(source, out, options=ANY, talk=quiet)
+    append(source, out, max_rejected=1, log=quiet)
     good = (Path(source.root) / "cat" / "000.png").read_bytes()
     (Path(source.root) / "cat" / "old.png").write_bytes(good)
     (Path(source.root) / "dog" / "new.png").unlink()
-    made = append(source, out, talk=quiet)
+    said: list[str] = []
+    made = append(source, out, log=said.append)
+    assert said[0] == "1 new input, 50 known"
     assert made.num_examples == 51
     assert (made.totals.rejected, made.totals.entries) == (1, 53)
     assert b"cat/old.png" in set().union(*keys(out).values())
 
 
+def make_table(folder: Path, count: int, bad: tuple[int, ...] = ()) -> Path:
+    """A table of images in a folder of their own, with classes, splits, and a column that is not stored."""
+    rows = ["file_name,color,part,noise"]
+    for n in range(count):
+        rows.append(f"{n:03d}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n}")
+        image = write_images(folder / "made", [n]) / ("cat", "dog")[n % 2] / f"{n:03d}.png"
+        write(folder / "images" / f"{n:03d}.png", b"no image" if n in bad else image.read_bytes())
+    write(folder / "table.csv", "\n".join(rows).encode())
+    return folder / "table.csv"
+
+
+def test_a_row_of_a_table_whose_image_was_fixed_is_a_new_example(tmp_path):
+    table, out = make_table(tmp_path, 12, bad=(4, 7)), tmp_path / "out"
+    source = Table(table, columns=ColumnRoles(split="part"), root=tmp_path / "images")
+    old = build(source, out, shards=1, options=Options(max_rejected=1), log=quiet)
+    before = files(out, old)
+    make_table(tmp_path, 13, bad=(7,))
+    said: list[str] = []
+    made = append([table, tmp_path / "images"], out, log=said.append)
+    # 4, which was fixed, and 12; 7 is rejected as before, and not counted against max_rejected
+    assert said[0] == "2 new inputs, 11 known"
+    assert (made.totals.accepted, made.totals.rejected, made.totals.entries) == (12, 1, 13)
+    assert before.items() <= files(out, made).items()
+    assert b"004.png" in keys(out)["train"]
+    assert verify(out, deep=True)
+
+
+def test_a_fixed_image_of_the_same_size_is_a_new_example(tmp_path):
+    photos, out = write_images(tmp_path / "photos", range(4)), tmp_path / "out"
+    good = (photos / "cat" / "000.png").read_bytes()
+    write(photos / "cat" / "bad.png", bytes(len(good)))
+    build(ImageFolder(photos), out, shards=1, options=Options(max_rejected=1), log=quiet)
+    (photos / "cat" / "bad.png").write_bytes(good)
+    assert append(os.fsencode(photos), out, log=quiet).num_examples == 5
+
+
+def touch_all(root: Path) -> None:
+    for path in root.rglob("*.*"):
+        os.utime(path, ns=(5, 5))
+
+
+def test_rejected_inputs_with_another_time_and_the_same_content_are_known(grown, contents):
+    source, out, _ = grown
+    append(source, out, max_rejected=1, log=quiet)
+    before = contents(out)
+    touch_all(Path(source.root))
+    said: list[str] = []
+    append(source, out, log=said.append)
+    assert said[-1] == f"{out} is up to date: none of the 52 inputs is new"
+    assert contents(out) == before
+    # of the same size, and rejected for another reason
+    (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    with pytest.raises(BuildError, match=r"^1 of 1 inputs are rejected"):
+        append(source, out, log=quiet)
+
+
+def test_a_dropped_duplicate_is_new_only_when_its_content_has_changed(tmp_path, contents):
+    photos, out = write_images(tmp_path / "photos", range(10)), tmp_path / "out"
+    good = (photos / "cat" / "000.png").read_bytes()
+    write(photos / "cat" / "same.png", good)
+    options = Options(duplicates="drop", max_rejected=1)
+    assert build(ImageFolder(photos), out, shards=1, options=options, log=quiet).totals.rejected == 1
+    before = contents(out)
+    touch_all(photos)
+    append(photos, out, log=quiet)
+    assert contents(out) == before
+    # without the original nothing shows that it is one
+    shutil.copytree(photos, tmp_path / "more")
+    (tmp_path / "more" / "cat" / "000.png").unlink()
+    more = append(tmp_path / "more", out, log=quiet)
+    assert (more.num_examples, more.totals.rejected) == (11, 0)
+
+
+SOURCES: dict[str, Callable[[Path, int], tuple[Source, list[Path | str], Options]]] = {
+    "images": lambda folder, count: (
+        ImageFolder(
+            write_images(folder / "photos", range(count)),
+            ImageOptions(channels=1, resize="5x5"),
+            follow_links=True,
+        ),
+        [folder / "photos"],
+        Options(splits={"train": "0.6", "val": "0.4"}, group_by=r"(\d)\.png"),
+    ),
+    "images with class names": lambda folder, count: (
+        ImageFolder(write_images(folder / "photos", range(count)), class_names=("dog", "cat")),
+        [folder / "photos"],
+        Options(balance="bytes", compression="gzip"),
+    ),
+    "a table": lambda folder, count: (
+        Table(
+            make_table(folder, count),
+            ImageOptions(jpeg_quality=90),
+            ColumnRoles(label="color", split="part", drop=("noise",)),
+            root=folder / "images",
+        ),
+        [folder / "table.csv", folder / "images"],
+        Options(),
+    ),
+    "arrays": lambda folder, count: (
+        Arrays.open(array_files(folder, count), ("x",), ("a", "b", "c")),
+        [*array_files(folder, count)],
+        Options(splits={"train": "0.6", "val": "0.4"}, stratify=True),
+    ),
+}
+
+
+def array_files(folder: Path, count: int) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "x.npy", np.arange(count * 3).reshape(count, 3))
+    np.save(folder / "label.npy", np.arange(count) % 2)
+    return [f"x={folder / 'x.npy'}", f"label={folder / 'label.npy'}"]
+
+
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
+def test_paths_need_no_options_since_the_manifest_has_them(make, tmp_path, contents, capsys):
+    """What paths alone give is what a source with the options of the build gives."""
+    source, _, options = make(tmp_path, 20)
+    build(source, tmp_path / "by_source" / "out", shards=1, options=options, log=quiet)
+    for name in ("by_paths", "by_command"):
+        shutil.copytree(tmp_path / "by_source", tmp_path / name)
+    source, inputs, _ = make(tmp_path, 33)
+    if isinstance(source, ImageFolder):
+        # new images alone may be of a part of the classes
+        source = replace(source, class_names=None)
+    wanted = append(source, tmp_path / "by_source" / "out", shards=2, log=quiet)
+    assert wanted.num_examples == 33
+    assert append(inputs, tmp_path / "by_paths" / "out", shards=2, log=quiet) == wanted
+    command = ["append", *map(str, inputs), str(tmp_path / "by_command" / "out"), "--shards", "2", "--json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["build_id"] == wanted.build_id
+    assert contents(tmp_path / "by_paths") == contents(tmp_path / "by_source")
+    assert contents(tmp_path / "by_command") == contents(tmp_path / "by_source")
+
+
+def test_options_are_found_through_reshard_and_merge(tmp_path):
+    images = ImageOptions(channels=1)
+    for part, numbers in (("one", range(10)), ("two", range(20, 30))):
+        photos = write_images(tmp_path / part / "photos", numbers)
+        build(ImageFolder(photos, images), tmp_path / part / "out", shards=1, log=quiet)
+    both = [tmp_path / "one" / "out", tmp_path / "two" / "out"]
+    merge(both, tmp_path / "both", log=quiet)
+    reshard(tmp_path / "both", tmp_path / "all", shards=3, log=quiet)
+    more = write_images(tmp_path / "more", range(40, 44))
+    assert append(more, tmp_path / "all", log=quiet).num_examples == 24
+    assert verify(tmp_path / "all", decode=True)
+
+
+def test_a_merge_of_builds_with_different_options_is_refused(tmp_path):
+    for part, images in (("one", ImageOptions()), ("two", ImageOptions(jpeg_quality=90))):
+        photos = write_images(tmp_path / part / "photos", [ord(part[0]), ord(part[1])])
+        build(ImageFolder(photos, images), tmp_path / part / "out", log=quiet)
+    merge([tmp_path / "one" / "out", tmp_path / "two" / "out"], tmp_path / "both", log=quiet)
+    with pytest.raises(
+        InputError, match=r"^the dataset 'both' was merged .* options \(jpeg_quality\); build"
+    ):
+        append(tmp_path / "one" / "photos", tmp_path / "both", log=quiet)
+
+
+def test_an_adopted_dataset_is_refused(tmp_path):
+    photos = write_images(tmp_path / "photos", range(4))
+    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
+    (tmp_path / "out" / "dataset.json").unlink()
+    adopt(tmp_path / "out", log=quiet)
+    with pytest.raises(InputError, match=r"^the dataset 'out' was made by adopt, so that its manifest"):
+        append(photos, tmp_path / "out", log=quiet)
+
+
+def test_columns_that_the_dataset_does_not_have_are_left_out_and_listed(tmp_path):
+    write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
+    build(Table(tmp_path / "t.csv"), tmp_path / "out", shards=1, log=quiet)
+    write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
+    said: list[str] = []
+    assert append(tmp_path / "t.csv", tmp_path / "out", log=said.append).num_examples == 3
+    assert said[0] == "columns left out because the dataset does not have them: split, more"
+
+
+def test_links_out_of_the_folder_are_followed_only_when_asked_for(tmp_path):
+    table = make_table(tmp_path, 4)
+    out = tmp_path / "out"
+    build(Table(table, root=tmp_path / "images"), out, shards=1, log=quiet)
+    make_table(tmp_path, 5)
+    image = tmp_path / "images" / "004.png"
+    image.rename(tmp_path / "elsewhere.png")
+    image.symlink_to(tmp_path / "elsewhere.png")
+    with pytest.raises(InputError, match=r"'004\.png' is outside of "):
+        append([table, tmp_path / "images"], out, log=quiet)
+    paths = [str(table), str(tmp_path / "images"), str(out)]
+    assert main(["append", *paths, "--follow-links"]) == 0
+    assert read_manifest(out).num_examples == 5
+
+
 def test_new_ones_that_are_all_rejected_are_counted(tmp_path, contents):
     photos = write_images(tmp_path / "photos", range(10))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, talk=quiet)
+    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     write_images(photos, (), ["cat/x.png"])
     with pytest.raises(BuildError, match="1 of 1 inputs are rejected"):
-        append(ImageFolder(photos), tmp_path / "out", talk=quiet)
+        append(ImageFolder(photos), tmp_path / "out", log=quiet)
     assert read_manifest(tmp_path / "out").totals.rejected == 0
-    made = append(ImageFolder(photos), tmp_path / "out", options=ANY, talk=quiet)
+    made = append(ImageFolder(photos), tmp_path / "out", max_rejected=1, log=quiet)
     assert (made.num_examples, made.totals.rejected) == (10, 1)
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
     assert not any(made.build_id in path and "tfrecord" in path for path in contents(tmp_path / "out"))
 
 
-def test_rows_behind_those_of_the_build_are_new(tmp_path):
+def test_rows_after_those_of_the_build_are_new(tmp_path):
     x = np.random.default_rng(0).integers(0, 99, (100, 3))
-    build(Arrays({"x": x[:80], "label": x[:80, 0]}), tmp_path / "out", shards=3, talk=quiet)
-    made = append(Arrays({"x": x, "label": x[:, 0]}), tmp_path / "out", shards=2, talk=quiet)
+    build(Arrays({"x": x[:80], "label": x[:80, 0]}), tmp_path / "out", shards=3, log=quiet)
+    made = append(Arrays({"x": x, "label": x[:, 0]}), tmp_path / "out", shards=2, log=quiet)
     assert [shard.num_examples for shard in made.shards] == [27, 27, 26, 10, 10]
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
     assert keys(tmp_path / "out")["train"] == {str(row).encode() for row in range(100)}
     assert list(made.splits["train"].label_counts) == sorted(made.splits["train"].label_counts, key=int)
     with pytest.raises(
-        InputError, match=r"^row 0 of the source is not row 0 of .*out: rows are known by their"
+        InputError, match=r"^row 0 of the source differs from row 0 of .*out: rows are identified by"
     ):
-        append(Arrays({"x": x + 1, "label": x[:, 0]}), tmp_path / "out", talk=quiet)
+        append(Arrays({"x": x + 1, "label": x[:, 0]}), tmp_path / "out", log=quiet)
 
 
 def test_class_names_are_those_of_the_dataset(tmp_path):
     names = np.array(["owl", "cat", "dog", "cat"])
-    build(Arrays({"x": np.arange(4), "label": names}), tmp_path / "out", shards=1, talk=quiet)
+    build(Arrays({"x": np.arange(4), "label": names}), tmp_path / "out", shards=1, log=quiet)
     more = np.append(names, ["dog", "dog"])
-    made = append(Arrays({"x": np.arange(6), "label": more}), tmp_path / "out", talk=quiet)
+    made = append(Arrays({"x": np.arange(6), "label": more}), tmp_path / "out", log=quiet)
     assert made.splits["train"].label_counts == {"cat": 2, "dog": 3, "owl": 1}
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
     with pytest.raises(InputError, match="eel"):
-        append(Arrays({"x": np.arange(7), "label": np.append(more, "eel")}), tmp_path / "out", talk=quiet)
+        append(Arrays({"x": np.arange(7), "label": np.append(more, "eel")}), tmp_path / "out", log=quiet)
+    # a source with class names of its own must have those of the dataset
     given = Arrays({"x": np.arange(7), "label": np.append(more, "cat")}, class_names=("owl", "dog", "cat"))
-    with pytest.raises(InputError, match=r"^class 0 is 'cat' in .*out, and 'owl' in the source; what is"):
-        append(given, tmp_path / "out", talk=quiet)
+    with pytest.raises(InputError, match=r"^class 0 is 'cat' in .*out, and 'owl' in the source; new"):
+        append(given, tmp_path / "out", log=quiet)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -247,18 +453,18 @@ def test_a_table_names_its_splits(compression, tmp_path):
         write(tmp_path / "t.csv", "\n".join(["text,split", *rows, *more]).encode())
         return Table(tmp_path / "t.csv")
 
-    build(table(20), tmp_path / "out", shards=2, options=Options(compression=compression), talk=quiet)
+    build(table(20), tmp_path / "out", shards=2, options=Options(compression=compression), log=quiet)
     before = files(tmp_path / "out", read_manifest(tmp_path / "out"))
-    made = append(table(31), tmp_path / "out", talk=quiet)
+    made = append(table(31), tmp_path / "out", log=quiet)
     assert {split: len(held) for split, held in keys(tmp_path / "out").items()} == {"train": 23, "val": 8}
     assert made.compression == compression
     assert before.items() <= files(tmp_path / "out", made).items()
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
     # a split without anything new stays as it is
-    made = append(table(31, "b,train"), tmp_path / "out", shards=1, talk=quiet)
+    made = append(table(31, "b,train"), tmp_path / "out", shards=1, log=quiet)
     assert {split: len(held) for split, held in keys(tmp_path / "out").items()} == {"train": 24, "val": 8}
-    with pytest.raises(InputError, match=r"^the source has the split 'test', and .*out has only train, val$"):
-        append(table(31, "b,train", "c,test"), tmp_path / "out", talk=quiet)
+    with pytest.raises(InputError, match=r"^the source has the split 'test', .*out has only train, val$"):
+        append(table(31, "b,train", "c,test"), tmp_path / "out", log=quiet)
 
 
 def test_groups_stay_together(tmp_path):
@@ -266,8 +472,8 @@ def test_groups_stay_together(tmp_path):
         return Arrays({"x": np.arange(count), "who": np.arange(count) % 12})
 
     options = Options(splits={"train": "0.5", "val": "0.5"}, group_by="who")
-    build(arrays(48), tmp_path / "out", shards=1, options=options, talk=quiet)
-    append(arrays(120), tmp_path / "out", shards=1, talk=quiet)
+    build(arrays(48), tmp_path / "out", shards=1, options=options, log=quiet)
+    append(arrays(120), tmp_path / "out", shards=1, log=quiet)
     groups = [{int(key) % 12 for key in held} for held in keys(tmp_path / "out").values()]
     assert groups[0].isdisjoint(groups[1])
     assert sum(map(len, keys(tmp_path / "out").values())) == 120
@@ -278,8 +484,8 @@ def test_a_class_that_had_no_examples_is_split_by_the_ratios(tmp_path):
         return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, (), ("a", "b"))
 
     options = Options(splits={"train": "0.5", "val": "0.5"}, stratify=True)
-    build(arrays(20), tmp_path / "out", shards=1, options=options, talk=quiet)
-    made = append(arrays(220), tmp_path / "out", shards=1, talk=quiet)
+    build(arrays(20), tmp_path / "out", shards=1, options=options, log=quiet)
+    made = append(arrays(220), tmp_path / "out", shards=1, log=quiet)
     assert set(made.split_cuts["cuts"]) == {"0", "1"}
     assert made.split_cuts["cuts"]["1"] == ["8" + "0" * 31]
     assert 70 <= made.splits["val"].label_counts["b"] <= 130
@@ -292,84 +498,89 @@ def eels(photos: Path) -> Source:
 
 
 NOT_ALLOWED: dict[str, tuple[Callable[[Path], Source], str]] = {
-    "a new class": (eels, r"^the source has the class 'eel', and .*out has not; its classes stay what they"),
+    "a new class": (
+        eels,
+        r"^the classes differ from the given class names: 'eel' is not among them; add new",
+    ),
     "other options of images": (
         lambda photos: ImageFolder(photos, ImageOptions(jpeg_quality=50)),
-        r"^.*out was built with jpeg_quality=None, and this is 50; what is appended needs the options of",
+        r"^.*out was built with jpeg_quality=None, the source has 50; give paths instead of a source",
     ),
     "other features": (
         lambda _: Arrays({"x": np.arange(2), "label": np.array(["cat", "dog"])}),
-        r"^the feature 'image' is \(image.* in .*out, and missing in the source; what is appended needs the",
+        r"^the feature 'image' is \(image.* in .*out, and missing in the source; new examples need the",
     ),
     "too many shards": (
         lambda photos: ImageFolder(photos),
-        r"^num_shards=99 exceeds the \d+ examples of split 'train'; use at most \d+$",
+        r"^shards=99 exceeds the \d+ examples of split 'train'; use at most \d+$",
     ),
 }
 
 
 @pytest.mark.parametrize(("make", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
-def test_what_does_not_fit_is_refused(make, message, grown, contents):
+def test_a_source_that_does_not_fit_is_refused(make, message, grown, contents):
     source, out, _ = grown
     before = contents(out)
     with pytest.raises(InputError, match=message):
-        append(make(Path(source.root)), out, shards=99, options=ANY, talk=quiet)
+        append(make(Path(source.root)), out, shards=99, max_rejected=1, log=quiet)
     assert contents(out) == before
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("source", "arguments", "message"),
     [
-        (SPLIT, "^append: splits=.* is the dataset's own affair; leave it"),
-        (Options(compression="gzip"), "^append: compression='gzip' is the dataset's own affair"),
-        (Options(name="x"), "^append: name='x' is the dataset's own affair"),
+        ([7], {}, r"^source=\[7\] must be paths, or a source such as"),
+        (7, {}, r"^source=7 must be paths, or a source such as ImageFolder\('photos'\)$"),
+        (ImageFolder("x"), {"follow_links": True}, "^follow_links=True has no effect on a source; pass it"),
+        (["a", "b"], {}, "^the inputs are 'a', 'b'; give one folder of images$"),
+        ([], {}, "^the inputs are missing; give one folder of images$"),
     ],
 )
-def test_what_is_the_datasets_own_is_refused(options, message, grown):
-    source, out, _ = grown
+def test_arguments_that_are_not_valid_are_refused(source, arguments, message, grown, contents):
+    _, out, _ = grown
+    before = contents(out)
     with pytest.raises(OptionsError, match=message):
-        append(source, out, options=options, talk=quiet)
+        append(source, out, log=quiet, **arguments)
+    assert contents(out) == before
 
 
 def test_a_dataset_without_keys_cannot_be_appended_to(tmp_path):
-    old = build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=1, talk=quiet)
+    old = build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=1, log=quiet)
     features = tuple(replace(f, name="id") if f.name == "key" else f for f in old.schema.features)
     write_manifest(replace(old, schema=replace(old.schema, features=features)), tmp_path / "out")
     with pytest.raises(
-        InputError, match="out: its examples have no keys, by which to tell which ones are new"
+        InputError, match="out: its examples have no keys, so new examples cannot be recognized"
     ):
-        append(Arrays({"x": np.arange(5)}), tmp_path / "out", talk=quiet)
+        append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
 
 
 def test_two_into_one_output_is_refused(grown):
     source, out, _ = grown
     with locked(out), pytest.raises(InputError, match="another build is writing into it"):
-        append(source, out, talk=quiet)
+        append(source, out, log=quiet)
 
 
-def test_a_build_beside_it_needs_overwrite_and_keeps_the_shards_of_all(grown):
+def test_a_build_of_an_appended_dataset_needs_overwrite_and_a_failed_one_keeps_all_shards(grown):
     source, out, _ = grown
-    made = append(source, out, options=ANY, talk=quiet)
+    made = append(source, out, max_rejected=1, log=quiet)
     with pytest.raises(InputError, match=r"of other options \(appended, shards\)"):
-        build(source, out, shards=7, options=SPLIT, talk=quiet)
-    with pytest.raises(InputError, match="give --overwrite to build it again"):
-        build(source, out, shards=2, retry_rejected=True, options=SPLIT, talk=quiet)
+        build(source, out, shards=7, options=SPLIT, log=quiet)
     write(Path(source.root) / "cat" / "000.png", b"bad")
     with pytest.raises(BuildError, match="rejected"):
-        build(source, out, shards=2, overwrite=True, options=replace(SPLIT, max_rejected=0), talk=quiet)
+        build(source, out, shards=2, overwrite=True, options=replace(SPLIT, max_rejected=0), log=quiet)
     assert read_manifest(out) == made
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
 
 
-def test_one_that_was_killed_leaves_the_dataset_and_goes_on(tmp_path, slow_folder, contents):
+def test_a_killed_append_leaves_the_dataset_sound_and_resumes(tmp_path, slow_folder, contents):
     few = tmp_path / "few"
     few.mkdir()
     for number in range(4):
         os.link(slow_folder / f"{number:02d}.bmp", few / f"{number:02d}.bmp")
-    build(ImageFolder(few), tmp_path / "out", shards=2, talk=quiet)
-    build(ImageFolder(few), tmp_path / "whole" / "out", shards=2, talk=quiet)
+    build(ImageFolder(few), tmp_path / "out", shards=2, log=quiet)
+    build(ImageFolder(few), tmp_path / "whole" / "out", shards=2, log=quiet)
     out, before = tmp_path / "out", contents(tmp_path / "out")
-    command = [sys.executable, "-m", "tfshards.prep.cli", "append", "images", str(slow_folder), str(out)]
+    command = [sys.executable, "-m", "tfshards.prep.cli", "append", str(slow_folder), str(out)]
     process = subprocess.Popen(
         [*command, "--shards", "5", "--max-rejected", "100%"], stderr=subprocess.DEVNULL
     )
@@ -381,36 +592,40 @@ def test_one_that_was_killed_leaves_the_dataset_and_goes_on(tmp_path, slow_folde
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert before.items() <= contents(out).items()
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
     said: list[str] = []
-    append(ImageFolder(slow_folder), out, shards=5, options=ANY, talk=said.append)
+    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=said.append)
     assert said[1].startswith("resuming build ")
-    append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, options=ANY, talk=quiet)
+    append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, max_rejected=1, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
 def test_the_command_prints_the_dataset(grown, capsys):
-    from tfshards.prep.cli import main
-
     source, out, _ = grown
     options = ["--max-rejected", "100%", "--shards", "1"]
-    assert main(["append", "images", str(source.root), str(out), *options]) == 0
+    assert main(["append", str(source.root), str(out), *options]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"out, build {read_manifest(out).build_id}"
-    assert main(["append", "images", str(source.root), str(out), "--json"]) == 0
+    assert main(["append", str(source.root), str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["accepted"] == 50
-    assert main(["append", "images", str(source.root), str(out), "--split", "train=1"]) == 2
-    assert main(["append", "images", str(source.root), str(out), "--", "--nonsense=1"]) == 2
-    assert "Apache Beam has no such pipeline option" in capsys.readouterr().err
+    assert main(["append", str(source.root), str(out), "--split", "train=1"]) == 2
+    assert main(["append", str(source.root), str(out), "--", "--nonsense=1"]) == 2
+    assert "is not a pipeline option" in capsys.readouterr().err
 
 
-def test_the_loader_reads_what_was_copied_and_appended(grown, tmp_path):
+def test_the_loader_reads_appended_resharded_and_merged_datasets(grown, tmp_path):
     source, out, _ = grown
-    append(source, out, shards=3, options=ANY, talk=quiet)
-    reshard(out, tmp_path / "dealt", Dealing(shards=4, balance="bytes", compression="gzip"), talk=quiet)
+    append(source, out, shards=3, max_rejected=1, log=quiet)
+    reshard(
+        out,
+        tmp_path / "resharded",
+        shards=4,
+        options=ShardOptions(balance="bytes", compression="gzip"),
+        log=quiet,
+    )
     other = write_images(tmp_path / "other", range(80, 90))
-    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, talk=quiet)
-    merge([out, tmp_path / "more"], tmp_path / "merged", talk=quiet)
+    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, log=quiet)
+    merge([out, tmp_path / "more"], tmp_path / "merged", log=quiet)
     code = (
         "import json, sys\n"
         "from tfshards import loader\n"
@@ -420,7 +635,7 @@ def test_the_loader_reads_what_was_copied_and_appended(grown, tmp_path):
         "splits = ('train', 'val')\n"
         "print(json.dumps({root: {split: keys(root, split) for split in splits} for root in sys.argv[1:]}))"
     )
-    roots = [out, tmp_path / "dealt", tmp_path / "merged"]
+    roots = [out, tmp_path / "resharded", tmp_path / "merged"]
     done = subprocess.run([sys.executable, "-c", code, *roots], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for root, held in json.loads(done.stdout).items():
@@ -452,15 +667,15 @@ def test_no_key_leaves_its_split(found, parts, seed, by):
     assert sorted(itertools.chain(*again.examples.values())) == list(range(len(held)))
 
 
-def test_a_class_without_a_name_that_the_dataset_has_not_is_warned_about(tmp_path, quiet_build):
+def test_a_new_class_without_a_name_is_logged(tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(Arrays({"x": np.arange(20), "label": np.arange(20) % 5}), out, shards=2)
     labels = np.append(np.arange(20) % 5, [0, 4, 7, 6])
     grown = Arrays({"x": np.arange(24), "label": labels})
     lines: list[str] = []
-    append(grown, out, talk=lines.append)
-    assert any(line.startswith("warning: the class 6 had no examples in ") for line in lines)
+    append(grown, out, log=lines.append)
+    assert any(line.startswith("warning: the class 6 has no examples in ") for line in lines)
     lines.clear()
     more = Arrays({"x": np.arange(25), "label": np.append(labels, 7)})
-    append(more, out, talk=lines.append)
+    append(more, out, log=lines.append)
     assert not any("class" in line for line in lines)

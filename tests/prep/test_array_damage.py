@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays import MappedArrays
+from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import InputError, OptionsError
 
 ARRAYS = {
@@ -71,7 +71,7 @@ def npz(method: int) -> bytes:
     return file.getvalue()
 
 
-def read(path: Path, staged: Path) -> tuple[MappedArrays, dict[str, list[object]]] | None:
+def read(path: Path, staged: Path) -> tuple[ArraysReader, dict[str, list[object]]] | None:
     """Return the reader, and the values of each feature; None if the file is refused."""
     staged.mkdir()
     try:
@@ -108,7 +108,7 @@ def check(data: bytes, name: str, folder: Path) -> None:
             wanted = dict(loaded) if name.endswith(".npz") else {path.stem: loaded}
         except (ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile):
             return
-    for feature, column in reader.columns.items():
+    for feature, column in reader.arrays.items():
         array = wanted.get(feature)
         if array is None:
             # a field; a name without the array's, since none was given

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays import MappedArrays
+from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import Feature, InputError, OptionsError
 
 STRINGS = {
@@ -24,7 +24,7 @@ STRINGS = {
 }
 
 
-def stage(source: Arrays, folder: Path) -> MappedArrays:
+def stage(source: Arrays, folder: Path) -> ArraysReader:
     folder.mkdir(exist_ok=True)
     return source.stage(folder)
 
@@ -46,7 +46,7 @@ def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_
 def test_an_empty_string_names_no_class(tmp_path):
     with pytest.raises(
         InputError,
-        match=r"^array 'label', row 2: is an empty string, which names no class; give it one, or name",
+        match=r"^array 'label', row 2: is an empty string, which is not a class name; fill it in, or",
     ):
         stage(Arrays({"label": np.array(["b", "a", "", ""])}), tmp_path / "staged").listing()
 
@@ -68,7 +68,7 @@ def test_a_file_of_labels_that_changes_under_way_is_told(tmp_path):
     reader = stage(Arrays({"label": path}), tmp_path / "staged")
     listing = reader.listing()
     np.save(path, np.array(["b", "a", "c"]))
-    with pytest.raises(InputError, match=r"label\.npy: changed after the build had listed it"):
+    with pytest.raises(InputError, match=r"label\.npy: changed after the build listed it"):
         reader.read(listing.rows(np.arange(2)), listing.schema)
 
 
@@ -96,31 +96,34 @@ def test_class_names_that_are_given_keep_their_order_though_a_class_has_no_examp
 NOT_NAMED = {
     "too large": (
         {"label": np.array([0, 1, 2, 5])},
-        r"^array 'label', row 2: is 2, but 2 class_names are numbered from 0 to 1$",
+        r"^array 'label', row 2: is 2; the 2 class names are numbered from 0 to 1$",
     ),
-    "negative": ({"label": np.array([0, -1], np.int8)}, r"^array 'label', row 1: is -1, but 2 class_names"),
+    "negative": ({"label": np.array([0, -1], np.int8)}, r"^array 'label', row 1: is -1; the 2 class names"),
     "a new name": (
         {"label": np.array(["a", "c", "d"])},
-        r"^array 'label', row 1: 'c' is none of the 2 class_names; add it at their end, or correct the la",
+        r"^array 'label', row 1: 'c' is not one of the 2 class names; add it at their end, or correct the la",
     ),
-    "a new name in bytes": ({"label": np.array([b"\xff"])}, r"^array 'label', row 0: '\\udcff' is none of"),
+    "a new name in bytes": (
+        {"label": np.array([b"\xff"])},
+        r"^array 'label', row 0: '\\udcff' is not one of",
+    ),
     "no labels": (
         {"x": np.array([0, 1])},
-        r"^there are class_names, but no array 'label'; name the labels so, or leave them out$",
+        r"^class_names= needs an array named 'label'; rename the array of labels, or leave out the names$",
     ),
     "fractions": (
         {"label": np.array([0.0])},
-        r"is float64 \(\) an example, but class_names need one integer",
+        r"holds float64 \(\) per example; class_names= needs one string, or one integer",
     ),
-    "truth values": ({"label": np.array([True])}, r"is bool \(\) an example, but class_names need one integ"),
+    "truth values": ({"label": np.array([True])}, r"holds bool \(\) per example; class_names= needs one str"),
     "uint64": (
         {"label": np.array([1], np.uint64)},
-        r"is uint64 \(\) an example, .* of at most int64, or one",
+        r"holds uint64 \(\) per example; .* or one integer that fits int64",
     ),
-    "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, r"is bfloat16 \(\) an example"),
+    "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, r"holds bfloat16 \(\) per example"),
     "one-hot rows": (
         {"label": np.eye(2, dtype=int)},
-        r"is int64 \(2,\) an example, but class_names need one",
+        r"holds int64 \(2,\) per example; class_names= needs one",
     ),
 }
 
@@ -136,8 +139,8 @@ def test_a_label_that_is_none_of_the_class_names_is_told(arrays, message, tmp_pa
     [
         ("ab", r"^class_names='ab' must be a list of strings, in label order$"),
         ((1, 2), r"^class_names=\(1, 2\) must be a list of strings"),
-        ((), r"^class_names is empty; leave it out to have the classes read off the data$"),
-        (("a", "b", "a"), r"^class_names holds 'a' twice; each class has one number$"),
+        ((), r"^class_names= is empty; leave it out to use the class names in the data$"),
+        (("a", "b", "a"), r"^class_names= contains 'a' twice; give each class once$"),
     ],
 )
 def test_class_names_that_are_none_are_refused_at_once(names, message):

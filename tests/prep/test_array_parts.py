@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.columns import FileColumn, PartedColumn
+from tfshards.prep.sources.arrays.mapped import MappedFile, MappedParts
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -108,23 +108,29 @@ COMMAND_LINES = {
     ),
     "one number twice": (
         ["x-0.npy", "x-1.npy", "x-01.npy"],
-        r"^parts of 'x': x-1\.npy and x-01\.npy have one number; give each part once$",
+        r"^parts of 'x': x-1\.npy and x-01\.npy have the same number; give each part once$",
     ),
-    "one file twice": (["x-0.npy", "x-0.npy"], r"have one number; give each part once$"),
+    "one file twice": (["x-0.npy", "x-0.npy"], r"have the same number; give each part once$"),
     "two folders": (
         ["a/x-0.npy", "b/x-1.npy"],
-        r"^parts of 'x': are not numbered alike in one folder; give them in their order as NAME=A\.npy NAME=",
+        r"^parts of 'x': are not numbered in the same way in one folder; give them in order as NAME=A\.npy",
     ),
-    "two numbers of parts": (["x-0-of-2.npy", "x-1-of-3.npy"], r"^parts of 'x': are not numbered alike in o"),
-    "with and without the number of parts": (["x-0.npy", "x-1-of-2.npy"], r"are not numbered alike in one f"),
+    "two numbers of parts": (
+        ["x-0-of-2.npy", "x-1-of-3.npy"],
+        r"^parts of 'x': are not numbered in the same way in o",
+    ),
+    "with and without the number of parts": (
+        ["x-0.npy", "x-1-of-2.npy"],
+        r"are not numbered in the same way in one f",
+    ),
     "parts and a whole": (
         ["x-0.npy", "x-1.npy", "x.npy"],
-        r"^x\.npy: there are two arrays 'x'; name them wi",
+        r"^x\.npy: two arrays are named 'x'; name them wi",
     ),
-    "a whole and parts": (["x.npy", "x-0.npy", "x-1.npy"], r"^x-0\.npy: there are two arrays 'x'; name them"),
+    "a whole and parts": (["x.npy", "x-0.npy", "x-1.npy"], r"^x-0\.npy: two arrays are named 'x'; name them"),
     "a part given by name twice": (
         ["y=a.npy", "y=a.npy"],
-        r"^y=a\.npy: a\.npy stands twice as a part of 'y'$",
+        r"^y=a\.npy: a\.npy is a part of 'y' twice$",
     ),
     "parts named as the row number": (
         ["key-0.npy", "key-1.npy"],
@@ -140,14 +146,14 @@ def test_parts_that_are_not_all_there_are_told_without_a_look_at_the_disk(argume
 
 
 PATTERNS = {
-    "nothing": ([], r"^y=x-\*\.npy: there is no such file, and none that matches it as a pattern$"),
+    "nothing": ([], r"^y=x-\*\.npy: there is no such file, and no file matches the pattern$"),
     "a gap": (["x-0.npy", "x-2.npy"], r"^y=x-\*\.npy: number 1 is missing" + REMEDY),
     "only the fourth": (["x-4.npy"], r"^y=x-\*\.npy: number 1, 2, 3 is missing" + REMEDY),
     "no numbers": (
         ["x-a.npy", "x-b.npy"],
-        r"^y=x-\*\.npy: are not numbered alike in one folder; give them in their order as NAME=A\.npy NAME=B",
+        r"^y=x-\*\.npy: are not numbered in the same way in one folder; give them in order as NAME=A\.npy",
     ),
-    "two arrays": (["x-0.npy", "x-1.npy", "x-y-0.npy"], r"^y=x-\*\.npy: are not numbered alike"),
+    "two arrays": (["x-0.npy", "x-1.npy", "x-y-0.npy"], r"^y=x-\*\.npy: are not numbered in the same way"),
 }
 
 
@@ -172,11 +178,11 @@ def test_parts_may_differ_in_byte_order_memory_order_and_length_of_strings(folde
 UNLIKE = {
     "dtype": (
         np.zeros(2, np.float32),
-        r"^x-1\.npy: as a part of 'x' it is float32 \(\) an example, but x-0\.npy is float64 \(\); parts mus",
+        r"^x-1\.npy: as a part of 'x' holds float32 \(\) per example, but x-0\.npy holds float64 \(\); parts",
     ),
-    "shape": (np.zeros((2, 3)), r"^x-1\.npy: as a part of 'x' it is float64 \(3,\) an example"),
-    "bytes and text": (np.array(["a"]), r"^x-1\.npy: as a part of 'x' it is <U1 \(\) an example"),
-    "fields": (np.zeros(2, [("a", "f8")]), r"^x-1\.npy: holds a; x-0\.npy holds x; parts must be alike$"),
+    "shape": (np.zeros((2, 3)), r"^x-1\.npy: as a part of 'x' holds float64 \(3,\) per example"),
+    "bytes and text": (np.array(["a"]), r"^x-1\.npy: as a part of 'x' holds <U1 \(\) per example"),
+    "fields": (np.zeros(2, [("a", "f8")]), r"^x-1\.npy: holds a, but x-0\.npy holds x; parts must be alike$"),
     "objects": (np.array([None]), r"^x-1\.npy: holds Python objects, which are never unpickled"),
     "no rows axis": (np.array(1.0), r"^x-1\.npy: is a single value; the first axis must count"),
 }
@@ -190,7 +196,7 @@ def test_parts_must_be_alike(array, message, folder):
         values(Arrays.open(["x-0.npy", "x-1.npy"]))
 
 
-@pytest.mark.parametrize(("paths", "found"), [([], "it is empty"), (["a.npy", "b"], "'b' is none")])
+@pytest.mark.parametrize(("paths", "found"), [([], "it is empty"), (["a.npy", "b"], "'b' is not one")])
 def test_a_list_that_is_none_of_paths_is_refused(paths, found, folder):
     with pytest.raises(
         InputError, match=rf"^array 'x': a list must hold the paths of \.npy files, but {found}"
@@ -204,13 +210,13 @@ def test_a_part_that_is_missing_or_changes_under_way_is_told(folder):
         Arrays.open(["x-0.npy", "x-1.npy", "x-2.npy"]).stage(folder)
     (folder / "staged").mkdir()
     reader = Arrays.open(["x-0.npy", "x-1.npy"]).stage(folder / "staged")
-    column = reader.columns["x"]
+    column = reader.arrays["x"]
     assert column.take(np.array([3, 0, 2])).tolist() == [3, 0, 2]
     os.utime("x-1.npy", ns=(1, 1))
     assert column.take(np.array([1])).tolist() == [1]
-    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build had listed it"):
+    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build listed it"):
         column.take(np.array([0, 2]))
-    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build had listed it"):
+    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build listed it"):
         column.check_unchanged()
 
 
@@ -258,9 +264,9 @@ def test_any_rows_of_any_parts_are_those_of_the_whole(lengths, picks, tmp_path_f
     parts = []
     for number, end in enumerate(ends):
         rows = whole[end - lengths[number] : end]
-        (folder / f"{number}").write_bytes(rows.tobytes())
-        parts.append(FileColumn(f"{folder}/{number}", 0, "<i8", rows.shape, False, ""))
+        np.save(folder / f"{number}.npy", rows)
+        parts.append(MappedFile(f"{folder}/{number}.npy", "<i8", rows.shape, layout=()))
     numbers = np.array([int(pick * len(whole)) for pick in picks], dtype=np.int64)
-    column = PartedColumn(tuple(parts))
+    column = MappedParts(tuple(parts))
     assert column.shape == whole.shape
     np.testing.assert_array_equal(column.take(numbers), whole[numbers])

@@ -14,27 +14,18 @@ import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 
 from tfshards.prep import Arrays, ImageFolder, audit
-from tfshards.prep.audits import repeats, similar
-from tfshards.prep.audits.audit import Audit
-from tfshards.prep.audits.similar import check_distance, near_pairs
-from tfshards.prep.audits.survey import Survey
-from tfshards.prep.audits.text import audit_text
-from tfshards.prep.cli import main
-from tfshards.prep.example import example_encoder
-from tfshards.prep.scan import scan_shard
-from tfshards.prep.tfrecord import RecordError, frame, read_records
-from tfshards.schemas import (
-    Feature,
-    InputError,
-    Manifest,
-    OptionsError,
-    Schema,
-    Split,
-    Totals,
-    read_manifest,
-    write_manifest,
-)
-from tfshards.schemas.manifest import with_digest
+from tfshards.prep.auditing import repeats, similar
+from tfshards.prep.auditing.audit import Audit
+from tfshards.prep.auditing.similar import check_distance, near_pairs
+from tfshards.prep.auditing.survey import Survey
+from tfshards.prep.auditing.text import audit_text
+from tfshards.prep.cli.main import main
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.records.frames import frame
+from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.scan import scan_shard
+from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Split, Totals, read_manifest
+from tfshards.schemas.manifest import with_digest, write_manifest
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -200,7 +191,7 @@ def test_blank_pages_are_compared_by_bytes_alone(dataset):
     assert [finding.message for finding in made.findings] == [
         "images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)"
     ]
-    assert made.notes == ("images nearly of one colour, of which only equal bytes were looked for: 3",)
+    assert made.notes == ("images nearly of one color, of which only equal bytes were looked for: 3",)
 
 
 def test_odd_sizes_are_told_with_their_keys(dataset):
@@ -352,7 +343,7 @@ def test_a_damaged_shard_is_named(dataset):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(
-        RecordError, match=rf"{path.name}: record \d+ at byte \d+: the checksum .* does not hold"
+        RecordError, match=rf"{path.name}: record \d+ at byte \d+: the checksum .* does not match"
     ):
         audit(out)
 
@@ -375,7 +366,7 @@ def test_a_record_against_the_schema_is_named(dataset):
 
 
 def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):
-    with pytest.raises(InputError, match=r"is no dataset: it has no dataset\.json"):
+    with pytest.raises(InputError, match=r"is not a dataset: it has no dataset\.json"):
         audit(tmp_path)
 
 
@@ -390,9 +381,9 @@ def test_without_imagehash_the_remedy_is_told_and_bytes_are_compared(dataset):
     code = f"""
 import sys
 sys.modules["imagehash"] = None
-from tfshards.prep.cli import main
-from tfshards.prep.example import example_encoder
-from tfshards.prep.files import bytes_digest
+from tfshards.prep.cli.main import main
+from tfshards.prep.records.example import example_encoder
+from tfshards.schemas.files import bytes_digest
 print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", "none", "--fail-on", "leak"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -535,8 +526,8 @@ def test_the_command_prints_everything_as_json(dataset, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--distance", "49"], "distance=49 of 256 bits"),
-        (["--distance", "-1"], "--distance -1: must be a number of bits, or none"),
+        (["--distance", "49"], "--distance 49 of 256 bits"),
+        (["--distance", "-1"], "--distance -1 must be a number of bits, or none"),
         (["--distance", "٣"], "must be a number of bits, or none"),
         (["--fail-on", "leaks"], "invalid choice: 'leaks'"),
     ],

@@ -13,22 +13,15 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
-from tfshards.prep.area import AREA_NAME, BuildArea, ShardId
-from tfshards.prep.plan import permutation
-from tfshards.prep.progress import Reporter
-from tfshards.prep.shard import Job, write_shard
-from tfshards.prep.sources.listing import Rejected
-from tfshards.prep.tfrecord import read_records
-from tfshards.schemas import (
-    BuildError,
-    InputError,
-    Manifest,
-    OptionsError,
-    index_path,
-    parse_index,
-    read_manifest,
-)
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, verify
+from tfshards.prep.planning.balance import permutation
+from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.records.reader import read_records
+from tfshards.prep.sources.base import Rejected
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
+from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.index import index_path, parse_index
 
 ANY_REJECTS = Options(max_rejected=1)
 
@@ -68,7 +61,7 @@ def test_every_image_is_in_one_record_with_its_label_and_key(small_folder, tmp_p
         key = value(example, "key").decode()
         assert value(example, "image") == (small_folder / key).read_bytes()
         assert ("cat", "dog")[value(example, "label")] == key.split("/")[0]
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5, 13])
@@ -116,7 +109,7 @@ def test_indexes_say_where_records_stand(small_folder, tmp_path, quiet_build):
 @pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize(("good", "bad", "shards"), [(12, 5, 4), (9, 1, 9), (20, 20, 3), (7, 30, 2)])
 def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
-    good, bad, shards, balance, image_folder, tmp_path, quiet_build, talk
+    good, bad, shards, balance, image_folder, tmp_path, quiet_build, log
 ):
     root = image_folder({**with_rejects(good, bad), "a/notes.txt": b"", ".hidden": b""})
     options = Options(max_rejected=1, balance=balance)
@@ -142,8 +135,8 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
     assert {(json.loads(line)["reason"], *json.loads(line)) for line in lines} == {
         ("unreadable", "key", "reason", "detail", "size", "modified")
     }
-    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards to write again", talk[1])
-    assert verify(tmp_path / "out", deep=True) == []
+    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards to write again", log[1])
+    assert verify(tmp_path / "out", deep=True)
 
 
 def test_label_counts_are_those_of_what_was_accepted(image_folder, tmp_path, quiet_build):
@@ -153,15 +146,15 @@ def test_label_counts_are_those_of_what_was_accepted(image_folder, tmp_path, qui
     assert (tmp_path / "out" / "labels.txt").read_text() == "a\nb\nc\n"
 
 
-def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path, quiet_build, talk):
+def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path, quiet_build, log):
     root = image_folder(with_rejects(39, 1))
     quiet_build(ImageFolder(root), tmp_path / "out", shards=20, options=ANY_REJECTS)
     # the shard of the reject has one fewer, which is allowed: nothing moves
-    assert talk[1] == "balancing after rejects: 0 of 20 shards to write again"
+    assert log[1] == "balancing after rejects: 0 of 20 shards to write again"
 
 
 def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
-    image_folder, tmp_path, quiet_build, talk
+    image_folder, tmp_path, quiet_build, log
 ):
     root = image_folder(with_rejects(18, 2))
     # skipped entries are no inputs: they do not make the share smaller
@@ -173,8 +166,8 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     out = tmp_path / "strict"
     with pytest.raises(
         BuildError,
-        match=r"^2 of 20 inputs are rejected \(2 unreadable\), more than --max-rejected allows \(9\.900%\)\n"
-        r".*/strict/\.build/[0-9a-f]{8}/rejected\.jsonl names them; mend them and build anew, or ",
+        match=r"^2 of 20 inputs are rejected \(2 unreadable\), more than max_rejected= allows \(9\.900%\)\n"
+        r".*/strict/\.build/[0-9a-f]{8}/rejected\.jsonl lists them; fix them and build again, or ",
     ):
         quiet_build(ImageFolder(root), out, shards=2, options=strict)
     (listed,) = (out / AREA_NAME).glob("*/rejected.jsonl")
@@ -184,9 +177,9 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     ]
     assert not (out / "dataset.json").exists()
     # with more allowed the same build goes on, with nothing to decode again but what moves
-    del talk[:]
+    del log[:]
     manifest = quiet_build(ImageFolder(root), out, shards=2, options=allowed)
-    assert talk[0] == f"resuming build {manifest.build_id}: 2 of 2 shards finished"
+    assert log[0] == f"resuming build {manifest.build_id}: 2 of 2 shards finished"
     assert [(shard.num_examples, shard.digest) for shard in manifest.shards] == [
         (shard.num_examples, shard.digest) for shard in read_manifest(tmp_path / "out").shards
     ]
@@ -224,7 +217,7 @@ def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folde
     root = image_folder(with_rejects(2, 2))
     with pytest.raises(
         BuildError,
-        match=r"^after rejects, num_shards=3 exceeds the 2 examples of split 'train'; use at most 2$",
+        match=r"^after rejects, shards=3 exceeds the 2 examples of split 'train'; use at most 2$",
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY_REJECTS)
 
@@ -269,19 +262,31 @@ def test_a_failure_of_the_runner_itself_is_told_in_a_line(tmp_path, quiet_build)
 
 
 BEAM_ARGS = {
-    "no such option": (["--direct_num_workerz=2"], r"^-- --direct_num_workerz=2: Apache Beam has no such"),
-    "an option shortened": (["--direct_num=2"], r"^-- --direct_num=2: Apache Beam has no such"),
-    "no option": (["FlinkRunner"], r"^-- FlinkRunner: Apache Beam has no such pipeline option$"),
-    "one dash": (["-runner=FlinkRunner"], r"^-- -runner=FlinkRunner: Apache Beam has no such"),
+    "no such option": (
+        ["--direct_num_workerz=2"],
+        r"^Apache Beam: --direct_num_workerz=2 is not a pipeline option$",
+    ),
+    "an option shortened": (["--direct_num=2"], r"^Apache Beam: --direct_num=2 is not a"),
+    "no option": (["FlinkRunner"], r"^Apache Beam: FlinkRunner is not a pipeline option$"),
+    "one dash": (["-runner=FlinkRunner"], r"^Apache Beam: -runner=FlinkRunner is not a"),
     "no such value": (
         ["--direct_num_workers=two"],
-        r"^-- argument --direct_num_workers: invalid int value: 'two'$",
+        r"^Apache Beam: argument --direct_num_workers: invalid int value: 'two'$",
     ),
     "no such choice": (["--direct_running_mode=fast"], r"invalid choice: 'fast'"),
-    "no value": (["--runner"], r"^-- argument --runner: expected one argument$"),
-    "no such runner": (["--runner=Flonk"], r"^-- --runner=Flonk: Unexpected pipeline runner: Flonk"),
-    "a runner in no module": (["--runner=none.Flonk"], r"^-- --runner=none\.Flonk: No module named 'none'$"),
-    "a runner that its module lacks": (["--runner=os.Flonk"], r"^-- --runner=os\.Flonk: module 'os' has no"),
+    "no value": (["--runner"], r"^Apache Beam: argument --runner: expected one argument$"),
+    "no such runner": (
+        ["--runner=Flonk"],
+        r"^Apache Beam: --runner=Flonk: Unexpected pipeline runner: Flonk",
+    ),
+    "a runner in no module": (
+        ["--runner=none.Flonk"],
+        r"^Apache Beam: --runner=none\.Flonk: No module named 'none'$",
+    ),
+    "a runner that its module lacks": (
+        ["--runner=os.Flonk"],
+        r"^Apache Beam: --runner=os\.Flonk: module 'os' has no",
+    ),
 }
 
 
@@ -381,15 +386,15 @@ def test_the_number_of_shards_follows_from_their_size(tmp_path, quiet_build):
 
 def test_each_split_may_have_its_own_number_of_shards(image_folder, tmp_path, quiet_build):
     root = image_folder({f"{split}/a/{n}.png": n for split in ("train", "val", "test") for n in range(6)})
-    options = Options(shards_by_split={"val": 2, "test": 1})
-    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=4, options=options)
+    counts = ShardCounts(4, {"val": 2, "test": 1})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=counts)
     assert {name: len(split.shards) for name, split in manifest.splits.items()} == {
         "train": 4,
         "val": 2,
         "test": 1,
     }
     assert manifest.options["shards"] == {"train": 4, "val": 2, "test": 1}
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
 
 
 def test_ratios_make_splits_whose_cuts_stand_in_the_manifest(small_folder, tmp_path, quiet_build):
@@ -499,18 +504,18 @@ def test_names_that_are_no_utf8_go_through_the_whole_build(image_folder, tmp_pat
     (line,) = (tmp_path / "out" / f"rejected-{manifest.build_id}.jsonl").read_text().splitlines()
     assert json.loads(line)["key"] == "猫/bad\udc80.jpg"
     assert (tmp_path / "out" / "labels.txt").read_text() == "caf\\udce9\n猫\n"
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
 
 
-def test_warnings_of_the_source_are_told(image_folder, tmp_path, quiet_build, talk):
+def test_warnings_of_the_source_are_told(image_folder, tmp_path, quiet_build, log):
     quiet_build(ImageFolder(image_folder({"a/1.png": 1, "b/": b""})), tmp_path / "out")
-    assert talk[0] == "warning: the class folder 'b' holds no images; it keeps its number"
+    assert log[0] == "warning: the class folder 'b' holds no images; it keeps its number"
 
 
-def test_what_tfds_cannot_open_is_told(tmp_path, quiet_build, talk):
+def test_what_tfds_cannot_open_is_told(tmp_path, quiet_build, log):
     options = Options(splits={"all": 1})
     quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", options=options)
-    assert talk[-1].startswith("warning: TensorFlow Datasets will not open this dataset: splits.all: ")
+    assert log[-1].startswith("warning: TensorFlow Datasets will not open this dataset: splits.all: ")
 
 
 def test_talk_goes_to_standard_error_by_default(tmp_path, capsys):
@@ -529,13 +534,21 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
     area.open()
     shard = ShardId("train", 0)
     area.write_plan("first", shard, listing.rows(np.arange(3)))
-    job = Job(area, source, listing.schema, "first", "photos", {"train": 1}, Reporter())
+    task = ShardTask(
+        area=area,
+        reader=source,
+        schema=listing.schema,
+        layout="first",
+        name="photos",
+        num_shards={"train": 1},
+        reporter=Reporter(),
+    )
     area.stop("the reason")
     area.stop("a later one")
     with pytest.raises(BuildError, match=r"^stopped, since another worker failed$"):
-        write_shard(job, shard)
+        write_shard(task, shard)
     assert area.stop_path.read_text() == "the reason"
-    assert area.read_done("first", shard) is None
+    assert area.read_finished("first", shard) is None
     assert not list(tmp_path.glob("photos-*"))
 
 
@@ -556,28 +569,28 @@ def test_many_shards_of_many_workers_are_each_written_once(tmp_path, quiet_build
 
 
 ERRORS = {
-    "no shards": ({"shards": 0}, OptionsError, r"^--shards 0: must be at least 1$"),
-    "a negative seed": ({"seed": -1}, OptionsError, r"^--seed -1: must lie between 0 and 2\^63 - 1$"),
-    "a seed too large": ({"seed": 1 << 63}, OptionsError, r"^--seed 9223372036854775808: must lie"),
+    "no shards": ({"shards": 0}, OptionsError, r"^shards=0 must be at least 1$"),
+    "a negative seed": ({"seed": -1}, OptionsError, r"^seed=-1 must lie between 0 and 2\^63 - 1$"),
+    "a seed too large": ({"seed": 1 << 63}, OptionsError, r"^seed=9223372036854775808 must lie"),
     "number and size of shards": (
         {"shards": 2, "options": Options(shard_size=9)},
         OptionsError,
-        r"^--shards and --shard-size exclude each other: give one$",
+        r"^shards= and shard_size= exclude each other: give one of them$",
     ),
     "more shards than examples": (
         {"shards": 64},
         InputError,
-        r"^num_shards=64 exceeds the 13 examples of split 'train'; use at most 13$",
+        r"^shards=64 exceeds the 13 examples of split 'train'; use at most 13$",
     ),
     "more shards than examples in one split": (
         {"shards": 4, "options": Options(splits={"train": 0.9, "val": 0.1})},
         InputError,
-        r"^num_shards=4 exceeds the 1 example of split 'val'; use at most 1$",
+        r"^shards=4 exceeds the 1 example of split 'val'; use at most 1$",
     ),
     "shards of no split": (
-        {"options": Options(shards_by_split={"val": 2})},
+        {"shards": {"val": 2}},
         InputError,
-        r"^--shards val=\d+: there is no such split; the splits are train \(see --split\)$",
+        r"^shards=\{\"val\": 2\}: there is no such split; the splits are train$",
     ),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},
@@ -599,21 +612,23 @@ def test_what_cannot_be_built_is_told_before_anything_is_made(
 def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path, quiet_build):
     root = image_folder({"train/1.png": 1, "val/1.png": 1})
     with pytest.raises(
-        InputError, match=r"^the source has the splits train, val already; leave out --split$"
+        InputError, match=r"^the source has the splits train, val already; leave out splits=$"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(splits={"train": 1}))
 
 
 def test_strata_need_labels(tmp_path, quiet_build):
     options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
-    with pytest.raises(InputError, match=r"^--stratify needs one label an example, and the source has none$"):
+    with pytest.raises(
+        InputError, match=r"^stratify=True requires one label per example, and the source has no labels$"
+    ):
         quiet_build(Arrays({"x": np.arange(9)}), tmp_path / "out", options=options)
 
 
 @pytest.mark.parametrize(
     ("options", "said"), [({}, True), ({"jpeg_quality": 90}, False), ({"format": "png"}, False)]
 )
-def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_path, quiet_build, talk):
+def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_path, quiet_build, log):
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "photos").mkdir()
@@ -624,13 +639,14 @@ def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_p
     quiet_build(ImageFolder(tmp_path / "photos", ImageOptions(**options)), tmp_path / "out")
     found = [
         line
-        for line in talk
-        if ": 3 images that could not be kept as they are stand in it without loss, as PNG; --jpeg" in line
+        for line in log
+        if ": 3 images could not be kept as they are and were stored without loss, as PNG; jpeg_quality=95"
+        in line
     ]
-    assert bool(found) == said, talk
+    assert bool(found) == said, log
 
 
 def test_a_size_of_shards_that_no_split_would_have_is_refused(small_folder, tmp_path, quiet_build):
-    options = Options(shards_by_split={"train": 1}, shard_size=1000)
-    with pytest.raises(InputError, match=r"^--shard-size has no effect, since each split has its --shards; "):
-        quiet_build(ImageFolder(small_folder), tmp_path / "out", options=options)
+    options = Options(shard_size=1000)
+    with pytest.raises(InputError, match=r"^shard_size= has no effect, since shards= names every split; "):
+        quiet_build(ImageFolder(small_folder), tmp_path / "out", shards={"train": 1}, options=options)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.prep.classes import class_map, labels_of, read_labels, twins
+from tfshards.prep.sources.classes import class_map, class_names_of, read_class_names, twins
 from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -34,7 +34,7 @@ def test_the_labels_txt_of_a_dataset_is_read_back_as_it_was(names, tmp_path):
     path.write_bytes(labels_text(names).encode())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_labels(path) == names
+        assert read_class_names(path) == names
 
 
 BY_HAND = {
@@ -47,16 +47,16 @@ BY_HAND = {
 @pytest.mark.parametrize(("text", "names"), BY_HAND.values(), ids=BY_HAND.keys())
 def test_a_map_may_be_written_by_hand(text, names, tmp_path):
     (tmp_path / "labels.txt").write_bytes(text)
-    assert read_labels(tmp_path / "labels.txt") == names
+    assert read_class_names(tmp_path / "labels.txt") == names
 
 
-LONE = r": a backslash is written \\\\, as in the labels\.txt of a dataset$"
+LONE = r": has a backslash that is not escaped; write it as \\\\$"
 FAULTY = {
-    "nothing": (b"", r"labels\.txt, line 1: is empty; give one class a line$"),
-    "an empty line": (b"cat\n\ndog\n", r"labels\.txt, line 2: is empty; give one class a line$"),
+    "nothing": (b"", r"labels\.txt, line 1: is empty; write one class per line$"),
+    "an empty line": (b"cat\n\ndog\n", r"labels\.txt, line 2: is empty; write one class per line$"),
     "an empty last line": (b"cat\n\n", r"labels\.txt, line 2: is empty"),
-    "a name twice": (b"cat\ndog\ncat\n", r"labels\.txt, line 3: 'cat' stands twice; give one class a line$"),
-    "a name twice, once escaped": (b"a\nb\n\\x61\n", r"line 3: 'a' stands twice"),
+    "a name twice": (b"cat\ndog\ncat\n", r"labels\.txt, line 3: repeats 'cat'; write one class per line$"),
+    "a name twice, once escaped": (b"a\nb\n\\x61\n", r"line 3: repeats 'a'"),
     "a lone backslash": (b"a\nb\\\n", rf"labels\.txt, line 2{LONE}"),
     "an escape that is none": (b"a\\d\n", rf"line 1{LONE}"),
     "half an escape": (b"\\x4\n", rf"line 1{LONE}"),
@@ -71,44 +71,44 @@ FAULTY = {
 def test_a_faulty_line_is_named(text, message, tmp_path):
     (tmp_path / "labels.txt").write_bytes(text)
     with pytest.raises(InputError, match=message):
-        read_labels(tmp_path / "labels.txt")
+        read_class_names(tmp_path / "labels.txt")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match=r"gone\.txt: cannot be read: No such file or directory$"):
-        read_labels(tmp_path / "gone.txt")
+        read_class_names(tmp_path / "gone.txt")
     with pytest.raises(InputError, match=r"cannot be read: Is a directory$"):
-        read_labels(tmp_path)
+        read_class_names(tmp_path)
 
 
 def test_twenty_thousand_names_are_read_at_once(tmp_path):
     names = tuple(f"class {number}" for number in range(20_000))
     (tmp_path / "labels.txt").write_text(labels_text(names))
-    assert read_labels(tmp_path / "labels.txt") == names
+    assert read_class_names(tmp_path / "labels.txt") == names
 
 
 MAPS = {
     "a new class": (
         ["cat", "dog", "fox"],
-        r"'fox' is not in the label map; add to its end what is meant to be new$",
+        r"'fox' is not among them; add new classes at their end, and build the dataset again$",
     ),
     "a class that is missing": (
         ["cat"],
-        r"'dog' is in the label map, but there is no folder of",
+        r"'dog' is among them, but there is no folder of",
     ),
-    "both": (["cat", "fox"], r"'fox' is not in the label map; .*; 'dog' is in the label map, but"),
+    "both": (["cat", "fox"], r"'fox' is not among them; .*; 'dog' is among them, but"),
     "many new ones": (
         ["cat", "dog", *"abcdefg"],
-        r"'a', 'b', 'c', 'd', 'e' and 2 more are not in the label map;",
+        r"'a', 'b', 'c', 'd', 'e' and 2 more are not among them;",
     ),
-    "another case": (["cat", "Dog"], r"'Dog' is not in the label map; .*'dog' is in the label map, but"),
-    "a name that steers a terminal": (["cat", "dog", "\x1b[1m\n"], r"'\\x1b\[1m\\n' is not in the label map"),
+    "another case": (["cat", "Dog"], r"'Dog' is not among them; .*'dog' is among them, but"),
+    "a name that steers a terminal": (["cat", "dog", "\x1b[1m\n"], r"'\\x1b\[1m\\n' is not among them"),
 }
 
 
 @pytest.mark.parametrize(("found", "message"), MAPS.values(), ids=MAPS.keys())
 def test_classes_that_are_not_those_of_the_map_are_named(found, message):
-    with pytest.raises(InputError, match=f"^the classes are not those of the label map: {message}"):
+    with pytest.raises(InputError, match=f"^the classes differ from the given class names: {message}"):
         class_map(found, ["dog", "cat"], "there is no folder")
 
 
@@ -119,10 +119,10 @@ def test_a_frozen_map_keeps_its_order_and_without_one_names_are_sorted():
 
 TWINS = {
     "none": (["cat", "dog"], []),
-    "other case": (["cat", "Cat"], ["'Cat' and 'cat' are two classes, and look like one"]),
+    "other case": (["cat", "Cat"], ["'Cat' and 'cat' are two classes, but look alike"]),
     "other Unicode form": (
         ["caf\u00e9", "cafe\u0301"],
-        ["'cafe\u0301' and 'caf\u00e9' are two classes, and look like one"],
+        ["'cafe\u0301' and 'caf\u00e9' are two classes, but look alike"],
     ),
     "three": (["a", "A", "\u00c5", "A\u030a"], 2),
 }
@@ -136,8 +136,8 @@ def test_names_that_people_take_for_one_are_told(names, lines):
 WRONG = {
     "text": ("cat", r"^class_names='cat' must be a list of strings, in label order$"),
     "numbers": ([1, 2], r"^class_names=\[1, 2\] must be a list of strings"),
-    "none": ([], r"^class_names is empty; leave it out to have the classes read off the data$"),
-    "one twice": (["a", "b", "a"], r"^class_names holds 'a' twice; each class has one number$"),
+    "none": ([], r"^class_names= is empty; leave it out to use the class names in the data$"),
+    "one twice": (["a", "b", "a"], r"^class_names= contains 'a' twice; give each class once$"),
 }
 
 
@@ -155,29 +155,30 @@ def test_a_build_keeps_to_the_map_and_the_map_of_its_dataset_makes_the_same(
     first = quiet_build(ImageFolder(root, class_names=order), tmp_path / "1" / "out")
     assert first.schema.class_names == order
     assert list(first.splits["train"].label_counts) == list(order)
-    for again in (read_labels(tmp_path / "1" / "out" / "labels.txt"), labels_of(tmp_path / "1" / "out")):
+    for again in (
+        read_class_names(tmp_path / "1" / "out" / "labels.txt"),
+        class_names_of(tmp_path / "1" / "out"),
+    ):
         assert again == order
         assert quiet_build(ImageFolder(root, class_names=again), tmp_path / "2" / "out") == first
     (root / "ca\nt" / "2.png").unlink()
     (root / "ca\nt").rmdir()
-    with pytest.raises(
-        InputError, match=r"'ca\\nt' is in the label map, but there is no folder of that name$"
-    ):
+    with pytest.raises(InputError, match=r"'ca\\nt' is among them, but there is no folder of that name$"):
         quiet_build(ImageFolder(root, class_names=order), tmp_path / "3" / "out")
 
 
 def test_a_dataset_without_named_classes_has_no_map(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "out")
     with pytest.raises(
-        InputError, match=r"out: its classes have no names; there is no label map to take over$"
+        InputError, match=r"out: its classes have no names; choose a dataset with class names$"
     ):
-        labels_of(tmp_path / "out")
+        class_names_of(tmp_path / "out")
 
 
 def test_a_frozen_map_goes_for_arrays_too(tmp_path, quiet_build):
     source = Arrays({"label": np.array(["b", "a", "b"])}, class_names=("b", "a"))
     assert quiet_build(source, tmp_path / "out").splits["train"].label_counts == {"b": 2, "a": 1}
-    with pytest.raises(InputError, match=r"'b' is none of"):
+    with pytest.raises(InputError, match=r"'b' is not one of"):
         quiet_build(Arrays({"label": np.array(["b"])}, class_names=("a",)), tmp_path / "2")
 
 
@@ -218,10 +219,10 @@ LACKING = {
 
 @pytest.mark.parametrize(("files", "options", "lines"), LACKING.values(), ids=LACKING.keys())
 def test_a_class_that_a_split_lacks_is_told_and_keeps_its_number(
-    files, options, lines, image_folder, tmp_path, quiet_build, talk
+    files, options, lines, image_folder, tmp_path, quiet_build, log
 ):
     manifest = quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=options)
-    assert [line for line in talk if line.startswith("warning")] == lines
+    assert [line for line in log if line.startswith("warning")] == lines
     for split in manifest.splits.values():
         assert (
             tuple(split.label_counts)
@@ -230,26 +231,25 @@ def test_a_class_that_a_split_lacks_is_told_and_keeps_its_number(
         )
 
 
-def test_many_classes_that_a_split_lacks_are_told_in_a_line(image_folder, tmp_path, quiet_build, talk):
+def test_many_classes_that_a_split_lacks_are_told_in_a_line(image_folder, tmp_path, quiet_build, log):
     files = {f"train/{name}/1.png": 1 for name in "abcdefgh"} | {"val/a/1.png": 1}
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
-    assert talk[0] == (
+    assert log[0] == (
         "warning: the split 'val' has no examples of 'b', 'c', 'd', 'e', 'f' and 2 more; "
         "the classes keep their numbers"
     )
 
 
 def test_on_the_command_line_a_file_or_a_dataset_freezes_the_map(small_folder, tmp_path, quiet_build):
-    from tfshards.prep import cli
+    from tfshards.prep.cli import main as cli
 
     Path(tmp_path / "map.txt").write_text("dog\ncat\n")
     build = ["build", "images", str(small_folder)]
-    assert cli.main([*build, str(tmp_path / "one"), "--labels", str(tmp_path / "map.txt")]) == 0
-    assert (
-        cli.main([*build, str(tmp_path / "two"), "--labels-from", str(tmp_path / "one"), "--name=one"]) == 0
-    )
+    assert cli.main([*build, str(tmp_path / "one"), "--class-names", str(tmp_path / "map.txt")]) == 0
+    from_one = ["--class-names-from", str(tmp_path / "one"), "--name=one"]
+    assert cli.main([*build, str(tmp_path / "two"), *from_one]) == 0
     one, two = read_manifest(tmp_path / "one"), read_manifest(tmp_path / "two")
     assert one.schema.class_names == ("dog", "cat")
     assert one == two
     (tmp_path / "map.txt").write_text("dog\n")
-    assert cli.main([*build, str(tmp_path / "three"), "--labels", str(tmp_path / "map.txt")]) == 1
+    assert cli.main([*build, str(tmp_path / "three"), "--class-names", str(tmp_path / "map.txt")]) == 1

@@ -19,8 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfshards.prep import ImageFolder, Options, cli, progress
-from tfshards.prep.area import AREA_NAME
+from tfshards.prep import ImageFolder, Options
+from tfshards.prep.cli import main as cli
+from tfshards.prep.progress import lines as progress
+from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import read_manifest
 
 COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
@@ -53,7 +55,7 @@ def test_build_images_makes_a_dataset_and_prints_what_is_in_it(small_folder, run
     assert (manifest.name, len(manifest.shards), manifest.num_examples) == ("pets", 4, 13)
     lines = out.splitlines()
     assert lines[0] == f"pets, build {manifest.build_id}"
-    assert re.fullmatch(r"split +examples +shards +bytes +examples a shard", lines[1])
+    assert re.fullmatch(r"split +examples +shards +bytes +examples per shard", lines[1])
     assert re.fullmatch(r"train +13 +4 +\d+\.\d KiB +3 to 4", lines[2])
     assert lines[3] == "features: image (image, uint8 ? x ? x 3), label (label, int64), key (bytes, bytes)"
     assert [line.split() for line in lines[4:7]] == [["class", "train"], ["cat", "7"], ["dog", "6"]]
@@ -175,10 +177,10 @@ def test_a_plan_writes_nothing_and_is_what_the_build_makes(
         planned = plan["splits"][name]
         assert planned["num_examples"] == split.num_examples
         assert planned["num_shards"] == len(split.shards)
-        assert planned["examples_a_shard"] == [shard.num_examples for shard in split.shards]
+        assert planned["examples_per_shard"] == [shard.num_examples for shard in split.shards]
         assert planned["label_counts"] == split.label_counts
         # a record holds its source's bytes and some more
-        more = [s.num_bytes - b for s, b in zip(split.shards, planned["bytes_a_shard"], strict=True)]
+        more = [s.num_bytes - b for s, b in zip(split.shards, planned["bytes_per_shard"], strict=True)]
         assert all(
             0 < extra < 200 * shard.num_examples for extra, shard in zip(more, split.shards, strict=True)
         )
@@ -187,12 +189,12 @@ def test_a_plan_writes_nothing_and_is_what_the_build_makes(
 def test_a_plan_tells_what_lies_in_its_output(dataset, run):
     build_id = read_manifest("out").build_id
     command = ["plan", "images", "photos", "out"]
-    assert run(*command, "--shards", 2)[2] == "out holds this very build: there is nothing to do\n"
+    assert run(*command, "--shards", 2)[2] == "out holds this build: there is nothing to do\n"
     status, out, err = run(*command, "--shards", 3)
-    assert (status, err) == (0, f"out holds another build, {build_id}: build will need --overwrite\n")
+    assert (status, err) == (0, f"out holds another build, {build_id}: build has to overwrite it\n")
     assert out.startswith("would be build ")
     (dataset / "dataset.json").write_text("{")
-    assert run(*command)[2] == "out holds a dataset that cannot be read: build will need --overwrite\n"
+    assert run(*command)[2] == "out holds a dataset that cannot be read: build has to overwrite it\n"
 
 
 def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder, run):
@@ -207,7 +209,12 @@ def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder,
     assert re.fullmatch(r"would be build [0-9a-f]{8}", lines[0])
     assert re.fullmatch(r"train +40 +3 +780 B +13 to 14 +\d+ B to \d+ B", lines[2])
     assert [line.split() for line in lines[4:8]] == [["class", "train"], ["a", "20"], ["b", "20"], ["c", "0"]]
-    assert re.split(r"  +", lines[8])[:4] == ["steps an epoch, batch 4", "1 worker", "2 workers", "3 workers"]
+    assert re.split(r"  +", lines[8])[:4] == [
+        "steps per epoch, batch 4",
+        "1 worker",
+        "2 workers",
+        "3 workers",
+    ]
     # 40 // (4 * workers)
     assert lines[9].split() == ["train", "10", "5", "3", "2", "2", "1", "1", "1"]
     assert lines[10:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
@@ -299,11 +306,11 @@ def test_show_tells_of_a_rejected_key_that_it_was_rejected_and_why(image_folder,
 BEFORE_DISK = {
     "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
     "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld'"),
-    "no input": (["build"], "tfshards build: the following arguments are required: INPUT"),
-    "no such input": (["build", "tables"], "argument INPUT: invalid choice: 'tables'"),
+    "no input": (["build"], "tfshards build: the following arguments are required: KIND"),
+    "no such input": (["build", "tables"], "argument KIND: invalid choice: 'tables'"),
     "no output": (
         ["build", "images", "photos"],
-        "tfshards build images: the following arguments are required: OUT",
+        "tfshards build images: the following arguments are required: DATASET",
     ),
     "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
     "no such option": (
@@ -330,38 +337,38 @@ BEFORE_DISK = {
         ["build", "images", "photos", "out", "--balance=x"],
         "argument --balance: invalid choice: 'x'",
     ),
-    "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0: must be at least 1"),
+    "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0 must be at least 1"),
     "a word for shards": (
         ["build", "images", "photos", "out", "--shards=many"],
-        "--shards many: must be a number, or",
+        "--shards many must be a number, or",
     ),
     "less than no shards": (
         ["build", "images", "photos", "out", "--shards=-1"],
-        "--shards -1: must be a number, or",
+        "--shards -1 must be a number, or",
     ),
     "shards twice": (
         ["build", "images", "photos", "out", "--shards=1", "--shards=2"],
-        "--shards 2: must be a number",
+        "--shards 2 must be a number",
     ),
     "shards of a split twice": (
         ["build", "images", "photos", "out", "--shards=a=1", "--shards=a=2"],
-        "--shards a=2: must be a number, or SPLIT=NUMBER, each once",
+        "--shards a=2 must be a number, or SPLIT=NUMBER, each given once",
     ),
     "shards of a split without a name": (
         ["build", "images", "photos", "out", "--shards==2"],
-        "--shards =2: must be",
+        "--shards =2 must be",
     ),
     "no shards of a split": (
         ["build", "images", "photos", "out", "--shards=val=0"],
-        "--shards val=0: must be at least",
+        "--shards val=0 must be at least",
     ),
     "a size without a unit": (
         ["build", "images", "photos", "out", "--shard-size=1XB"],
-        "--shard-size 1XB: must be a size",
+        "--shard-size 1XB must be a size",
     ),
     "no size": (
         ["build", "images", "photos", "out", "--shard-size=0"],
-        "--shard-size 0: must be at least one byte",
+        "--shard-size 0 must be at least one byte",
     ),
     "number and size": (
         ["build", "images", "photos", "out", "--shards=2", "--shard-size=1MB"],
@@ -369,24 +376,27 @@ BEFORE_DISK = {
     ),
     "a split without a ratio": (
         ["build", "images", "photos", "out", "--split=train"],
-        "--split train: must be NAME=RATIO",
+        "--split train must be NAME=RATIO",
     ),
     "ratios that do not add up": (
         ["build", "images", "photos", "out", "--split=train=0.9"],
         "they must add up to 1",
     ),
-    "strata without splits": (["build", "images", "photos", "out", "--stratify"], "--stratify needs ratios"),
+    "strata without splits": (
+        ["build", "images", "photos", "out", "--stratify"],
+        "--stratify requires ratios: give --split train=0.9 --split val=0.1",
+    ),
     "groups without splits": (
         ["build", "images", "photos", "out", "--group-by=folder"],
-        "--group-by needs ratios",
+        "--group-by requires ratios",
     ),
     "an expression that is none": (
         ["build", "images", "photos", "out", "--split=train=1", "--group-by=(a"],
-        "--group-by (a: no regular expression: missing )",
+        "--group-by '(a' is not a regular expression: missing )",
     ),
     "a share that is none": (
         ["build", "images", "photos", "out", "--max-rejected=some"],
-        "--max-rejected some: must be",
+        "--max-rejected some must be",
     ),
     "too large a share": (
         ["build", "images", "photos", "out", "--max-rejected=101%"],
@@ -398,7 +408,7 @@ BEFORE_DISK = {
     ),
     "a negative seed": (
         ["build", "images", "photos", "out", "--seed=-1"],
-        "--seed -1: must lie between 0 and 2^63 - 1",
+        "--seed -1 must lie between 0 and 2^63 - 1",
     ),
     "a name that is none": (
         ["build", "images", "photos", "out", "--name=a b"],
@@ -412,7 +422,7 @@ BEFORE_DISK = {
         ["build", "images", "photos", "photos/out"],
         "lies inside the input photos",
     ),
-    "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0: must be at least 1"),
+    "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0 must be at least 1"),
     "half a batch": (
         ["plan", "images", "photos", "out", "--batch-size=.5"],
         "argument --batch-size: invalid int value",
@@ -421,11 +431,11 @@ BEFORE_DISK = {
         ["build", "arrays", "x.txt", "out"],
         "x.txt: must be NAME=FILE.npy, FILE.npy or FILE.npz",
     ),
-    "an array twice": (["build", "arrays", "x=a.npy", "b/x.npy", "out"], "there are two arrays 'x'"),
-    "a part twice": (["build", "arrays", "x=a.npy", "x=a.npy", "out"], "stands twice as a part of 'x'"),
+    "an array twice": (["build", "arrays", "x=a.npy", "b/x.npy", "out"], "two arrays are named 'x'"),
+    "a part twice": (["build", "arrays", "x=a.npy", "x=a.npy", "out"], "is a part of 'x' twice"),
     "an option that Beam lacks": (
         ["build", "images", "photos", "out", "--", "--workers=2"],
-        "-- --workers=2: Apache",
+        "Apache Beam: --workers=2 is not a pipeline option",
     ),
     "no option of this verb": (["info", "out", "--deep"], "tfshards info: unrecognized arguments: --deep"),
     "an option that steers a terminal": (
@@ -434,41 +444,32 @@ BEFORE_DISK = {
     ),
     "an input without a name": (
         ["build", "images", "", "out"],
-        "SRC is empty; give . for the working directory",
+        "SOURCE is empty; give . for the working directory",
     ),
-    "a table without a name": (["plan", "table", "", "out"], "TABLE is empty; give . for"),
-    "an output without a name": (["build", "arrays", "x.npy", ""], "OUT is empty; give . for"),
-    "a dataset without a name": (["verify", ""], "tfshards: OUT is empty; give . for the working directory"),
+    "a table without a name": (["plan", "table", "", "out"], "SOURCE is empty; give . for"),
+    "an output without a name": (["build", "arrays", "x.npy", ""], "DATASET is empty; give . for"),
+    "a dataset without a name": (
+        ["verify", ""],
+        "tfshards: DATASET is empty; give . for the working directory",
+    ),
     "a percentage without its sign": (
         ["build", "images", "photos", "out", "--max-rejected=5"],
-        "--max-rejected 5: must lie between 0% and 100%; was 5% meant?",
+        "--max-rejected 5 must lie between 0% and 100%; was 5% meant?",
     ),
     "no such way with duplicates": (
         ["build", "arrays", "x.npy", "out", "--duplicates=merge"],
         "argument --duplicates: invalid choice: 'merge'",
     ),
     "a map and a dataset with one": (
-        ["build", "images", "photos", "out", "--labels=a", "--labels-from=b"],
-        "argument --labels-from: not allowed with argument --labels",
-    ),
-    "a second try that replaces": (
-        ["build", "images", "photos", "out", "--retry-rejected", "--overwrite"],
-        "--retry-rejected and --overwrite exclude each other: give one",
-    ),
-    "a second try that compares": (
-        ["build", "images", "photos", "out", "--retry-rejected", "--duplicates=drop"],
-        "so that it cannot compare all inputs: give --overwrite instead of it",
-    ),
-    "a second try of arrays": (
-        ["build", "arrays", "x.npy", "out", "--retry-rejected"],
-        "unrecognized arguments: --retry-rejected",
+        ["build", "images", "photos", "out", "--class-names=a", "--class-names-from=b"],
+        "argument --class-names-from: not allowed with argument --class-names",
     ),
     "options for Beam where it has no part": (
         ["info", "out", "--", "--runner=X"],
-        "only build and append take Beam pipeline opt",
+        "only build and append accept pipeline options of Apache Beam after --",
     ),
     "no key": (["show", "out"], "tfshards show: the following arguments are required: KEY"),
-    "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: OUT"),
+    "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: DATASET"),
 }
 
 FROM_DISK = {
@@ -476,7 +477,7 @@ FROM_DISK = {
     "a file for a folder": (["build", "images", "photos/cat/00.png", "out"], "00.png is not a folder"),
     "too many shards": (
         ["build", "images", "photos", "out", "--shards=64"],
-        "tfshards: num_shards=64 exceeds the 13 examples of split 'train'; use at most 13\n",
+        "tfshards: --shards 64 exceeds the 13 examples of split 'train'; use at most 13\n",
     ),
     "shards of no split": (
         ["plan", "images", "photos", "out", "--shards=val=2"],
@@ -488,38 +489,34 @@ FROM_DISK = {
     ),
     "no such list": (
         ["build", "arrays", "x.npy", "out", "--list=y"],
-        "--list y: there is no such array; there are x",
+        "--list y: there is no such array; the arrays are x",
     ),
     "groups of no array": (
         ["plan", "arrays", "x.npy", "out", "--split=a=1", "--group-by=y"],
-        "--group-by y: no array of scalars; there are x",
+        "--group-by y is not an array of scalars; these are x",
     ),
     "an output that is a file": (
         ["build", "images", "photos", "x.npy"],
         "x.npy is a file; the output must be a folder",
     ),
     "an output of other files": (["build", "images", "photos", "other"], "other holds files but no dataset"),
-    "no dataset": (["info", "photos"], "photos is no dataset: it has no dataset.json."),
+    "no dataset": (["info", "photos"], "photos is not a dataset: it has no dataset.json."),
     "no directory": (["verify", "gone"], "tfshards: gone does not exist"),
     "a file for a dataset": (
         ["show", "x.npy", "1"],
         "x.npy is a file; name the directory that holds dataset.json",
     ),
-    "nothing that was rejected": (
-        ["build", "images", "photos", "out", "--retry-rejected"],
-        "out holds no dataset that has rejected anything; leave out --retry-rejected",
-    ),
     "no map of labels": (
-        ["build", "images", "photos", "out", "--labels=gone.txt"],
+        ["build", "images", "photos", "out", "--class-names=gone.txt"],
         "gone.txt: cannot be read: No such file or directory",
     ),
     "no dataset with labels": (
-        ["plan", "images", "photos", "out", "--labels-from=gone"],
+        ["plan", "images", "photos", "out", "--class-names-from=gone"],
         "gone does not exist",
     ),
     "nothing to compare": (
         ["build", "arrays", "label=x.npy", "out", "--duplicates=drop"],
-        "--duplicates compares images, or values beside the label; the source has neither",
+        "--duplicates compares images, or values other than the label; the source has neither",
     ),
     "a folder that cannot be made": (
         ["build", "images", "photos", "x.npy/out"],
@@ -561,7 +558,7 @@ def test_a_build_that_fails_is_told_in_a_line_or_three(image_folder, run):
         "tfshards: 1 of 2 inputs are rejected (1 unreadable), more than --max-rejected allows"
     )
     assert re.fullmatch(
-        r"out/\.build/[0-9a-f]{8}/rejected\.jsonl names them; mend them and build anew, or .*",
+        r"out/\.build/[0-9a-f]{8}/rejected\.jsonl lists them; fix them and build again, or .*",
         lines[2],
     )
     assert len(lines) == 3
@@ -571,7 +568,7 @@ def test_a_dataset_without_images_has_none_to_save(array_files, run):
     (x,) = array_files(x=np.arange(4))
     assert run("build", "arrays", x, "out")[0] == 0
     status, out, err = run("show", "out", 2, "--save", "saved.png")
-    assert (status, err) == (1, "tfshards: --save: the dataset has no images\n")
+    assert (status, err) == (1, "tfshards: --save writes an image, and the dataset has no images\n")
     assert out.splitlines()[1:] == ["x: int64 []: 2", "key: 2"]
     assert not Path("saved.png").exists()
 
@@ -585,14 +582,14 @@ def test_help_lists_the_verbs_that_there_are(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    looks = ["info", "show", "verify", "prune", "audit"]
+    looks = ["info", "show", "verify", "audit", "prune"]
     assert listed == ["build", "plan", *looks, "adopt", "reshard", "merge", "append"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):
         status, out, _ = run("build", kind, "--help")
         assert status == 0
-        assert "Apache Beam's pipeline options follow behind a bare --" in out
+        assert "Pipeline options of Apache Beam follow a bare --" in out
 
 
 def test_the_version_is_that_of_the_distribution(run):
@@ -690,7 +687,7 @@ def test_an_interrupted_build_exits_with_130_and_goes_on(slow_folder, tmp_path, 
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "interrupted; the same command goes on where it ended"
+    assert err.splitlines()[-1] == "interrupted; run the same command to resume"
     assert "Traceback" not in err
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0

@@ -12,9 +12,9 @@ import pytest
 
 from tests.prep.test_resume import build_command, killed_when
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
-from tfshards.prep.area import AREA_NAME
-from tfshards.prep.example import decode_example
-from tfshards.prep.tfrecord import read_records
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
+from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest
 
 DROP = Options(duplicates="drop")
@@ -69,7 +69,7 @@ def test_of_equal_images_that_of_the_smallest_key_stays(files, dropped, image_fo
     ]
     assert manifest.totals.reasons["rejected"] == ({"duplicate": len(dropped)} if dropped else {})
     assert manifest.options["duplicates"] == "drop"
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
 
 
 def test_by_default_they_are_kept(image_folder, tmp_path, quiet_build):
@@ -100,16 +100,14 @@ def test_they_are_no_part_of_the_budget_of_rejects(image_folder, tmp_path, quiet
     assert quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=strict).num_examples == 1
     root = image_folder({**files, "bad.png": b""})
     with pytest.raises(
-        BuildError, match=r"^1 of 51 inputs are rejected \(1 empty\), more than --max-rejected"
+        BuildError, match=r"^1 of 51 inputs are rejected \(1 empty\), more than max_rejected="
     ):
         quiet_build(ImageFolder(root), tmp_path / "2" / "out", options=strict)
 
 
 def test_fewer_than_there_are_shards_end_the_build(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": 1, "2.png": 1})
-    with pytest.raises(
-        BuildError, match=r"num_shards=2 exceeds the 1 example of split 'train'; use at most 1$"
-    ):
+    with pytest.raises(BuildError, match=r"shards=2 exceeds the 1 example of split 'train'; use at most 1$"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=DROP)
 
 
@@ -124,14 +122,14 @@ CONTRADICTIONS = {
     "one": (
         {"b/1\x1b.png": 1, "a/1.png": 1, "a/2.png": 1},
         [
-            r"warning: 1 of 2 duplicates has another label than the one that stays, such as "
+            r"warning: 1 of 2 duplicates has another label than the example that is kept, such as "
             r"'b/1\x1b.png', which equals 'a/1.png'"
         ],
     ),
     "two": (
         {"b/1.png": 1, "a/1.png": 1, "b/2.png": 1},
         [
-            "warning: 2 of 2 duplicates have another label than the one that stays, such as "
+            "warning: 2 of 2 duplicates have another label than the example that is kept, such as "
             "'b/1.png', which equals 'a/1.png'"
         ],
     ),
@@ -141,10 +139,10 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize(("files", "warnings"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
 def test_labels_that_contradict_each_other_are_warned_of(
-    files, warnings, image_folder, tmp_path, quiet_build, talk
+    files, warnings, image_folder, tmp_path, quiet_build, log
 ):
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=DROP)
-    assert [line for line in talk if line.startswith("warning: ") and "duplicates" in line] == warnings
+    assert [line for line in log if line.startswith("warning: ") and "duplicates" in line] == warnings
 
 
 def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_build):
@@ -153,7 +151,7 @@ def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_buil
         quiet_build(ImageFolder(root), tmp_path / "out", options=FAIL)
     lines = str(caught.value).split("\n")
     assert lines[:2] == [
-        "8 inputs have the content of another, and --duplicates fail was given:",
+        "8 inputs have the content of another, and duplicates='fail' was given:",
         r"  'b/\n2.png' has the content of 'a/1.png'",
     ]
     assert len(lines) == 7
@@ -162,18 +160,18 @@ def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_buil
     for path in root.glob("b/[3-9].png"):
         path.unlink()
     with pytest.raises(
-        BuildError, match=r"^1 input has the content of another, and --duplicates fail was given:"
+        BuildError, match=r"^1 input has the content of another, and duplicates='fail' was given:"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", options=FAIL)
 
 
-def test_fail_without_duplicates_is_a_dataset_that_says_so(small_folder, tmp_path, quiet_build, talk):
+def test_fail_without_duplicates_is_a_dataset_that_says_so(small_folder, tmp_path, quiet_build, log):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=FAIL)
     assert manifest.options["duplicates"] == "fail"
     assert manifest.num_examples == 13
-    talk.clear()
+    log.clear()
     assert quiet_build(ImageFolder(small_folder), tmp_path / "out", options=FAIL) == manifest
-    assert talk == [f"{tmp_path / 'out'} is up to date"]
+    assert log == [f"{tmp_path / 'out'} is up to date"]
 
 
 def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_path, quiet_build):
@@ -220,12 +218,12 @@ def test_of_equal_rows_the_first_stays(arrays, stay, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(Arrays(arrays), out, shards=2, options=DROP)
     assert kept(out, manifest) == sorted(stay)
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
 
 
 def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
     with pytest.raises(
-        InputError, match=r"^--duplicates compares images, or values beside the label; the source"
+        InputError, match=r"^duplicates= compares images, or values other than the label; the source"
     ):
         quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
     assert not (tmp_path / "out").exists()

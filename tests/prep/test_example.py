@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.example import SMALL_BYTES, decode_example, example_encoder
+from tfshards.prep.records.example import SMALL_BYTES, decode_example, example_encoder
 from tfshards.schemas import Feature, Schema
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -176,5 +176,5 @@ def test_other_bytes_are_no_example(data):
 
 def test_examples_are_read_beside_tensorflow_and_without_it():
     # Both define a message of that name. Here TensorFlow is imported first; the other way round:
-    code = "from tfshards.prep.example import decode_example; decode_example(b''); import tensorflow"
+    code = "from tfshards.prep.records.example import decode_example; decode_example(b''); import tensorflow"
     subprocess.run([sys.executable, "-c", code], check=True)

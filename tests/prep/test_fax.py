@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import normalise
-from tfshards.prep.whitelist import ImageError
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
 
 WIDTH, HEIGHT = 203, 150
 COMPRESSIONS = ("group3", "group4", "tiff_ccitt")
@@ -49,7 +49,7 @@ def outcome(data: bytes) -> bytes | str:
     random_bytes = [bytes([random.randrange(256)]) * random.randrange(1_000, 40_000) for _ in range(20)]
     del random_bytes
     try:
-        return normalise(data, ImageOptions(), b".tif").data
+        return normalize(data, ImageOptions(), b".tif").data
     except ImageError as error:
         return f"{error.reason}: {error.detail}"
 
@@ -57,7 +57,7 @@ def outcome(data: bytes) -> bytes | str:
 @pytest.mark.parametrize("strip_size", STRIPS.values(), ids=STRIPS)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_a_whole_page_is_taken_as_it_is_shown(compression, strip_size):
-    stored = normalise(saved(compression, strip_size), ImageOptions(), b".tif")
+    stored = normalize(saved(compression, strip_size), ImageOptions(), b".tif")
     with Image.open(io.BytesIO(stored.data)) as image:
         assert image.tobytes() == page().convert("L").tobytes()
 

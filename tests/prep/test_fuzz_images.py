@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import normalise
-from tfshards.prep.whitelist import ImageError
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
 
 from .nasty.damage import damaged
 from .nasty.jpegs import OVERFLOW
@@ -103,12 +103,12 @@ def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
         suppress_health_check=list(HealthCheck),
     )
     @given(damaged(SEEDS))
-    def normalises_or_rejects(file: tuple[str, bytes]) -> None:
+    def normalizes_or_rejects(file: tuple[str, bytes]) -> None:
         nonlocal tried
         suffix, data = file
         tried += 1
         try:
-            made = normalise(data, OPTIONS, suffix.lower().encode())
+            made = normalize(data, OPTIONS, suffix.lower().encode())
         except ImageError as error:
             details.append(error.detail)
             return
@@ -116,7 +116,7 @@ def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
         turned = "orientation applied" in made.conversions
         found.append(Accepted(suffix, data, made.data, made.data if turned else data))
 
-    normalises_or_rejects()
+    normalizes_or_rejects()
     assert all(map(str.isprintable, details))
     return tried, found
 

@@ -23,7 +23,7 @@ def whole_bomb() -> bytes:
     squeeze = zlib.compressobj()
     row = bytes(1 + 4 * SIDE)
     pixels = b"".join(squeeze.compress(row) for _ in range(SIDE)) + squeeze.flush()
-    return png(header(colour=6, size=(SIDE, SIDE)), chunk(b"IDAT", pixels))
+    return png(header(color=6, size=(SIDE, SIDE)), chunk(b"IDAT", pixels))
 
 
 def test_no_small_file_takes_more_memory_than_the_largest_picture_that_is_taken(tmp_path):

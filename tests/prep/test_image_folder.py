@@ -13,9 +13,9 @@ import PIL
 import pytest
 
 from tfshards.prep import ImageFolder, ImageOptions
-from tfshards.prep.formats import BY_SUFFIX_ALONE
-from tfshards.prep.images import _formats, decoder_versions
-from tfshards.prep.sources.listing import Accepted, Listing, Rejected, Row
+from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE
+from tfshards.prep.imaging.pillow import decoder_versions, formats
+from tfshards.prep.sources.base import Accepted, Listing, Rejected, Row
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -121,7 +121,7 @@ def test_classes_and_splits_are_read_off_the_folders(
     assert splits(listing) == in_splits
     assert listing.schema.names == (("image", "label", "key") if class_names else ("image", "key"))
     assert listing.skipped == {}
-    assert all("is taken as a class" in warning for warning in listing.warnings)
+    assert all("is used as a class" in warning for warning in listing.warnings)
 
 
 def test_sizes_and_times_are_those_of_the_files(image_folder):
@@ -216,14 +216,14 @@ def test_a_folder_without_oddities_has_no_warnings(files, image_folder):
 def test_an_empty_split_folder_is_told(image_folder):
     listing = listed(image_folder({"train/cat/1.png": 1, "val/cat/": b""}))
     assert list(listing.splits) == ["train"]
-    assert listing.warnings == ("the split folder 'val' holds no images; there is no such split",)
+    assert listing.warnings == ("the split folder 'val' holds no images; the dataset lacks this split",)
 
 
 def test_a_split_folder_without_the_class_folders_of_others_is_an_error(image_folder):
     root = image_folder({"train/cat/1.png": 1, "test/1.png": 1})
     with pytest.raises(
         InputError,
-        match=r"photos: the split folder 'test' has no class folders, others have; give it the same ones$",
+        match=r"photos: the split folder 'test' has no class folders, but others do; give it the same cl",
     ):
         listed(root)
 
@@ -231,16 +231,19 @@ def test_a_split_folder_without_the_class_folders_of_others_is_an_error(image_fo
 NOTHING = {
     "an empty folder": (
         {},
-        r"photos holds no images; files are known by \.apng, \.avif, .*, or by their content$",
+        r"photos holds no images; images are recognized by the suffixes \.apng, .*, or by their content$",
     ),
-    "only empty folders": ({"cat/": b"", "dog/": b""}, r"photos holds no images; files are known by"),
+    "only empty folders": (
+        {"cat/": b"", "dog/": b""},
+        r"photos holds no images; images are recognized by the suffixes",
+    ),
     "only other files": (
         {"a.txt": b"", "cat/b.nef": b"II*\0", ".c.png": b""},
-        r"photos holds no images \(skipped: 1 hidden, 2 not an image\); files are known by",
+        r"photos holds no images \(skipped: 1 hidden, 2 not an image\); images are recognized by",
     ),
     "only files beside the folders": (
         {"cat/": b"", "1.png": 1, "2.png": 1},
-        r"photos holds no images inside its folders, only 2 beside them$",
+        r"photos holds no images inside its folders, only 2 outside of them$",
     ),
 }
 
@@ -314,7 +317,7 @@ def test_folders_may_be_nested_deeper_than_calls(image_folder):
 def test_an_example_is_image_label_and_key(image_folder):
     root = image_folder({"cat/1.png": 1, "dog/bad.jpg": b"text", "dog/no.png": b""})
     listing = listed(root)
-    known = ", ".join(name for name in _formats() if name not in BY_SUFFIX_ALONE)
+    known = ", ".join(name for name in formats() if name not in BY_SUFFIX_ALONE)
     outcomes = ImageFolder(root).read(listing.rows(np.arange(3)), listing.schema)
     assert outcomes == [
         Accepted(((root / "cat/1.png").read_bytes(), 0, b"cat/1.png")),
@@ -354,7 +357,7 @@ def test_a_file_that_changes_under_way_ends_the_reading(change, small_folder):
     listing = listed(small_folder)
     change(small_folder / "cat" / "00.png")
     with pytest.raises(
-        InputError, match=r"cat/00\.png: changed after the build had listed it; run the command again$"
+        InputError, match=r"cat/00\.png: changed after the build listed it; run the command again$"
     ):
         ImageFolder(small_folder).read(listing.rows(np.arange(1)), listing.schema)
 
@@ -386,11 +389,15 @@ def test_groups_are_folders_or_what_an_expression_finds(image_folder):
 
 
 EXPRESSIONS = {
-    "none": ("(a", OptionsError, r"^--group-by \(a: no regular expression: missing \), unterminated"),
-    "too large": ("(a{99999999999})", OptionsError, r"no regular expression: the repetition number is too"),
-    "no group": ("cat", OptionsError, r"must be 'folder' or a regular expression with one \(group\)$"),
-    "two groups": ("(c)(a)", OptionsError, r"must be 'folder' or a regular expression with one \(group\)$"),
-    "no match": ("(dog)", InputError, r"^--group-by \(dog\): does not match the key 'cat/00\.png'$"),
+    "none": ("(a", OptionsError, r"^group_by='\(a' is not a regular expression: missing \), unterminated"),
+    "too large": (
+        "(a{99999999999})",
+        OptionsError,
+        r"is not a regular expression: the repetition number is too",
+    ),
+    "no group": ("cat", OptionsError, r"must be 'folder', or a regular expression with one \(group\)$"),
+    "two groups": ("(c)(a)", OptionsError, r"must be 'folder', or a regular expression with one \(group\)$"),
+    "no match": ("(dog)", InputError, r"^group_by='\(dog\)' does not match the key 'cat/00\.png'$"),
     "a group that is not met": ("(x)?cat", InputError, r"does not match the key 'cat/00\.png'$"),
 }
 
@@ -438,5 +445,5 @@ def test_the_source_is_staged_where_it_is(small_folder, tmp_path):
 
 def test_a_table_beside_the_images_is_told(image_folder):
     root = image_folder({"cat/1.png": 1, "metadata.csv": b"file_name"})
-    told = "metadata.csv is not read; 'tfshards build table' stores its columns beside the images"
+    told = "metadata.csv is not read; 'tfshards build table' stores its columns with the images"
     assert listed(root).warnings == (told,)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import ImageFolder, ImageOptions, Options, cli
-from tfshards.prep.image_options import Resize, parse_resize
-from tfshards.prep.show import find
+from tfshards.prep import ImageFolder, ImageOptions, Options
+from tfshards.prep.cli import main as cli
+from tfshards.prep.imaging.options import Resize, parse_resize
+from tfshards.prep.verification.show import find
 from tfshards.schemas import OptionsError, read_manifest
 
 
@@ -178,12 +179,12 @@ WRONG = {
     "no such format": (["--format=gif"], "argument --format: invalid choice: 'gif'"),
     "a size of one side": (
         ["--resize=256"],
-        "--resize 256: must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH,",
+        "--resize 256 must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH,",
     ),
-    "no pixels": (["--resize=short=0"], "--resize short=0: must be short=PIXELS"),
-    "a side without pixels": (["--resize=10x0"], "--resize 10x0: must be short=PIXELS"),
-    "zeros": (["--resize=00x10"], "--resize 00x10: must be"),
-    "a side that is too long to write": (["--resize=1234567x1"], "--resize 1234567x1: must be"),
+    "no pixels": (["--resize=short=0"], "--resize short=0 must be short=PIXELS"),
+    "a side without pixels": (["--resize=10x0"], "--resize 10x0 must be short=PIXELS"),
+    "zeros": (["--resize=00x10"], "--resize 00x10 must be"),
+    "a side that is too long to write": (["--resize=1234567x1"], "--resize 1234567x1 must be"),
     "a side that JPEG has not": (
         ["--resize=1x65501", "--format=jpeg"],
         "--resize 1x65501: no side of a jpeg image can be so long",
@@ -194,16 +195,16 @@ WRONG = {
     ),
     "more pixels than are allowed": (
         ["--resize=100x100", "--max-pixels=9999"],
-        "--resize 100x100: has more than the 9999 of --max-pixels",
+        "--resize 100x100 has more pixels than --max-pixels 9999",
     ),
-    "no quality": (["--jpeg-quality=0"], "--jpeg-quality 0: must be an integer from 1 to 100"),
-    "too good": (["--jpeg-quality=101"], "--jpeg-quality 101: must be an integer from 1 to 100"),
+    "no quality": (["--jpeg-quality=0"], "--jpeg-quality 0 must be an integer from 1 to 100"),
+    "too good": (["--jpeg-quality=101"], "--jpeg-quality 101 must be an integer from 1 to 100"),
     "a word for a quality": (["--jpeg-quality=best"], "argument --jpeg-quality: invalid int value: 'best'"),
-    "no limit of pixels": (["--max-pixels=0"], "--max-pixels 0: must be an integer of at least 1"),
-    "no limit of bytes": (["--max-bytes=0"], "--max-bytes 0: must be an integer of at least 1"),
-    "a limit of bytes without a unit": (["--max-bytes=1X"], "--max-bytes 1X: must be a size such as 128MiB"),
-    "no limit of frames": (["--max-frames=0"], "--max-frames 0: must be an integer of at least 1"),
-    "no limit of scans": (["--max-scans=-1"], "--max-scans -1: must be an integer of at least 1"),
+    "no limit of pixels": (["--max-pixels=0"], "--max-pixels 0 must be an integer of at least 1"),
+    "no limit of bytes": (["--max-bytes=0"], "--max-bytes 0 must be an integer of at least 1"),
+    "a limit of bytes without a unit": (["--max-bytes=1X"], "--max-bytes 1X must be a size such as 128MiB"),
+    "no limit of frames": (["--max-frames=0"], "--max-frames 0 must be an integer of at least 1"),
+    "no limit of scans": (["--max-scans=-1"], "--max-scans -1 must be an integer of at least 1"),
     "frames where one is all": (["--max-frames=5"], "--max-frames needs --animation first"),
     "alpha in three channels": (["--alpha=keep"], "--alpha keep needs --channels 4, or --channels keep"),
     "alpha in JPEG": (["--format=jpeg", "--channels=4"], "--format jpeg has no alpha channel: choose png"),
@@ -254,19 +255,22 @@ def test_what_cannot_be_is_told_in_a_line_before_anything_is_read(verb, words, m
 
 
 FROM_PYTHON = {
-    "True for 1": ({"channels": True}, r"^--channels True: must be one of 1, 3, 4, keep$"),
-    "a float": ({"channels": 3.0}, r"^--channels 3\.0: must be one of 1, 3, 4, keep$"),
-    "no word for alpha": ({"alpha": ""}, r"^--alpha : must be one of white, drop, keep$"),
+    "True for 1": ({"channels": True}, r"^channels=True must be one of 1, 3, 4, keep$"),
+    "a float": ({"channels": 3.0}, r"^channels=3\.0 must be one of 1, 3, 4, keep$"),
+    "no word for alpha": ({"alpha": ""}, r"^alpha='' must be one of white, drop, keep$"),
     "a pair for a size": ({"resize": (224, 224)}, r"^resize=\(224, 224\) must be text, such as 'short=256'"),
     "True for a quality": (
         {"jpeg_quality": True},
-        r"^--jpeg-quality True: must be an integer from 1 to 100$",
+        r"^jpeg_quality=True must be an integer from 1 to 100$",
     ),
-    "True for a limit": ({"max_pixels": True}, r"^--max-pixels True: must be an integer of at least 1$"),
-    "a mask of three channels": ({"mask": True}, r"^a mask has 1 channel and is stored as PNG$"),
+    "True for a limit": ({"max_pixels": True}, r"^max_pixels=True must be an integer of at least 1$"),
+    "a mask of three channels": (
+        {"mask": True},
+        r"^mask=True needs channels=1 and format='png', without jpeg_quality=$",
+    ),
     "a mask as JPEG": (
         {"mask": True, "channels": 1, "format": "jpeg"},
-        r"^a mask has 1 channel and is stored as",
+        r"^mask=True needs channels=1 and",
     ),
 }
 

@@ -18,10 +18,11 @@ import tensorflow as tf
 from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from tfshards import loader
-from tfshards.loader.images import decode_image
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import describe, normalise
-from tfshards.prep.whitelist import ImageError
+from tfshards.loader.examples.images import decode_image
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.stored import describe
+from tfshards.prep.imaging.whitelist import ImageError
 
 ORIENTATION = ExifTags.Base.Orientation
 WIDTH, HEIGHT = 33, 25
@@ -54,7 +55,7 @@ PNG = encoded(RGB, "PNG")
 
 
 def stored(data: bytes, check: str = "decode", **options: object) -> bytes:
-    return normalise(data, ImageOptions(check=check, **options)).data
+    return normalize(data, ImageOptions(check=check, **options)).data
 
 
 def turned(file_format: str, orientation: int) -> bytes:
@@ -76,8 +77,8 @@ def chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-def header(width: int = 8, height: int = 5, depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:
-    return chunk(b"IHDR", struct.pack(">II5B", width, height, depth, colour, 0, 0, interlaced))
+def header(width: int = 8, height: int = 5, depth: int = 8, color: int = 2, interlaced: int = 0) -> bytes:
+    return chunk(b"IHDR", struct.pack(">II5B", width, height, depth, color, 0, 0, interlaced))
 
 
 def rows(width: int = 8, height: int = 5, depth: int = 8, channels: int = 3) -> bytes:
@@ -124,8 +125,8 @@ KEPT = {
     "RGB PNG": PNG,
     "grey PNG": encoded(GREY, "PNG"),
     "PNG of 1 bit": encoded(RGB.convert("1"), "PNG"),
-    "grey PNG of 2 bits": png(header(depth=2, colour=0), pixels(rows(depth=2, channels=1))),
-    "grey PNG of 4 bits": png(header(depth=4, colour=0), pixels(rows(depth=4, channels=1))),
+    "grey PNG of 2 bits": png(header(depth=2, color=0), pixels(rows(depth=2, channels=1))),
+    "grey PNG of 4 bits": png(header(depth=4, color=0), pixels(rows(depth=4, channels=1))),
     "interlaced PNG": png(header(interlaced=1), pixels(INTERLACED_ROWS)),
     "interlaced PNG too small for all passes": png(
         header(2, 2, interlaced=1), pixels(rows(1, 1) + rows(1, 1) + rows(2, 1))
@@ -134,11 +135,11 @@ KEPT = {
     "PNG with pixels in two chunks": png(header(), chunk(b"IDAT", PIXELS[:9]), chunk(b"IDAT", PIXELS[9:])),
     "PNG with an empty chunk of pixels": png(header(), chunk(b"IDAT", b""), pixels()),
     "PNG with a gamma": png(header(), chunk(b"gAMA", struct.pack(">I", 100_000)), pixels()),
-    "PNG with a colour profile that is none": png(header(), chunk(b"iCCP", b"x\0\0junk"), pixels()),
+    "PNG with a color profile that is none": png(header(), chunk(b"iCCP", b"x\0\0junk"), pixels()),
     "PNG with text": png(header(), chunk(b"tEXt", b"by\0me"), pixels(), chunk(b"tEXt", b"at\0home")),
     "PNG with a chunk that none knows": png(header(), chunk(b"abCd", b"x"), pixels()),
     "the widest PNG": png(
-        header(1_000_000, 1, depth=1, colour=0), pixels(rows(1_000_000, 1, depth=1, channels=1))
+        header(1_000_000, 1, depth=1, color=0), pixels(rows(1_000_000, 1, depth=1, channels=1))
     ),
 }
 
@@ -148,11 +149,11 @@ RE_ENCODED = {
     "CMYK JPEG": encoded(RGB.convert("CMYK"), "JPEG"),
     "CMYK JPEG with a profile": encoded(RGB.convert("CMYK"), "JPEG", icc_profile=b"junk" * 50),
     "palette PNG": encoded(PALETTE, "PNG"),
-    "palette PNG with a transparent colour": encoded(PALETTE, "PNG", transparency=3),
-    "grey PNG with a transparent colour": encoded(GREY, "PNG", transparency=int(np.asarray(GREY)[3, 3])),
-    "RGB PNG with a transparent colour": encoded(RGB, "PNG", transparency=CORNER),
-    "PNG of 1 bit with a transparent colour": png(
-        header(depth=1, colour=0), chunk(b"tRNS", b"\0\1"), pixels(rows(depth=1, channels=1))
+    "palette PNG with a transparent color": encoded(PALETTE, "PNG", transparency=3),
+    "grey PNG with a transparent color": encoded(GREY, "PNG", transparency=int(np.asarray(GREY)[3, 3])),
+    "RGB PNG with a transparent color": encoded(RGB, "PNG", transparency=CORNER),
+    "PNG of 1 bit with a transparent color": png(
+        header(depth=1, color=0), chunk(b"tRNS", b"\0\1"), pixels(rows(depth=1, channels=1))
     ),
     "RGBA PNG": encoded(RGBA, "PNG"),
     "PNG of grey and alpha": encoded(RGBA.convert("LA"), "PNG"),
@@ -172,7 +173,7 @@ RE_ENCODED = {
     ),
     "PNG of an unknown compression": png(chunk(b"IHDR", struct.pack(">II5B", 8, 5, 8, 2, 7, 0, 0)), pixels()),
     "GIF": encoded(PALETTE, "GIF"),
-    "GIF with a transparent colour": encoded(PALETTE, "GIF", transparency=2),
+    "GIF with a transparent color": encoded(PALETTE, "GIF", transparency=2),
     "WebP": encoded(RGB, "WEBP"),
     "lossless WebP with alpha": encoded(RGBA, "WEBP", lossless=True),
     "BMP": encoded(RGB, "BMP"),
@@ -211,7 +212,7 @@ REJECTED = {
         f"the pixels end after {len(INTERLACED_ROWS) - 25} of {len(INTERLACED_ROWS)}",
     ),
     "palette PNG with too few rows": (
-        png(header(colour=3), chunk(b"PLTE", bytes(768)), pixels(rows(channels=1)[:-9])),
+        png(header(color=3), chunk(b"PLTE", bytes(768)), pixels(rows(channels=1)[:-9])),
         "damaged",
         "the pixels end after 36 of 45",
     ),
@@ -261,7 +262,7 @@ REJECTED = {
     ),
     "JPEG that says 3.6 gigapixels": (declared(60_000, 60_000), "too large", "exceeds limit"),
     "PNG with a side of a million and one": (
-        png(header(1_000_001, 1, depth=1, colour=0), pixels(rows(1_000_001, 1, depth=1, channels=1))),
+        png(header(1_000_001, 1, depth=1, color=0), pixels(rows(1_000_001, 1, depth=1, channels=1))),
         "too large",
         "1000001 x 1 pixels; no side above 1000000",
     ),
@@ -441,12 +442,13 @@ def test_heic_without_its_package_is_rejected_with_the_remedy():
     code = f"""
 import sys
 sys.modules["pillow_heif"] = None
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import decoder_versions, normalise
-from tfshards.prep.whitelist import ImageError
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.whitelist import ImageError
 assert set(decoder_versions()) == {{"pillow"}}
 try:
-    normalise({heic!r}, ImageOptions(), b".jpg")
+    normalize({heic!r}, ImageOptions(), b".jpg")
 except ImageError as error:
     print(error.reason, error.detail, sep=": ")
 """

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tfshards.prep.adoption.header import image_shape
 from tfshards.prep.adoption.infer import Inferred, infer
-from tfshards.prep.adoption.roles import Roles, parse_raw
+from tfshards.prep.adoption.roles import FeatureRoles, parse_raw
 from tfshards.prep.adoption.seen import MOST_CLASSES, Findings
-from tfshards.prep.example import example_encoder
-from tfshards.prep.proofs.verify import parse_record
+from tfshards.prep.imaging.header import image_shape
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Split, Totals
 
 ELEMENTS = {
@@ -53,14 +53,14 @@ def listless(*names: str) -> bytes:
     return b"\x0a" + bytes([len(features)]) + features
 
 
-def found_in(*records: bytes, roles: Roles | None = None, path: str = "a") -> Findings:
-    found = Findings(roles or Roles())
+def found_in(*records: bytes, roles: FeatureRoles | None = None, path: str = "a") -> Findings:
+    found = Findings(roles or FeatureRoles())
     for number, data in enumerate(records):
         found.look(path, number, 100 * number, data)
     return found
 
 
-def inferred(*records: bytes, roles: Roles | None = None) -> Inferred:
+def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
     found = found_in(*records, roles=roles)
     assert found.problems == []
     return infer(found)
@@ -96,7 +96,7 @@ def inferred(*records: bytes, roles: Roles | None = None) -> Inferred:
         (
             [picture("L"), picture("RGB")],
             Feature("x", "image", "uint8", (4, 5, 3)),
-            "grey among colour is delivered as colour",
+            "grey among color is delivered as color",
         ),
         (
             [picture(name="WEBP"), picture()],
@@ -120,12 +120,12 @@ def test_values_tell_what_a_feature_is(values, feature, reason):
 @pytest.mark.parametrize(
     ("names", "roles", "label", "reason"),
     [
-        (("x", "label"), Roles(), "label", "the usual name"),
-        (("class", "x"), Roles(), "class", "the other one"),
-        (("image/class/label", "x"), Roles(), "image/class/label", "as ImageNet's scripts have it"),
-        (("a/label", "label"), Roles(), "label", "the plain name before others"),
-        (("x", "label"), Roles(label="x"), "x", "what is said"),
-        (("x", "labels", "class_id"), Roles(), None, "other names are none"),
+        (("x", "label"), FeatureRoles(), "label", "the usual name"),
+        (("class", "x"), FeatureRoles(), "class", "the other one"),
+        (("image/class/label", "x"), FeatureRoles(), "image/class/label", "as ImageNet's scripts have it"),
+        (("a/label", "label"), FeatureRoles(), "label", "the plain name before others"),
+        (("x", "label"), FeatureRoles(label="x"), "x", "what is said"),
+        (("x", "labels", "class_id"), FeatureRoles(), None, "other names are none"),
     ],
 )
 def test_integers_are_classes_by_their_name(names, roles, label, reason):
@@ -148,7 +148,7 @@ def test_a_label_by_name_alone_is_no_label_if_its_values_are_no_classes(values, 
 
 def test_what_is_said_to_be_the_label_is_one_with_any_integers():
     values = [-1, *range(MOST_CLASSES + 1)]
-    roles = Roles(label="label")
+    roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
     assert infer(found).label == Feature("label", "label", "int64")
     assert len(found.features["label"].labels) == len(values)
@@ -157,7 +157,7 @@ def test_what_is_said_to_be_the_label_is_one_with_any_integers():
 
 
 def test_a_tensor_is_raw_if_that_is_said():
-    roles = Roles(raw=parse_raw(["x=uint8[2,3]", "y=float64[]"]))
+    roles = FeatureRoles(raw=parse_raw(["x=uint8[2,3]", "y=float64[]"]))
     made = inferred(record(x=bytes(6), y=bytes(8)), roles=roles)
     assert made.features == (Feature("x", "raw", "uint8", (2, 3)), Feature("y", "raw", "float64"))
     assert made.warnings == ()
@@ -168,54 +168,62 @@ def test_a_tensor_is_raw_if_that_is_said():
     [
         (
             [record(x=1, y=2), record(y=2)],
-            Roles(),
+            FeatureRoles(),
             "feature 'x': is only in 1 of 2 records, and not in a, record 1 at byte 100; every record must "
-            "have it: leave it out with --drop x",
+            "have it: leave it out with drop=('x',)",
         ),
         (
             [record(y=2), record(x=1, y=2)],
-            Roles(),
+            FeatureRoles(),
             "feature 'x': is only in 1 of 2 records, and not in a, record 0",
         ),
         (
             [listless("x")],
-            Roles(),
+            FeatureRoles(),
             "feature 'x': has no list in any record, so that its type is unknown",
         ),
-        ([record(x=1)], Roles(label="y"), "feature 'y': is in no record; there are 'x'"),
-        ([record(x=1)], Roles(images=("y",)), "feature 'y': is in no record; there are 'x'"),
+        ([record(x=1)], FeatureRoles(label="y"), "feature 'y': is not in any record; the features are 'x'"),
+        (
+            [record(x=1)],
+            FeatureRoles(images=("y",)),
+            "feature 'y': is not in any record; the features are 'x'",
+        ),
         (
             [record(x=b"1")],
-            Roles(label="x"),
-            "feature 'x': is named as label, but a, record 0 at byte 0 holds no",
+            FeatureRoles(label="x"),
+            "feature 'x': was given as label=, but a, record 0 at byte 0 holds no",
         ),
         (
             [record(x=1)],
-            Roles(images=("x",)),
-            "is said to hold images, but a, record 0 at byte 0 holds no byte",
+            FeatureRoles(images=("x",)),
+            "was given in images=, but a, record 0 at byte 0 holds no byte",
         ),
         (
             [record(x=picture()), record(x=b"BM")],
-            Roles(images=("x",)),
-            "is said to hold images, but a, record 1 at byte 100 holds no JPEG, PNG, GIF or WebP",
-        ),
-        ([record(x=[b"", b""])], Roles(images=("x",)), "is said to hold images, but has 2 values a record"),
-        (
-            [record(x=b"123"), record(x=b"1234")],
-            Roles(raw={"x": ("int16", (2,))}),
-            "feature 'x': has 3 to 4 bytes a record, but int16[2] takes 4",
+            FeatureRoles(images=("x",)),
+            "was given in images=, but a, record 1 at byte 100 holds no JPEG, PNG, GIF or WebP",
         ),
         (
             [record(x=[b"", b""])],
-            Roles(raw={"x": ("int16", (2,))}),
-            "said to hold tensors, but has 2 values a",
+            FeatureRoles(images=("x",)),
+            "was given in images=, but has 2 values a record",
+        ),
+        (
+            [record(x=b"123"), record(x=b"1234")],
+            FeatureRoles(raw={"x": ("int16", (2,))}),
+            "feature 'x': has 3 to 4 bytes a record, but int16[2] requires 4",
+        ),
+        (
+            [record(x=[b"", b""])],
+            FeatureRoles(raw={"x": ("int16", (2,))}),
+            "given in raw=, but has 2 values a",
         ),
         (
             [record(key=b"a"), record(key=b"b"), record(key=b"a")],
-            Roles(),
-            "feature 'key': has only 2 different values in 3 records; the feature of this name has to tell",
+            FeatureRoles(),
+            "feature 'key': has only 2 different values in 3 records; the feature of this name must be",
         ),
-        ([record(x=1)], Roles(drop=("x",)), "schema: no feature is left; drop fewer"),
+        ([record(x=1)], FeatureRoles(drop=("x",)), "schema: no feature is left; drop fewer"),
     ],
 )
 def test_what_keeps_records_from_having_a_schema_is_told(records, roles, message):
@@ -232,7 +240,7 @@ def test_a_name_that_a_schema_cannot_have_is_told():
     # written by hand, since our encoder takes no such name
     data = bytes.fromhex("0a0d 0a0b 0a01 0a 1206 1a04 0a02 0102".replace(" ", ""))
     (problem,) = inferred(data).problems
-    assert r"name is '\n', must be one or more printable characters; leave it out with --drop" in str(problem)
+    assert r"name is '\n', must be one or more printable characters; leave it out with drop=" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +273,7 @@ def test_of_a_file_full_of_faults_the_first_are_told_and_the_others_counted():
 
 
 def test_shards_that_contradict_each_other_are_both_named():
-    together = Findings(Roles())
+    together = Findings(FeatureRoles())
     together.join(found_in(record(x=1), path="a"))
     together.join(found_in(record(x=0.5), path="b"))
     together.join(found_in(record(x=b""), path="c"))
@@ -280,13 +288,13 @@ def test_shards_that_contradict_each_other_are_both_named():
     [
         (
             [picture(), b"x"],
-            "'x' is an image in 1 of 2 records, but not in a, record 1 at byte 100; it stays bytes",
+            "'x' is an image in 1 of 2 records, not in a, record 1 at byte 100; it is kept as bytes",
         ),
         (
             [bytes(784), bytes(784)],
-            "'x' has 784 bytes in every record, as tensors have; to have it delivered",
+            "'x' has 784 bytes in every record, as tensors have; to load it",
         ),
-        ([picture()], "the images in 'x' are taken as they are"),
+        ([picture()], "the images in 'x' are kept as they are"),
         ([bytes(32)], None),
         ([bytes(784), bytes(700)], None),
         ([1], None),
@@ -299,17 +307,17 @@ def test_what_deserves_a_look_is_told(values, warning):
 
 @pytest.mark.parametrize("text", ["x", "x=uint8", "=uint8[2]", "x=uint8[2,]", "x=uint8[-1]", "x=uint8[?]"])
 def test_a_tensor_that_is_not_spelled_right_is_refused(text):
-    with pytest.raises(OptionsError, match=re.escape(f"--raw {text}: must be NAME=DTYPE[SHAPE]")):
+    with pytest.raises(OptionsError, match=re.escape(f"raw={text!r} must be NAME=DTYPE[SHAPE]")):
         parse_raw([text])
 
 
 def test_roles_that_contradict_each_other_are_refused():
-    with pytest.raises(OptionsError, match="--raw x=int8\\[\\]: the feature 'x' stands twice"):
+    with pytest.raises(OptionsError, match="raw='x=int8\\[\\]' repeats the feature 'x'"):
         parse_raw(["x=uint8[2]", "x=int8[]"])
     with pytest.raises(OptionsError, match="the feature 'x' is named 2 times"):
-        Roles(label="x", drop=("x",))
-    with pytest.raises(OptionsError, match=r"--raw x=text\[2\]: dtype is 'text', but kind 'raw' holds"):
-        Roles(raw={"x": ("text", (2,))})
+        FeatureRoles(label="x", drop=("x",))
+    with pytest.raises(OptionsError, match=r"raw='x=text\[2\]': dtype is 'text', but kind 'raw' can only be"):
+        FeatureRoles(raw={"x": ("text", (2,))})
 
 
 @pytest.mark.parametrize(
@@ -367,7 +375,7 @@ def test_records_have_the_schema_that_is_inferred_from_them_however_they_are_dea
     types, rows = drawn
     records = [record_of(row, types) for row in rows]
     made = inferred(*records)
-    together = Findings(Roles())
+    together = Findings(FeatureRoles())
     for start, end in ((0, cut), (cut, len(records))):
         together.join(found_in(*records[start:end]))
     again = infer(together)

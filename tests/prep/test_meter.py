@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tfshards.prep import meter
-from tfshards.prep.meter import Meter
+from tfshards.prep.progress import meter
+from tfshards.prep.progress.meter import Meter
 
 
 class Terminal(io.StringIO):

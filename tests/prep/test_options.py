@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Options
-from tfshards.prep.options import parse_share
+from tfshards.prep.planning.options import parse_share
 from tfshards.schemas import OptionsError
 from tfshards.schemas.sizes import parse_size
 
@@ -16,31 +16,30 @@ HALVES = {"train": 0.5, "val": 0.5}
 
 WRONG = {
     "ratios that do not add up": ({"splits": {"train": 0.9}}, r"^the split ratios train=0\.9 add up to 0\.9"),
-    "a ratio that is no number": ({"splits": {"train": "most"}}, r"^--split train=most: must be NAME=RATIO"),
-    "no number": ({"splits": {"train": float("nan")}}, r"^--split train=nan: must be NAME=RATIO"),
+    "a ratio that is no number": ({"splits": {"train": "most"}}, r"^splits='train=most' must be NAME=RATIO"),
+    "no number": ({"splits": {"train": float("nan")}}, r"^splits='train=nan' must be NAME=RATIO"),
     "a split without a name": ({"splits": {"": 1}}, r"^the split name '' must be letters"),
     "strata and groups": (
         {"splits": HALVES, "stratify": True, "group_by": "folder"},
-        r"^--stratify and --group-by cannot be combined: a group may hold several classes$",
+        r"^stratify=True and group_by= cannot be combined: a group may hold several classes$",
     ),
     "strata without ratios": (
         {"stratify": True},
-        r"^--stratify needs ratios: give --split train=0\.9 --split val",
+        r"^stratify=True requires ratios: give splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",
     ),
-    "groups without ratios": ({"group_by": "folder"}, r"^--group-by needs ratios: give --split"),
-    "an unknown balance": ({"balance": "size"}, r"^--balance size: must be one of count, bytes$"),
-    "shards of no bytes": ({"shard_size": 0}, r"^--shard-size 0: must be at least one byte$"),
-    "no shards of a split": ({"shards_by_split": {"val": 0}}, r"^--shards val=0: must be at least 1$"),
-    "a name that is none": ({"name": "a b"}, r"^--name 'a b' must be letters, digits"),
-    "an empty name": ({"name": ""}, r"^--name '' must be letters, digits"),
-    "more rejects than all": ({"max_rejected": 1.1}, r"^--max-rejected 1\.1: must lie between 0% and 100%$"),
+    "groups without ratios": ({"group_by": "folder"}, r"^group_by= requires ratios: give splits="),
+    "an unknown balance": ({"balance": "size"}, r"^balance='size' must be one of count, bytes$"),
+    "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least one byte$"),
+    "a name that is none": ({"name": "a b"}, r"^name='a b' must be letters, digits"),
+    "an empty name": ({"name": ""}, r"^name='' must be letters, digits"),
+    "more rejects than all": ({"max_rejected": 1.1}, r"^max_rejected='1\.1' must lie between 0% and 100%$"),
     "fewer rejects than none": (
         {"max_rejected": "-1%"},
-        r"^--max-rejected -1%: must lie between 0% and 100%$",
+        r"^max_rejected='-1%' must lie between 0% and 100%$",
     ),
     "rejects that are no number": (
         {"max_rejected": "few"},
-        r"^--max-rejected few: must be a share such as 1%",
+        r"^max_rejected='few' must be a share such as 1%",
     ),
 }
 
@@ -88,7 +87,7 @@ def test_the_options_that_change_the_bytes_are_those_of_the_manifest():
 def test_the_least_that_can_be_said_is_enough():
     assert Options().rejected_share == Fraction(1, 100)
     assert Options().ratios == {}
-    assert Options(shard_size=1, shards_by_split={"val": 1}).shard_size == 1
+    assert Options(shard_size=1).shard_size == 1
 
 
 @pytest.mark.parametrize(
@@ -105,15 +104,13 @@ def test_the_least_that_can_be_said_is_enough():
     ],
 )
 def test_sizes_are_read_with_their_units(text, size):
-    assert parse_size(text, "--shard-size") == size
+    assert parse_size(text, "shard_size") == size
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "1TB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
 def test_a_size_that_is_none_is_told(text):
-    with pytest.raises(
-        OptionsError, match=r"^--shard-size .*: must be a size such as 128MiB, 1\.5GB or 4096$"
-    ):
-        parse_size(text, "--shard-size")
+    with pytest.raises(OptionsError, match=r"^shard_size=.* must be a size such as 128MiB, 1\.5GB or 4096$"):
+        parse_size(text, "shard_size")
 
 
 @pytest.mark.parametrize(
@@ -126,10 +123,10 @@ def test_shares_are_read_exactly(text, share):
 
 @pytest.mark.parametrize("text", ["", "%", "few", "1%%", "1/0", "1/0%", "inf"])
 def test_a_share_that_is_none_is_told(text):
-    with pytest.raises(OptionsError, match=r"^--max-rejected .*: must be a share such as 1% or 0\.01$"):
+    with pytest.raises(OptionsError, match=r"^max_rejected=.* must be a share such as 1% or 0\.01$"):
         parse_share(text)
 
 
 def test_what_becomes_of_duplicates_is_one_of_three():
-    with pytest.raises(OptionsError, match=r"^--duplicates merge: must be one of keep, drop, fail$"):
+    with pytest.raises(OptionsError, match=r"^duplicates='merge' must be one of keep, drop, fail$"):
         Options(duplicates="merge")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.plan import lay_out, permutation, rebalance
+from tfshards.prep.planning.balance import lay_out, permutation, rebalance
 
 SEEDS = st.integers(0, 2**63 - 1)
 

@@ -1,11 +1,16 @@
-"""What commands print of the classes of a dataset."""
+"""What plans, manifests and classes print: the same from Python and from the command line."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from tfshards.prep.print import class_lines
-from tfshards.schemas import Feature, Schema
+from tfshards import prep
+from tfshards.prep.cli.main import main
+from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas.summary import class_lines
 
 KEY = Feature("key", "bytes", "bytes")
 TAGS = Schema((Feature("tags", "label", "int64", (None,)), KEY), ("ant", "b\ne", "cat"))
@@ -24,10 +29,32 @@ def test_numbers_of_classes_are_listed_in_their_order_whatever_each_split_has():
 @pytest.mark.parametrize(
     ("schema", "lines"),
     [
-        (TAGS, [r"tags: several classes an example, not counted: ant, b\ne, cat"]),
+        (TAGS, [r"tags: several classes per example, not counted: ant, b\ne, cat"]),
         (Schema((KEY,)), ["no labels"]),
         (None, ["no labels"]),
     ],
 )
 def test_classes_that_are_not_counted_are_named(schema, lines):
     assert class_lines({"train": {}}, schema) == lines
+
+
+def test_a_plan_prints_what_the_verb_prints_and_writes_nothing(array_files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    array_files(x=np.arange(9), label=np.arange(9) % 2)
+    source = prep.Arrays.open(["x.npy", "label.npy"])
+    plan = prep.plan(source, "data", shards={"train": 2}, seed=3)
+    assert main(["plan", "arrays", "x.npy", "label.npy", "data", "--shards", "train=2", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == f"{plan!r}\n"
+    assert not (tmp_path / "data").exists()
+    assert prep.build(source, "data", shards=2, seed=3).build_id == plan.build_id
+    with pytest.raises(OptionsError, match=r"^shards=0 must be at least 1$"):
+        prep.plan(source, "other", shards=0)
+
+
+def test_a_manifest_prints_what_info_prints_and_is_compared_by_its_content(array_files, tmp_path, capsys):
+    (x,) = array_files(x=np.arange(9))
+    manifest = prep.build(prep.Arrays.open([x]), tmp_path / "data", shards=2)
+    assert main(["info", str(tmp_path / "data")]) == 0
+    assert capsys.readouterr().out == f"{manifest!r}\n"
+    assert prep.info(tmp_path / "data") == manifest
+    assert replace(manifest, name="other") != manifest

@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from tfshards.prep import progress
-from tfshards.prep.progress import Progress, Reporter
+from tfshards.prep.progress import lines as progress
+from tfshards.prep.progress.lines import Progress, Reporter
 from tfshards.schemas.sizes import size
 
 
@@ -37,9 +37,13 @@ def test_sizes_are_shown_for_people(num_bytes, shown):
 
 
 def follow(shown: Progress, work: object) -> None:
-    thread = threading.Thread(target=work)
+    def run() -> None:
+        work()
+        shown.end()
+
+    thread = threading.Thread(target=run)
     thread.start()
-    shown.follow(thread)
+    shown.follow()
     thread.join()
 
 

@@ -1,4 +1,4 @@
-"""Damaged files of a dataset are made again from what it was built from, and no others are touched."""
+"""Damaged files of a dataset are rebuilt from what it was built from, and no others are touched."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, repair, verify
-from tfshards.prep.cli import main
-from tfshards.prep.images import decoder_versions
-from tfshards.prep.output import locked
-from tfshards.prep.proofs.restore import restored_images, restored_options
-from tfshards.schemas import (
-    FormatError,
-    InputError,
-    OptionsError,
-    index_path,
-    labels_path,
-    read_manifest,
-    write_manifest,
-)
+from tfshards.prep.building.output import locked
+from tfshards.prep.building.restore import restored_options
+from tfshards.prep.cli.main import main
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.sources.image_arguments import restored_images
+from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas.index import index_path
+from tfshards.schemas.labels import labels_path
+from tfshards.schemas.manifest import write_manifest
 
 STAMP = 1_600_000_000 * 10**9
 
@@ -95,16 +91,16 @@ DAMAGES: dict[str, Callable[[Path], list[Path]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_what_is_damaged_is_made_again_and_nothing_else_is_touched(damage, dataset, photos, contents):
+def test_damaged_files_are_rebuilt_and_no_others_are_touched(damage, dataset, photos, contents):
     before, whole = contents(dataset), states(dataset)
     damaged = {path.relative_to(dataset).as_posix() for path in damage(dataset)}
     if len(damaged) == 1 and damage is DAMAGES["a shard that is gone"]:
         (dataset / next(iter(damaged))).unlink()
     said: list[str] = []
-    made = repair(dataset, photos, talk=said.append)
+    made = repair(dataset, photos, log=said.append)
     assert {problem.place for problem in made.found} == set(made.repaired) == damaged
-    assert said == [f"{path}: made again" for path in made.repaired]
-    assert made.left == verify(dataset, deep=True, decode=True) == []
+    assert said == [f"{path}: rebuilt" for path in made.repaired]
+    assert made.left == verify(dataset, deep=True, decode=True).problems == ()
     assert contents(dataset) == before
     now = states(dataset)
     assert {name for name in now if now[name] != whole[name]} == damaged
@@ -113,7 +109,7 @@ def test_what_is_damaged_is_made_again_and_nothing_else_is_touched(damage, datas
 def test_a_sound_dataset_is_left_alone(dataset, photos):
     whole = states(dataset)
     made = repair(dataset, photos)
-    assert (made.found, made.repaired, made.left) == ([], (), [])
+    assert (made.found, made.repaired, made.left) == ((), (), ())
     assert states(dataset) == whole
 
 
@@ -122,8 +118,8 @@ def test_an_index_and_labels_need_no_source(dataset, contents):
     index_file(dataset, 2).unlink()
     labels_file(dataset, 2).unlink()
     flip(labels_file(dataset, 1), 0)
-    mended = [labels_file(dataset, 1), index_file(dataset, 2), labels_file(dataset, 2)]
-    assert repair(dataset).repaired == tuple(path.relative_to(dataset).as_posix() for path in mended)
+    rebuilt = [labels_file(dataset, 1), index_file(dataset, 2), labels_file(dataset, 2)]
+    assert repair(dataset).repaired == tuple(path.relative_to(dataset).as_posix() for path in rebuilt)
     assert contents(dataset) == before
 
 
@@ -142,12 +138,12 @@ def test_what_is_beside_a_shard_and_the_manifest_does_not_fit_is_left(digest, pa
     assert contents(dataset) == before
 
 
-def test_without_a_source_shards_stay_damaged_and_are_told(dataset):
+def test_without_a_source_shards_stay_damaged_and_are_reported(dataset):
     damaged = {flip(shard_path(dataset)).name, flip(index_file(dataset, 1), 0).name}
     made = repair(dataset)
     assert {Path(problem.place).name for problem in made.found} == damaged
     assert made.repaired == (index_file(dataset, 1).relative_to(dataset).as_posix(),)
-    assert made.left == verify(dataset)
+    assert made.left == verify(dataset).problems
     assert [problem.place for problem in made.left] == [shard_path(dataset).name]
 
 
@@ -165,7 +161,7 @@ BUILDS = {
     "stratified, by bytes": Options(splits={"train": 0.75, "val": 0.25}, stratify=True, balance="bytes"),
     "grouped": Options(splits={"train": 0.5, "val": 0.5}, group_by="([0-9])"),
     "duplicates left out": Options(duplicates="drop"),
-    "shards of single splits": Options(splits={"a": 0.5, "b": 0.5}, shards_by_split={"a": 3, "b": 1}),
+    "shards of single splits": Options(splits={"a": 0.5, "b": 0.5}),
     "compressed, of another name": Options(compression="gzip", name="other"),
 }
 
@@ -174,16 +170,16 @@ BUILDS = {
 def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     options = replace(options, max_rejected="50%")
-    by_split = options.shards_by_split
+    shards = {"a": 3, "b": 1} if "a" in options.splits else 2
     (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
-    quiet_build(ImageFolder(photos), out, shards=None if by_split else 2, seed=7, options=options)
+    quiet_build(ImageFolder(photos), out, shards=shards, seed=7, options=options)
     restored = restored_options(read_manifest(out))
     assert (restored.to_json(), restored.compression) == (options.to_json(), options.compression)
     before = contents(out)
     for number in range(len(read_manifest(out).shards)):
         flip(shard_path(out, number))
     flip(rejects_file(out))
-    assert repair(out, photos).left == []
+    assert repair(out, photos).left == ()
     assert contents(out) == before
 
 
@@ -210,7 +206,7 @@ def test_the_options_of_images_come_from_the_manifest(options, small_folder, tmp
     assert restored_images(json.loads(json.dumps(read_manifest(out).to_json()["options"]))) == options
     before = contents(out)
     flip(shard_path(out))
-    assert repair(out, str(small_folder)).left == []
+    assert repair(out, str(small_folder)).left == ()
     assert contents(out) == before
 
 
@@ -220,22 +216,8 @@ def test_split_folders_and_a_label_map_need_no_more(image_folder, tmp_path, quie
     quiet_build(ImageFolder(root, class_names=("b", "a")), tmp_path / "out", shards=2)
     before = contents(tmp_path / "out")
     flip(shard_path(tmp_path / "out", 2))
-    assert repair(tmp_path / "out", root).left == []
+    assert repair(tmp_path / "out", root).left == ()
     assert contents(tmp_path / "out") == before
-
-
-def test_mended_files_that_were_taken_in_are_known(dataset, photos, quiet_build, contents):
-    good = (photos / "cat" / "00.png").read_bytes()
-    (photos / "cat" / "bad1.png").write_bytes(good)
-    options = Options(max_rejected="50%")
-    quiet_build(ImageFolder(photos), dataset, shards=4, options=options, retry_rejected=True)
-    assert read_manifest(dataset).totals.rejected == 2
-    before = contents(dataset)
-    for number in range(4):
-        flip(shard_path(dataset, number))
-    flip(rejects_file(dataset))
-    assert len(repair(dataset, photos).repaired) == 5
-    assert contents(dataset) == before
 
 
 def test_arrays_are_given_as_to_build(array_files, tmp_path, quiet_build, contents):
@@ -246,19 +228,19 @@ def test_arrays_are_given_as_to_build(array_files, tmp_path, quiet_build, conten
     quiet_build(Arrays.open(given, ("weights",), ("dog", "cat")), out, shards=3)
     before = contents(out)
     flip(shard_path(out, 2))
-    assert repair(out, given).left == []
+    assert repair(out, given).left == ()
     assert contents(out) == before
     # or as they are in memory, with the options of then
     source = Arrays({"x": np.arange(10)})
     quiet_build(source, tmp_path / "memory", shards=2)
     flip(shard_path(tmp_path / "memory"))
-    assert repair(tmp_path / "memory", source).left == []
+    assert repair(tmp_path / "memory", source).left == ()
 
 
 def make_table(image_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
     """A table with two images a row in another folder, classes, splits, and a column to leave out."""
     images = image_folder({f"{number}.png": number for number in range(12)}, "images")
-    rows = ["file_name,depth,colour,part,noise,size"]
+    rows = ["file_name,depth,color,part,noise,size"]
     rows += [
         f"{n}.png,{n}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n},{n}" for n in range(12)
     ]
@@ -270,12 +252,12 @@ def make_table(image_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path,
 def test_a_table_is_given_with_the_folder_of_its_images(image_folder, tmp_path, contents, capsys):
     table, images = make_table(image_folder, tmp_path)
     out = tmp_path / "out"
-    columns = ["--image", "depth", "--label", "colour", "--split-column", "part", "--drop", "noise"]
+    columns = ["--image", "depth", "--label", "color", "--split-column", "part", "--drop", "noise"]
     build = ["build", "table", str(table), str(out), "--root", str(images), *columns, "--shards", "2"]
     assert main(build) == 0
     before = contents(out)
     flip(shard_path(out, 1))
-    assert main(["verify", str(out), "--repair", str(table), str(images)]) == 0
+    assert main(["verify", str(out), "--repair", str(table), "--repair", str(images)]) == 0
     assert contents(out) == before
     capsys.readouterr()
 
@@ -299,21 +281,23 @@ def refused(root: Path, source: object, match: str, contents: Callable[[Path], d
     assert contents(root) == before
 
 
-def test_other_inputs_are_refused_and_what_differs_is_said(dataset, photos, contents, monkeypatch):
+def test_other_inputs_are_refused_and_the_error_names_what_differs(dataset, photos, contents, monkeypatch):
     flip(shard_path(dataset))
     path = photos / "cat" / "02.png"
     os.utime(path, ns=(STAMP, STAMP + 1))
     refused(dataset, photos, "built from: names, sizes, modification times, labels or skipped", contents)
     os.utime(path, ns=(STAMP, STAMP))
     path.rename(photos / "cat" / ".hidden.png")
-    refused(dataset, photos, r"built from: there are 42 inputs, were 43 \(build [0-9a-f]{8}, this", contents)
+    refused(dataset, photos, r"built from: 42 inputs instead of 43 \(build [0-9a-f]{8}, this", contents)
     (photos / "cat" / ".hidden.png").rename(path)
     (photos / "emu").mkdir()
-    refused(dataset, ImageFolder(photos), "built from: features or class names are others", contents)
+    refused(dataset, ImageFolder(photos), "built from: features or class names differ", contents)
     (photos / "emu").rmdir()
     later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
-    monkeypatch.setattr("tfshards.prep.sources.image_folder.decoder_versions", lambda: later)
-    match = r"built from: pillow is '99\.0', was '[0-9.]+'; pillow_new is '1\.0', was absent \(build "
+    monkeypatch.setattr("tfshards.prep.sources.images.folder.decoder_versions", lambda: later)
+    match = (
+        r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent \(build "
+    )
     refused(dataset, photos, match, contents)
 
 
@@ -333,14 +317,14 @@ def test_inputs_of_other_content_at_the_same_size_and_time_are_refused(
     flip(shard_path(out))
     image_folder({"2.png": plain_png(99)})
     match = (
-        r"out-train-.*-00001: the inputs give other bytes than were written, of digest sha256:[0-9a-f]{64} "
-        r"instead of sha256:[0-9a-f]{64}; an input has other content than then, with the same size and time"
+        r"out-train-.*-00001: the inputs now give bytes of digest sha256:[0-9a-f]{64} instead of "
+        r"sha256:[0-9a-f]{64}; the content of an input has changed, though not its size and time"
     )
     refused(out, root, match, contents)
     image_folder({"2.png": bytes(len(plain_png(2)))})
-    refused(out, root, r"2\.png: was accepted before, and is now unreadable; it changed", contents)
+    refused(out, root, r"2\.png: was accepted before and is unreadable now; it has changed", contents)
     image_folder({"2.png": plain_png(2)})
-    assert repair(out, root).left == []
+    assert repair(out, root).left == ()
 
 
 def test_other_rejects_are_refused(dataset, photos, contents):
@@ -349,7 +333,10 @@ def test_other_rejects_are_refused(dataset, photos, contents):
     bad.write_bytes(b"NO IMAGE")
     os.utime(bad, ns=(STAMP, STAMP))
     refused(
-        dataset, photos, r"rejected-.*: other inputs are rejected now than then, or for other reas", contents
+        dataset,
+        photos,
+        r"rejected-.*: the rejected inputs, or the reasons, differ from those in the",
+        contents,
     )
 
 
@@ -357,24 +344,24 @@ def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents)
     flip(shard_path(dataset))
     appended = {**read_manifest(dataset).options, "appended": [{"build_id": "00000000"}]}
     for options, how in (
-        ({}, "does not say how it was made"),
+        ({}, "does not record how it was made"),
         ({"source": "merge"}, "was made by merge"),
         (appended, "was appended to"),
     ):
         write_manifest(replace(read_manifest(dataset), options=options), dataset)
-        refused(dataset, photos, f"'out' {how}; only the shards of one that was built from images", contents)
+        refused(dataset, photos, f"'out' {how}; only shards of a dataset that one build made", contents)
     index_file(dataset, 1).unlink()
     assert len(repair(dataset).repaired) == 1
 
 
 def test_more_inputs_than_there_were_are_a_mistake(dataset, tmp_path, image_folder, capsys):
     flip(shard_path(dataset))
-    with pytest.raises(OptionsError, match="--repair b: the dataset was built from one folder of images"):
+    with pytest.raises(OptionsError, match="the inputs are 'a', 'b'; give one folder of images"):
         repair(dataset, ["a", "b"])
     table, images = make_table(image_folder, tmp_path)
     assert main(["build", "table", str(table), str(tmp_path / "t"), "--root", str(images)]) == 0
     flip(shard_path(tmp_path / "t"))
-    with pytest.raises(OptionsError, match="--repair c: a table takes itself, and the folder of its images"):
+    with pytest.raises(OptionsError, match="give one table, with at most one folder of images"):
         repair(tmp_path / "t", [str(table), str(images), "c"])
     capsys.readouterr()
 
@@ -384,7 +371,7 @@ def test_a_repair_and_a_build_exclude_each_other(dataset):
         repair(dataset)
 
 
-def test_an_output_that_cannot_be_written_is_told(dataset, photos):
+def test_a_dataset_that_cannot_be_written_is_reported(dataset, photos):
     flip(shard_path(dataset))
     (dataset / ".build").write_text("in the way")
     with pytest.raises(InputError, match="out: cannot be written: File exists"):
@@ -394,11 +381,11 @@ def test_an_output_that_cannot_be_written_is_told(dataset, photos):
 def test_a_damaged_manifest_cannot_be_repaired(dataset, photos):
     path = dataset / "dataset.json"
     path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
-    with pytest.raises(FormatError, match=r"digest: does not hold"):
+    with pytest.raises(FormatError, match=r"digest: does not match"):
         repair(dataset, photos)
 
 
-def test_the_command_tells_what_was_wrong_and_what_became_of_it(dataset, photos, capsys):
+def test_the_command_prints_what_was_wrong_and_what_was_rebuilt(dataset, photos, capsys):
     def run(*arguments: object) -> tuple[int, str, str]:
         status = main(["verify", str(dataset), *map(str, arguments)])
         return (status, *capsys.readouterr())
@@ -410,21 +397,25 @@ def test_the_command_tells_what_was_wrong_and_what_became_of_it(dataset, photos,
     problem = f"{name}: its bytes are not those that were written: the digest differs"
     assert run("--repair") == (
         1,
-        f"{problem}\n{index}: cannot be read: No such file or directory\nmade again: {index}\nstill wrong:\n"
-        f"{problem}\n{dataset}: 1 problem, 1 file made again; shards need SRC: --repair SRC\n",
-        f"{index}: made again\n",
+        f"{problem}\n{index}: cannot be read: No such file or directory\nrebuilt: {index}\nstill damaged:\n"
+        f"{problem}\n{dataset}: 1 problem, 1 file rebuilt; shards can only be rebuilt from their source\n",
+        f"{index}: rebuilt\n",
     )
-    assert run("--repair") == (1, f"{problem}\n{dataset}: 1 problem; shards need SRC: --repair SRC\n", "")
+    assert run("--repair") == (
+        1,
+        f"{problem}\n{dataset}: 1 problem; shards can only be rebuilt from their source\n",
+        "",
+    )
     status, out, _ = run("--repair", photos, "--json")
     assert (status, json.loads(out)["repaired"], json.loads(out)["left"]) == (0, [name], [])
     flip(shard_path(dataset))
     status, out, _ = run("--repair", photos)
-    assert (status, out) == (0, f"{problem}\nmade again: {name}\n{dataset}: sound, 1 file made again\n")
+    assert (status, out) == (0, f"{problem}\nrebuilt: {name}\n{dataset}: sound, 1 file rebuilt\n")
     for more in ("--deep", "--decode"):
         status, out, err = run("--repair", photos, more)
         assert (status, out) == (2, "")
         assert err == (
-            "tfshards: --repair goes by the digests of the files; give --deep or --decode to another run, "
-            "behind it\n"
+            f"tfshards: --repair compares digests and cannot be combined with {more}; repair first, then "
+            f"verify again with {more}\n"
         )
     assert Fraction(1) == restored_options(read_manifest(dataset)).rejected_share

@@ -1,4 +1,4 @@
-"""reshard: the same examples in other shards, proved, whatever the kind of dataset and its compression."""
+"""reshard: the same examples in other shards, for datasets of every kind and compression."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,29 +20,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep import Arrays, Dealing, Options, build, reshard, verify
-from tfshards.prep.area import AREA_NAME
-from tfshards.prep.copies import copying
-from tfshards.prep.copies.dealing import deal, mix
-from tfshards.prep.output import locked
-from tfshards.prep.scan import scan_shard
-from tfshards.schemas import (
-    BuildError,
-    InputError,
-    Manifest,
-    OptionsError,
-    Split,
-    index_path,
-    labels_path,
-    read_manifest,
-    write_manifest,
-)
+from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, reshard, verify
+from tfshards.prep.building.output import locked
+from tfshards.prep.derivation import rewrite, shard_pass
+from tfshards.prep.derivation.assignment import assign, interleave
+from tfshards.prep.derivation.origin import open_origin
+from tfshards.prep.derivation.rewrite_plan import RewritePlan, plan_split
+from tfshards.prep.derivation.shard_pass import ShardPass
+from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
+from tfshards.schemas.index import index_path
+from tfshards.schemas.labels import labels_path
+from tfshards.schemas.manifest import write_manifest
 
-from .copies import BUILDS, build_arrays, in_no_order, records, repeat_a_record
+from .derived import BUILDS, build_arrays, build_quietly, in_no_order, records, repeat_a_record
 
 
 def quiet(_: str) -> None:
-    """Hear nothing."""
+    """Drop a status line."""
 
 
 @pytest.fixture(scope="module")
@@ -79,44 +77,46 @@ def test_each_split_keeps_its_examples_in_as_many_shards_as_asked_for(
     kind, balance, before, new, origins, tmp_path, monkeypatch
 ):
     # so that the shards of one split are written in several passes
-    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 2)
+    monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 2)
     root, out = origins[kind, before], tmp_path / "out"
-    made = reshard(root, out, Dealing(shards=5, balance=balance, compression=new), talk=quiet)
+    made = reshard(root, out, shards=5, options=ShardOptions(balance=balance, compression=new), log=quiet)
     assert read_manifest(out) == made
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
     assert made.compression == new
     assert in_no_order(records(out)) == in_no_order(records(root))
     for split in made.splits:
         assert len(counts(made, split)) == 5
         if balance == "count":
-            # cut where they stand, they keep the order of the build
+            # the sequence is cut, so that it keeps the order of the build
             assert records(out)[split] == records(root)[split]
             assert max(counts(made, split)) - min(counts(made, split)) <= 1
     for shard in made.shards:
-        found = {path: (out / path).read_bytes() for path in shard.beside}
+        found = {path: (out / path).read_bytes() for path in shard.companion_digests}
         assert scan_shard(out, shard.path, new, label=made.schema.label) == (shard, found)
 
 
 def test_by_bytes_shards_are_as_even_as_longest_first_packing_makes_them(origins, tmp_path):
     root = origins["table", "none"]
-    made = reshard(root, tmp_path / "out", Dealing(shards_by_split={"train": 4}, balance="bytes"), talk=quiet)
+    made = reshard(
+        root, tmp_path / "out", shards={"train": 4}, options=ShardOptions(balance="bytes"), log=quiet
+    )
     sizes = [shard.record_bytes for shard in made.splits["train"].shards]
     longest = max(len(data) + 16 for data in records(root)["train"])
     assert max(sizes) - min(sizes) <= longest
     assert max(sizes) - min(sizes) < 20
     assert max(counts(made, "train")) - min(counts(made, "train")) <= 3
     # inside a shard they keep their order
-    order = {data: place for place, data in enumerate(records(root)["train"])}
-    places = [order[data] for data in records(tmp_path / "out")["train"]]
+    order = {data: number for number, data in enumerate(records(root)["train"])}
+    numbers = [order[data] for data in records(tmp_path / "out")["train"]]
     bounds = np.cumsum([0, *counts(made, "train")]).tolist()
     for start, end in itertools.pairwise(bounds):
-        assert places[start:end] == sorted(places[start:end])
+        assert numbers[start:end] == sorted(numbers[start:end])
 
 
-def test_what_else_the_manifest_says_is_carried_over(origins, tmp_path):
+def test_the_new_manifest_keeps_everything_but_the_shards(origins, tmp_path):
     root = origins["images", "none"]
     before = read_manifest(root)
-    made = reshard(root, tmp_path / "out", Dealing(shards=2), name="pets", talk=quiet)
+    made = reshard(root, tmp_path / "out", shards=2, options=ShardOptions(name="pets"), log=quiet)
     kept = ("schema", "totals", "split_cuts", "rejects_digest", "compression")
     assert {name: getattr(made, name) for name in kept} == {name: getattr(before, name) for name in kept}
     assert list(made.splits) == list(before.splits)
@@ -138,42 +138,42 @@ def test_what_else_the_manifest_says_is_carried_over(origins, tmp_path):
 
 
 NUMBERS = {
-    "as many as there were": (Dealing(), [34, 34, 33]),
-    "a number": (Dealing(shards=4), [26, 25, 25, 25]),
-    "one for each example": (Dealing(shards=101), [1] * 101),
-    "of one split": (Dealing(shards=9, shards_by_split={"train": 2}), [51, 50]),
+    "as many as there were": ({}, [34, 34, 33]),
+    "a number": ({"shards": 4}, [26, 25, 25, 25]),
+    "one for each example": ({"shards": 101}, [1] * 101),
+    "of one split": ({"shards": ShardCounts(9, {"train": 2})}, [51, 50]),
     # a record takes some 100 bytes
-    "by size": (Dealing(shard_size=3000), [26, 25, 25, 25]),
-    "by a large size": (Dealing(shard_size=1 << 40), [101]),
-    "by a size below a record's": (Dealing(shard_size=1), [1] * 101),
+    "by size": ({"options": ShardOptions(shard_size=3000)}, [26, 25, 25, 25]),
+    "by a large size": ({"options": ShardOptions(shard_size=1 << 40)}, [101]),
+    "by a size below a record's": ({"options": ShardOptions(shard_size=1)}, [1] * 101),
 }
 
 
-@pytest.mark.parametrize(("dealing", "expected"), NUMBERS.values(), ids=NUMBERS.keys())
-def test_the_number_of_shards(dealing, expected, old, tmp_path):
-    made = reshard(old, tmp_path / "out", dealing, talk=quiet)
+@pytest.mark.parametrize(("asked", "expected"), NUMBERS.values(), ids=NUMBERS.keys())
+def test_the_number_of_shards(asked, expected, old, tmp_path):
+    made = reshard(old, tmp_path / "out", **asked, log=quiet)
     assert counts(made, "train") == expected
 
 
 def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, contents, monkeypatch):
     root = origins["images", "gzip"]
-    dealing = Dealing(shards=5, balance="bytes")
-    reshard(root, tmp_path / "a" / "out", dealing, talk=quiet)
-    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 1)
-    monkeypatch.setattr(copying, "NUM_THREADS", 1)
-    monkeypatch.setattr(copying, "_RECORDS_AT_ONCE", 3)
-    reshard(root, tmp_path / "b" / "out", dealing, talk=quiet)
+    asked = {"shards": 5, "options": ShardOptions(balance="bytes")}
+    reshard(root, tmp_path / "a" / "out", **asked, log=quiet)
+    monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
+    monkeypatch.setattr(rewrite, "NUM_THREADS", 1)
+    monkeypatch.setattr(shard_pass, "_RECORDS_AT_ONCE", 3)
+    reshard(root, tmp_path / "b" / "out", **asked, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_runs_of_compressed_records_are_cut_at_the_same_places_whatever_is_written_with_them(
+def test_compressed_runs_end_at_the_same_records_however_many_shards_are_written_together(
     tmp_path, contents, monkeypatch
 ):
     x = np.random.default_rng(0).integers(0, 3, (40, 1 << 16), dtype=np.uint8)
-    build(Arrays({"x": x}), tmp_path / "old", shards=3, options=Options(compression="gzip"), talk=quiet)
-    reshard(tmp_path / "old", tmp_path / "a" / "out", Dealing(shards=2), talk=quiet)
-    monkeypatch.setattr(copying, "_SHARDS_A_PASS", 1)
-    reshard(tmp_path / "old", tmp_path / "b" / "out", Dealing(shards=2), talk=quiet)
+    build_quietly(Arrays({"x": x}), tmp_path / "old", shards=3, options=Options(compression="gzip"))
+    reshard(tmp_path / "old", tmp_path / "a" / "out", shards=2, log=quiet)
+    monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
+    reshard(tmp_path / "old", tmp_path / "b" / "out", shards=2, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert in_no_order(records(tmp_path / "a" / "out")) == in_no_order(records(tmp_path / "old"))
 
@@ -187,58 +187,58 @@ def test_a_split_without_examples_stays_one(old, tmp_path):
     train = replace(train, shards=(train.shards[0], shard, *train.shards[1:]))
     (old / "other.tfrecord").touch()
     other = replace(shard, path="other.tfrecord")
-    for path in (*shard.beside, *other.beside):
+    for path in (*shard.companion_digests, *other.companion_digests):
         (old / path).touch()
     splits = {"train": train, "val": Split((other,))}
     write_manifest(replace(before, splits=splits), old)
     for balance in ("count", "bytes"):
         made = reshard(
-            old, tmp_path / balance, Dealing(shards_by_split={"train": 2}, balance=balance), talk=quiet
+            old, tmp_path / balance, shards={"train": 2}, options=ShardOptions(balance=balance), log=quiet
         )
         assert counts(made, "val") == [0]
         assert sum(counts(made, "train")) == 101
-        assert verify(tmp_path / balance, deep=True) == []
+        assert verify(tmp_path / balance, deep=True)
 
 
-def test_run_again_it_is_up_to_date(old, tmp_path):
+def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
     said: list[str] = []
     out = tmp_path / "out"
-    made = reshard(old, out, Dealing(shards=2), talk=said.append)
+    made = reshard(old, out, shards=2, log=said.append)
     assert said == [f"starting build {made.build_id}: 101 examples, 9.9 KiB, 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
-    assert reshard(old, out, Dealing(shards=2), talk=said.append) == made
+    assert reshard(old, out, shards=2, log=said.append) == made
     assert said[1:] == [f"{out} is up to date"]
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_another_dataset_is_replaced_only_when_asked(old, tmp_path):
     out = tmp_path / "out"
-    first = reshard(old, out, Dealing(shards=2), talk=quiet)
-    with pytest.raises(InputError, match=r"of other options \(shards\) .* give --overwrite to replace it"):
-        reshard(old, out, Dealing(shards=4), talk=quiet)
+    first = reshard(old, out, shards=2, log=quiet)
+    with pytest.raises(InputError, match=r"of other options \(shards\) .* give overwrite=True to replace it"):
+        reshard(old, out, shards=4, log=quiet)
     assert read_manifest(out) == first
-    second = reshard(old, out, Dealing(shards=4), overwrite=True, talk=quiet)
+    second = reshard(old, out, shards=4, overwrite=True, log=quiet)
     assert read_manifest(out) == second
     # who has the first one open goes on reading it
     assert all((out / shard.path).exists() for shard in first.shards)
-    third = reshard(old, out, Dealing(shards=5), overwrite=True, talk=quiet)
+    third = reshard(old, out, shards=5, overwrite=True, log=quiet)
     assert not any((out / shard.path).exists() for shard in first.shards)
-    assert verify(out) == []
+    assert verify(out)
     assert counts(third, "train") == [21, 20, 20, 20, 20]
 
 
 def test_a_dataset_that_cannot_be_read_is_replaced_when_asked(old, tmp_path):
     out = tmp_path / "out"
-    reshard(old, out, talk=quiet)
+    reshard(old, out, log=quiet)
     (out / "dataset.json").write_text("{")
-    made = reshard(old, out, overwrite=True, talk=quiet)
+    made = reshard(old, out, overwrite=True, log=quiet)
     assert read_manifest(out) == made
-    assert verify(out) == []
+    assert verify(out)
 
 
-def test_what_gzip_makes_cannot_be_opened_by_tfds_which_is_said(old, tmp_path):
+def test_compressed_shards_cannot_be_opened_by_tfds_which_is_logged(old, tmp_path):
     said: list[str] = []
-    reshard(old, tmp_path / "out", Dealing(compression="gzip"), talk=said.append)
+    reshard(old, tmp_path / "out", options=ShardOptions(compression="gzip"), log=said.append)
     assert said[1:] == [
         "warning: TensorFlow Datasets will not open this dataset: compression: is gzip; "
         "TFDS reads plain files"
@@ -246,65 +246,67 @@ def test_what_gzip_makes_cannot_be_opened_by_tfds_which_is_said(old, tmp_path):
 
 
 WRONG_OPTIONS = {
-    "no shards": ({"shards": 0}, r"^--shards 0: must be an integer of at least 1$"),
-    "no number": ({"shards": "3"}, r"^--shards 3: must be an integer"),
-    "a truth": ({"shards": True}, r"^--shards True: must be an integer"),
-    "no shards of a split": ({"shards_by_split": {"val": 0}}, r"^--shards val=0: must be"),
-    "number and size": ({"shards": 2, "shard_size": 5}, "^--shards and --shard-size exclude each other"),
-    "no size": ({"shard_size": 0}, "^--shard-size 0: must be at least one byte$"),
-    "another balance": ({"balance": "size"}, "^--balance size: must be one of count, bytes$"),
-    "another compression": ({"compression": "zip"}, "^--compression zip: must be none or gzip$"),
+    "no shards": ({"shards": 0}, r"^shards=0 must be at least 1$"),
+    "no number": ({"shards": "3"}, r"^shards='3' must be an integer, or a dict such as"),
+    "a truth": ({"shards": True}, r"^shards=True must be an integer"),
+    "no shards of a split": ({"shards": {"val": 0}}, r"^shards=\{\"val\": 0\} must be at least 1$"),
+    "number and size": ({"shards": 2, "shard_size": 5}, "^shards= and shard_size= exclude each other"),
+    "no size": ({"shard_size": 0}, "^shard_size=0 must be at least 1 byte$"),
+    "another balance": ({"balance": "size"}, "^balance='size' must be one of count, bytes$"),
+    "another compression": ({"compression": "zip"}, "^compression='zip' must be none or gzip$"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS.keys())
-def test_options_that_are_wrong_by_themselves(options, message):
+def test_invalid_options_are_refused(options, message):
+    shards = options.get("shards")
+    others = {name: value for name, value in options.items() if name != "shards"}
     with pytest.raises(OptionsError, match=message):
-        Dealing(**options)
+        reshard("old", "new", shards=shards, options=ShardOptions(**others))
 
 
 NOT_ALLOWED = {
     "more shards than examples": (
-        Dealing(shards=102),
-        "^num_shards=102 exceeds the 101 examples of split 'train'; use at most 101$",
+        {"shards": 102},
+        "^shards=102 exceeds the 101 examples of split 'train'; use at most 101$",
     ),
     "a split that is not there": (
-        Dealing(shards_by_split={"val": 2}),
-        "^--shards val=2: there is no such split; the splits are train$",
+        {"shards": {"val": 2}},
+        r"^shards=\{\"val\": 2\}: there is no such split; the splits are train$",
     ),
     "a size without effect": (
-        Dealing(shard_size=9, shards_by_split={"train": 2}),
-        "^--shard-size has no effect, since each split has its --shards",
+        {"shards": {"train": 2}, "options": ShardOptions(shard_size=9)},
+        "^shard_size= has no effect, since shards= names every split",
     ),
 }
 
 
-@pytest.mark.parametrize(("dealing", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
-def test_what_the_dataset_does_not_allow(dealing, message, old, tmp_path):
+@pytest.mark.parametrize(("asked", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
+def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old, tmp_path):
     with pytest.raises(InputError, match=message):
-        reshard(old, tmp_path / "out", dealing, talk=quiet)
+        reshard(old, tmp_path / "out", **asked, log=quiet)
     assert not (tmp_path / "out").exists()
 
 
-def test_the_output_is_no_other_folder_and_not_inside_the_dataset(old, tmp_path):
+def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
     for out in (old, old / "new"):
         with pytest.raises(OptionsError, match=r"lies inside the input .*old; choose a folder outside of it"):
-            reshard(old, out, talk=quiet)
+            reshard(old, out, log=quiet)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file is a file; the output must be a folder"):
-        reshard(old, tmp_path / "file", talk=quiet)
+        reshard(old, tmp_path / "file", log=quiet)
     with pytest.raises(InputError, match="holds files but no dataset"):
-        reshard(old, tmp_path, talk=quiet)
+        reshard(old, tmp_path, log=quiet)
     with pytest.raises(OptionsError, match="'a b' must be letters"):
-        reshard(old, tmp_path / "a b", talk=quiet)
+        reshard(old, tmp_path / "a b", log=quiet)
     with pytest.raises(InputError, match=r"has no dataset\.json"):
-        reshard(tmp_path, tmp_path / "out", talk=quiet)
+        reshard(tmp_path, tmp_path / "out", log=quiet)
 
 
 def test_two_into_one_output_is_refused(old, tmp_path):
     (tmp_path / "out").mkdir()
     with locked(tmp_path / "out"), pytest.raises(InputError, match="another build is writing into it"):
-        reshard(old, tmp_path / "out", talk=quiet)
+        reshard(old, tmp_path / "out", log=quiet)
 
 
 def flip(path: Path, at: int) -> None:
@@ -329,27 +331,27 @@ DAMAGE = {
     "a bit of a length": (
         lambda root: flip(first_shard(root), 0),
         BuildError,
-        r"00000-of-00003: record 0 at byte 0: a checksum of its frame does not hold\ntfshards verify names",
+        r"00000-of-00003: record 0 at byte 0: a checksum of its frame does not match\ntfshards verify lists",
     ),
     "a bit of a record": (
         lambda root: flip(first_shard(root), 200),
         BuildError,
-        r"record 2 at byte \d+: a checksum of its frame does not hold",
+        r"record 2 at byte \d+: a checksum of its frame does not match",
     ),
     "the last byte": (
         lambda root: flip(first_shard(root), -1),
         BuildError,
-        r"record 33 at byte \d+: a checksum of its frame does not hold",
+        r"record 33 at byte \d+: a checksum of its frame does not match",
     ),
     "a repeated record": (
         lambda root: repeat_a_record(first_shard(root)),
         BuildError,
-        r"^split 'train': 101 examples of digest \w{16} were written, but 101 of \w{16} stand in what they",
+        r"^split 'train': 101 examples with digest \w{16} were written, but their sources hold 101",
     ),
     "a shorter shard": (
         lambda root: os.truncate(first_shard(root), 100),
         InputError,
-        r"old is damaged: old-train-\w{8}.tfrecord-00000-of-00003: has 100 bytes, .*; tfshards verify names",
+        r"old is damaged: old-train-\w{8}.tfrecord-00000-of-00003: has 100 bytes, .*; tfshards verify lists",
     ),
     "no index": (
         lambda root: first_index(root).unlink(),
@@ -359,7 +361,7 @@ DAMAGE = {
     "another index": (
         lambda root: flip(first_index(root), 0),
         InputError,
-        r"old is damaged: index/old-.*\.idx: is not what was written: the digest differs",
+        r"old is damaged: index/old-.*\.idx: its digest differs from the manifest's",
     ),
     "no labels": (
         lambda root: first_labels(root).unlink(),
@@ -369,7 +371,7 @@ DAMAGE = {
     "other labels": (
         lambda root: flip(first_labels(root), 0),
         InputError,
-        r"old is damaged: index/old-.*\.labels: is not what was written: the digest differs",
+        r"old is damaged: index/old-.*\.labels: its digest differs from the manifest's",
     ),
 }
 
@@ -379,7 +381,7 @@ DAMAGE = {
 def test_a_damaged_dataset_is_not_copied(damage, error, message, balance, old, tmp_path):
     damage(old)
     with pytest.raises(error, match=message):
-        reshard(old, tmp_path / "out", Dealing(shards=7, balance=balance), talk=quiet)
+        reshard(old, tmp_path / "out", shards=7, options=ShardOptions(balance=balance), log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -387,26 +389,51 @@ def test_damaged_compression_is_named(tmp_path):
     build_arrays(tmp_path, "gzip")
     shard = first_shard(tmp_path / "old")
     content = shard.read_bytes()
-    # behind gzip's header of 10 bytes
+    # after gzip's header of 10 bytes
     shard.write_bytes(content[:10] + b"\xff" * 50 + content[60:])
     with pytest.raises(BuildError, match=r"record \d+ at byte \d+: the compressed data are damaged"):
-        reshard(tmp_path / "old", tmp_path / "out", talk=quiet)
+        reshard(tmp_path / "old", tmp_path / "out", log=quiet)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "rejected-.*jsonl: cannot be read: No such file"),
-        ("", "is damaged: rejected-.*jsonl: is not what was written: the digest differs"),
+        ("", "is damaged: rejected-.*jsonl: its digest differs from the manifest's"),
     ],
 )
-def test_a_list_of_rejects_that_is_not_what_was_written_is_not_copied(text, message, origins, tmp_path):
+def test_a_damaged_list_of_rejects_is_refused(text, message, origins, tmp_path):
     root = Path(shutil.copytree(origins["images", "none"], tmp_path / "old"))
     rejects = next(root.glob("rejected-*"))
     rejects.unlink() if text is None else rejects.write_text(text)
     with pytest.raises(InputError, match=message):
-        reshard(root, tmp_path / "out", talk=quiet)
+        reshard(root, tmp_path / "out", log=quiet)
     assert not (tmp_path / "out").exists()
+
+
+def one_pass(old: Path, out: Path) -> ShardPass:
+    """A pass that writes the first of two shards."""
+    area = BuildArea(out, "01234567")
+    area.open()
+    plan = RewritePlan(area, "new", [open_origin(old)], {"train": 2}, "count", "none")
+    return ShardPass(plan, plan_split(plan, "train"), plan.shards[:1], Reporter())
+
+
+def test_a_pass_ends_early_after_another_one_has_failed(old, tmp_path):
+    stop = threading.Event()
+    stop.set()
+    one = one_pass(old, tmp_path / "out")
+    one.run(stop)
+    assert one.plan.area.read_finished("first", one.shards[0]) is None
+    one.run(threading.Event())
+    assert one.plan.area.read_finished("first", one.shards[0]).shard.num_examples == 51
+
+
+def test_a_shard_that_disappears_is_named(old, tmp_path):
+    one = one_pass(old, tmp_path / "out")
+    first_shard(old).unlink()
+    with pytest.raises(BuildError, match=r"old-train-\w{8}\.tfrecord-00000-of-00003: No such file"):
+        one.run(threading.Event())
 
 
 @pytest.fixture
@@ -416,7 +443,7 @@ def stopped(old, tmp_path) -> Path:
     sound = last.read_bytes()
     flip(last, -1)
     with pytest.raises(BuildError, match="checksum"):
-        reshard(old, tmp_path / "out", Dealing(shards=4), talk=quiet)
+        reshard(old, tmp_path / "out", shards=4, log=quiet)
     last.write_bytes(sound)
     # that another thread sees the failure before it has finished its own shard
     notes = sorted((tmp_path / "out").glob(f"{AREA_NAME}/*/first/*.done"))
@@ -424,32 +451,32 @@ def stopped(old, tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def test_what_was_finished_stays(stopped, old, tmp_path, contents):
+def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
     notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
     finished = {note["shard"]["path"]: identity(stopped / note["shard"]["path"]) for note in notes}
     said: list[str] = []
-    made = reshard(old, stopped, Dealing(shards=4), talk=said.append)
+    made = reshard(old, stopped, shards=4, log=said.append)
     assert said == [f"resuming build {made.build_id}: {len(finished)} of 4 shards finished"]
     assert {path: identity(stopped / path) for path in finished} == finished
-    reshard(old, tmp_path / "whole" / "out", Dealing(shards=4), talk=quiet)
+    reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
 def test_a_finished_shard_that_is_not_whole_is_written_again(stopped, old):
     note = json.loads(next(stopped.glob(f"{AREA_NAME}/*/first/*.done")).read_bytes())
     flip(stopped / note["shard"]["path"], 30)
-    reshard(old, stopped, Dealing(shards=4), talk=quiet)
-    assert verify(stopped, deep=True) == []
+    reshard(old, stopped, shards=4, log=quiet)
+    assert verify(stopped, deep=True)
 
 
-def test_another_one_takes_the_place_of_one_that_was_stopped(stopped, old, tmp_path, contents):
+def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents):
     left = next((stopped / AREA_NAME).iterdir()).name
     # of a build that was killed
     (stopped / AREA_NAME / "staged-x").mkdir()
     said: list[str] = []
-    reshard(old, stopped, Dealing(shards=5), talk=said.append)
-    assert said[0] == f"giving up build {left}: it was to be another dataset"
-    reshard(old, tmp_path / "whole" / "out", Dealing(shards=5), talk=quiet)
+    reshard(old, stopped, shards=5, log=said.append)
+    assert said[0] == f"discarding unfinished build {left}: its inputs or options differ"
+    reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
@@ -458,7 +485,7 @@ def large(tmp_path_factory) -> Path:
     """A dataset that takes a while to be compressed: 20 MiB."""
     out = tmp_path_factory.mktemp("large") / "large"
     x = np.random.default_rng(0).integers(0, 200, (1280, 1 << 14), dtype=np.uint8)
-    build(Arrays({"x": x}), out, shards=2, talk=quiet)
+    build_quietly(Arrays({"x": x}), out, shards=2)
     return out
 
 
@@ -475,7 +502,7 @@ def start(root: Path, out: Path, *options: str, **settings: object) -> subproces
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_one_that_was_killed_goes_on(number, status, large, tmp_path, contents):
+def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
     before, out = contents(large), tmp_path / "out"
     process = start(large, out, "--shards", "16", "--compression", "gzip")
     process.send_signal(number)
@@ -484,10 +511,10 @@ def test_one_that_was_killed_goes_on(number, status, large, tmp_path, contents):
     assert not (out / "dataset.json").exists()
     assert contents(large) == before
     said: list[str] = []
-    dealing = Dealing(shards=16, compression="gzip")
-    reshard(large, out, dealing, talk=said.append)
+    asked = {"shards": 16, "options": ShardOptions(compression="gzip")}
+    reshard(large, out, **asked, log=said.append)
     assert said[0].startswith("resuming build ")
-    reshard(large, tmp_path / "whole" / "out", dealing, talk=quiet)
+    reshard(large, tmp_path / "whole" / "out", **asked, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
@@ -508,17 +535,17 @@ def test_an_output_without_room_is_refused_before_a_byte_is_written(old, tmp_pat
         out = tmp_path / compression
         if has_room:
             # how little will be left is not known
-            reshard(old, out, Dealing(compression=compression), talk=quiet)
+            reshard(old, out, options=ShardOptions(compression=compression), log=quiet)
         else:
             with pytest.raises(InputError, match=r"the dataset needs about 9.9 KiB, and 1000 B are free"):
-                reshard(old, out, talk=quiet)
+                reshard(old, out, log=quiet)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with pytest.raises(InputError, match="the dataset needs about"):
-        reshard(tmp_path / "gzip", tmp_path / "again", talk=quiet)
+        reshard(tmp_path / "gzip", tmp_path / "again", log=quiet)
 
 
 def test_the_command_prints_the_new_dataset(old, tmp_path, capsys):
-    from tfshards.prep.cli import main
+    from tfshards.prep.cli.main import main
 
     arguments = ["reshard", str(old), str(tmp_path / "new"), "--shards", "2", "--balance", "bytes"]
     assert main([*arguments, "--shards", "train=3", "--compression", "gzip", "--name", "pets"]) == 0
@@ -529,14 +556,14 @@ def test_the_command_prints_the_new_dataset(old, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["build_id"] == read_manifest(tmp_path / "b").build_id
     assert main(["reshard", str(old), str(tmp_path / "c"), "--shards", "x"]) == 2
     assert main(["reshard", "", str(tmp_path / "c")]) == 2
-    assert "ROOT is empty" in capsys.readouterr().err
+    assert "SOURCE is empty" in capsys.readouterr().err
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.data(), st.booleans())
-def test_any_sequence_is_dealt_out_whole(lengths, data, by_bytes):
+def test_every_record_of_a_sequence_is_assigned_once(lengths, data, by_bytes):
     num_shards = data.draw(st.integers(1, len(lengths)))
     sizes = np.array(lengths, dtype=np.int64)
-    layout = deal(len(lengths), num_shards, sizes if by_bytes else None)
+    layout = assign(len(lengths), num_shards, sizes if by_bytes else None)
     assert len(layout) == num_shards
     assert sorted(np.concatenate(layout).tolist()) == list(range(len(lengths)))
     assert all(shard.tolist() == sorted(shard.tolist()) and len(shard) for shard in layout)
@@ -549,8 +576,8 @@ def test_any_sequence_is_dealt_out_whole(lengths, data, by_bytes):
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 20))
-def test_mixed_sequences_keep_their_order_and_are_everywhere(counts, num_parts):
-    order = mix(counts).tolist()
+def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, num_parts):
+    order = interleave(counts).tolist()
     assert sorted(order) == list(range(sum(counts)))
     starts = np.cumsum([0, *counts]).tolist()
     for count, start in zip(counts, starts, strict=False):

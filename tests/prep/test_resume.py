@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options, verify
-from tfshards.prep.area import AREA_NAME, BuildArea, Done, Reject, ShardId
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
@@ -33,25 +33,25 @@ def identity(path: Path) -> tuple[int, int]:
 
 
 @pytest.fixture
-def stopped(small_folder, image_folder, tmp_path, quiet_build, talk):
+def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
     """A build that ended between its last shard and its commit, since an input is rejected.
 
     Of four shards of four examples one has three then, which is balanced: no example moves.
     """
     image_folder({"cat/bad.jpg": b"no image", "cat/13.png": 13, "dog/14.png": 14}, name=small_folder.name)
     out = tmp_path / "out"
-    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
         quiet_build(ImageFolder(small_folder), out, shards=4, options=Options(max_rejected=0))
     assert len(finished(out)) == 4
-    talk.clear()
+    log.clear()
     return out
 
 
 def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
-    small_folder, tmp_path, quiet_build, contents, talk
+    small_folder, tmp_path, quiet_build, contents, log
 ):
     whole = quiet_build(ImageFolder(small_folder), tmp_path / "whole" / "out", shards=6)
-    talk.clear()
+    log.clear()
     gone, elsewhere = small_folder / "dog" / "05.png", tmp_path / "elsewhere.png"
     listing = ImageFolder(small_folder).listing
     source = ImageFolder(small_folder)
@@ -73,7 +73,7 @@ def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
     manifest = quiet_build(source, tmp_path / "out", shards=6)
     assert manifest == whole
     if before:
-        assert talk[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards finished"
+        assert log[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards finished"
     assert {path: identity(tmp_path / "out" / path) for path in before} == before
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
@@ -91,7 +91,7 @@ def test_a_file_that_changes_under_way_ends_the_build(small_folder, tmp_path, qu
             return found
 
     with pytest.raises(
-        BuildError, match=r"05\.png: changed after the build had listed it; run the command again$"
+        BuildError, match=r"05\.png: changed after the build listed it; run the command again$"
     ):
         quiet_build(Changing(small_folder), tmp_path / "out", shards=2)
     # what is there now is another input, and another build
@@ -127,7 +127,7 @@ def test_an_array_file_that_changes_under_way_ends_the_build(tmp_path, array_fil
             return reader
 
     with pytest.raises(
-        BuildError, match=r"x\.npy: changed after the build had listed it; run the command again$"
+        BuildError, match=r"x\.npy: changed after the build listed it; run the command again$"
     ):
         quiet_build(Changing({"x": argument.partition("=")[2]}), tmp_path / "out", shards=2)
 
@@ -166,24 +166,24 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_finished_shard_that_is_not_whole_is_written_again_and_no_other(
-    damage, place, stopped, small_folder, tmp_path, quiet_build, contents, talk
+    damage, place, stopped, small_folder, tmp_path, quiet_build, contents, log
 ):
     (build_id,) = [path.name for path in (stopped / AREA_NAME).iterdir()]
     before = finished(stopped)
     (shard,) = [path for path in before if "00002-of" in path]
     damage(stopped / place.format(shard=shard, id=build_id))
     again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert talk[0] == f"resuming build {build_id}: 3 of 4 shards finished"
+    assert log[0] == f"resuming build {build_id}: 3 of 4 shards finished"
     assert [path for path in before if identity(stopped / path) != before[path]] == [shard]
     undisturbed = tmp_path / "whole" / "out"
     assert quiet_build(ImageFolder(small_folder), undisturbed, shards=4, options=ALL_REJECTS_ALLOWED) == again
     assert contents(stopped) == contents(undisturbed)
 
 
-def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, quiet_build, talk):
+def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, quiet_build, log):
     before = finished(stopped)
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert talk == [
+    assert log == [
         f"resuming build {manifest.build_id}: 4 of 4 shards finished",
         "balancing after rejects: 0 of 4 shards to write again",
     ]
@@ -195,7 +195,7 @@ def test_an_input_that_was_accepted_and_then_is_not_ends_the_build(image_folder,
         f"{number}-bad.png": b"" for number in range(6)
     }
     root = image_folder(files)
-    with pytest.raises(BuildError, match="more than --max-rejected allows"):
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=Options(max_rejected=0))
     for path in root.glob("?.png"):
         # the same size and time, so that it seems to be the same file
@@ -203,13 +203,13 @@ def test_an_input_that_was_accepted_and_then_is_not_ends_the_build(image_folder,
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
     with pytest.raises(
-        BuildError, match=r"^\d\.png: was accepted before, and is now unreadable; it changed$"
+        BuildError, match=r"^\d\.png: was accepted before and is unreadable now; it has changed$"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
 
 
 def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_run(
-    small_folder, tmp_path, quiet_build, contents, talk
+    small_folder, tmp_path, quiet_build, contents, log
 ):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
@@ -221,9 +221,12 @@ def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_
     BuildArea(out, manifest.build_id).open()
     BuildArea(out, "00000000").open()
     (out / AREA_NAME / "staged-abc").mkdir()
-    talk.clear()
+    log.clear()
     assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
-    assert talk == [f"{out} is up to date"]
+    assert log == [
+        "discarding unfinished build 00000000: its inputs or options differ",
+        f"{out} is up to date",
+    ]
     assert contents(out) == whole
     assert not (out / AREA_NAME).exists()
 
@@ -283,7 +286,7 @@ def killed_when(pattern: str, command: list[str], out: Path, signal_number: int)
 
 
 @pytest.mark.parametrize("layout", ["first", "final"])
-def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, talk):
+def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, log):
     out = tmp_path / "out"
     command = build_command(slow_folder, out)
     process = killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
@@ -292,14 +295,14 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
     before = finished(out, layout)
     assert before
     manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert talk[0].startswith(f"resuming build {manifest.build_id}: ")
+    assert log[0].startswith(f"resuming build {manifest.build_id}: ")
     if layout == "first":
-        assert talk[0].endswith(f": {len(before)} of 8 shards finished")
+        assert log[0].endswith(f": {len(before)} of 8 shards finished")
     # what was finished changes only where rejects move examples
-    moved = int(talk[1].split(": ")[1].split(" of ")[0])
+    moved = int(log[1].split(": ")[1].split(" of ")[0])
     changed = [path for path in before if identity(out / path) != before[path]]
     assert len(changed) <= (moved if layout == "first" else 0)
-    assert verify(out, deep=True) == []
+    assert verify(out, deep=True)
     undisturbed = tmp_path / "whole" / "out"
     quiet_build(ImageFolder(slow_folder), undisturbed, shards=8, options=ALL_REJECTS_ALLOWED)
     assert contents(out) == contents(undisturbed)
@@ -311,33 +314,36 @@ def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
     area.open()
     digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
     shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8, digest)
-    done = Done(
+    done = FinishedShard(
         shard,
         "abc",
         (Reject("caf\udce9", "empty", "no bytes", 0, 7),),
         {"resized": 2},
         ("ab",),
     )
-    area.write_done("final", ShardId("train", 0), done)
-    assert area.read_done("final", ShardId("train", 0)) == done
-    assert area.read_done("final", ShardId("train", 1)) is None
-    assert area.read_done("first", ShardId("train", 0)) is None
+    area.write_finished("final", ShardId("train", 0), done)
+    assert area.read_finished("final", ShardId("train", 0)) == done
+    assert area.read_finished("final", ShardId("train", 1)) is None
+    assert area.read_finished("first", ShardId("train", 0)) is None
 
 
 def test_another_build_of_the_same_output_takes_the_place_of_one_that_was_stopped(
-    stopped, small_folder, quiet_build, talk
+    stopped, small_folder, quiet_build, log
 ):
     (small_folder / "cat" / "bad.jpg").unlink()
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=3)
-    assert talk[0].startswith("giving up build ")
-    assert talk[1].startswith(f"starting build {manifest.build_id}: 15 examples, ")
+    assert log[0].startswith("discarding unfinished build ")
+    assert log[1].startswith(f"starting build {manifest.build_id}: 15 examples, ")
     assert {path.name for path in stopped.glob("*tfrecord*")} == {shard.path for shard in manifest.shards}
     assert {f"index/{path.name}" for path in (stopped / "index").iterdir()} == {
-        path for shard in manifest.shards for path in shard.beside
+        path for shard in manifest.shards for path in shard.companion_digests
     }
     assert not (stopped / AREA_NAME).exists()
 
 
 def test_a_stopped_build_is_no_dataset(stopped):
-    with pytest.raises(InputError, match=r"is no dataset: .* continues when the same command runs again"):
+    with pytest.raises(
+        InputError,
+        match=r"is not a dataset: .* To resume a build that was stopped, run the same command again",
+    ):
         read_manifest(stopped)

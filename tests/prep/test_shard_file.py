@@ -8,11 +8,14 @@ import hashlib
 import pytest
 import tensorflow as tf
 
-from tfshards.prep.example import example_encoder
-from tfshards.prep.scan import scan_shard
-from tfshards.prep.shard_file import ShardFile, frames_of
-from tfshards.prep.tfrecord import RecordError, masked_crc32c, read_records
-from tfshards.schemas import Feature, Schema, parse_index, parse_labels
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.records.frames import masked_crc32c
+from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.shard_file import ShardFile, frames_of
+from tfshards.schemas import Feature, Schema
+from tfshards.schemas.index import parse_index
+from tfshards.schemas.labels import parse_labels
 
 # in parts, as the encoder of large examples gives them
 RUNS = [
@@ -38,7 +41,7 @@ def write(root, compression, runs=RUNS, labels=()):
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_shard_is_described_as_its_file_is(compression, tmp_path):
     file = write(tmp_path, compression)
-    described = file.shard("a.tfrecord"), file.beside("a.tfrecord")
+    described = file.shard("a.tfrecord"), file.companions("a.tfrecord")
     assert described == scan_shard(tmp_path, "a.tfrecord", compression)
     assert described[1] == {"index/a.tfrecord.idx": file.index}
     data = (tmp_path / "a.tfrecord").read_bytes()
@@ -76,10 +79,10 @@ def test_labels_stand_beside_a_shard_and_are_found_in_its_records(compression, t
     labels = [3, -1, 2**63 - 1, -(2**63), 0, 3]
     records = [encode([b"x" * 3000 * place, label]) for place, label in enumerate(labels)]
     file = write(tmp_path, compression, [records[:1], records[1:4], [], records[4:]], labels)
-    described = file.shard("a.tfrecord"), file.beside("a.tfrecord")
+    described = file.shard("a.tfrecord"), file.companions("a.tfrecord")
     assert described == scan_shard(tmp_path, "a.tfrecord", compression, label=label)
     assert parse_labels(described[1]["index/a.tfrecord.labels"], 6, "labels").tolist() == labels
-    assert described[0].beside.keys() == described[1].keys()
+    assert described[0].companion_digests.keys() == described[1].keys()
     for name, found in {"x": 0, "none": 0}.items():
         with pytest.raises(
             RecordError, match=rf"record 0 at byte 0: the feature '{name}' has {found} integers"
@@ -136,5 +139,5 @@ def test_a_length_that_compressed_data_do_not_have_takes_no_memory(tmp_path):
     (tmp_path / "a").write_bytes(
         gzip.compress(length + masked_crc32c(length).to_bytes(4, "little") + bytes(1 << 21))
     )
-    with pytest.raises(RecordError, match="says 1099511627776 bytes of data; the file ends before"):
+    with pytest.raises(RecordError, match="states 1099511627776 bytes of data, more than the file has"):
         list(read_records(tmp_path / "a", "gzip"))

@@ -8,21 +8,14 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.prep.example import example_encoder
-from tfshards.prep.print import show_text
-from tfshards.prep.scan import scan_shard
-from tfshards.prep.show import description, find
-from tfshards.prep.tfrecord import RecordError, frame, read_records
-from tfshards.schemas import (
-    Feature,
-    InputError,
-    Manifest,
-    Schema,
-    Split,
-    Totals,
-    read_manifest,
-    write_manifest,
-)
+from tfshards.prep.cli.show import example_text
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.records.frames import frame
+from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.verification.show import description, find
+from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals, read_manifest
+from tfshards.schemas.manifest import write_manifest
 
 
 def test_every_example_is_found_where_it_is(small_folder, tmp_path, quiet_build):
@@ -45,7 +38,7 @@ def test_a_key_that_is_part_of_another_is_told_apart(tmp_path, quiet_build):
 def test_a_key_that_is_no_utf8_is_found(image_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(image_folder({"caf\udce9\x1b.png": 1, "b.png": 2})), tmp_path / "out")
     found = find(tmp_path / "out", "caf\udce9\x1b.png")
-    text = show_text(found, read_manifest(tmp_path / "out").schema)
+    text = example_text(found, read_manifest(tmp_path / "out").schema)
     assert text.splitlines()[-1] == r"key: caf\udce9\x1b.png"
 
 
@@ -70,7 +63,7 @@ def test_every_kind_of_value_is_described_in_a_line(tmp_path, quiet_build):
         "many": np.arange(100).reshape(1, 100),
     }
     quiet_build(Arrays(arrays, lists=("list", "many")), tmp_path / "out")
-    text = show_text(find(tmp_path / "out", "0"), read_manifest(tmp_path / "out").schema)
+    text = example_text(find(tmp_path / "out", "0"), read_manifest(tmp_path / "out").schema)
     assert text.splitlines()[1:] == [
         "pixels: uint16 [3, 4]: [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]"
         if "], [" in text
@@ -133,7 +126,7 @@ def test_a_damaged_record_on_the_way_is_named(tmp_path):
     data[-1] ^= 1
     shard.write_bytes(data)
     with pytest.raises(
-        RecordError, match="record 0 at byte 0: the checksum of the record's data does not hold"
+        RecordError, match="record 0 at byte 0: the checksum of the record's data does not match"
     ):
         find(tmp_path, "first")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.splits import Membership, check_ratios, parse_ratios, split_by_ratio
+from tfshards.prep.planning.splits import Membership, check_ratios, parse_ratios, split_by_ratio
 from tfshards.schemas import InputError, OptionsError
 
 KEYS = st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=60, unique=True)
@@ -185,13 +185,16 @@ def test_ratios_are_read_exactly(texts, expected):
 
 
 WRONG = {
-    "no number": (["train"], r"^--split train: must be NAME=RATIO, such as train=0\.9 or val=10%$"),
-    "an empty number": (["train="], r"^--split train=: must be NAME=RATIO"),
-    "a word": (["train=most"], r"^--split train=most: must be NAME=RATIO"),
-    "only a sign": (["train=%"], r"^--split train=%: must be NAME=RATIO"),
-    "nothing of nothing": (["train=1/0"], r"^--split train=1/0: must be NAME=RATIO"),
-    "no number that is one": (["train=nan"], r"^--split train=nan: must be NAME=RATIO"),
-    "a name twice": (["train=0.5", "train=0.5"], r"^--split train=0\.5: the split 'train' stands twice$"),
+    "no number": (["train"], r"^splits='train' must be NAME=RATIO, such as train=0\.9 or val=10%$"),
+    "an empty number": (["train="], r"^splits='train=' must be NAME=RATIO"),
+    "a word": (["train=most"], r"^splits='train=most' must be NAME=RATIO"),
+    "only a sign": (["train=%"], r"^splits='train=%' must be NAME=RATIO"),
+    "nothing of nothing": (["train=1/0"], r"^splits='train=1/0' must be NAME=RATIO"),
+    "no number that is one": (["train=nan"], r"^splits='train=nan' must be NAME=RATIO"),
+    "a name twice": (
+        ["train=0.5", "train=0.5"],
+        r"^splits='train=0\.5' gives the ratio of split 'train' a second time$",
+    ),
     "no name": (["=1"], r"^the split name '' must be letters, digits"),
     "a name with a slash": (["a/b=1"], r"^the split name 'a/b' must be letters, digits"),
     "nothing": (["train=1", "val=0"], r"^split 'val': the ratio 0 must be above 0 and at most 1$"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.columns import FileColumn
+from tfshards.prep.sources.arrays.mapped import MappedFile
 from tfshards.schemas import Feature, InputError, OptionsError
 
 ITEM = np.dtype([("number", "<i4"), ("box", "<f4", (2, 2)), ("name", "S3")])
@@ -181,22 +181,22 @@ def test_a_structured_file_is_mapped_rather_than_copied(tmp_path):
     tracemalloc.start()
     try:
         reader = Arrays({"x": tmp_path / "x.npy"}).stage(tmp_path / "staged")
-        block = reader.columns["x/box"].take(np.array([299_999]))
+        block = reader.arrays["x/box"].take(np.array([299_999]))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert block.shape == (1, 2, 2)
     assert peak < 200_000
     assert list((tmp_path / "staged").iterdir()) == [tmp_path / "staged" / "0"]
-    assert all(column.path == str(tmp_path / "x.npy") for column in reader.columns.values())
+    assert all(column.path == str(tmp_path / "x.npy") for column in reader.arrays.values())
     os.utime(tmp_path / "x.npy", ns=(1, 1))
-    with pytest.raises(InputError, match=r"x\.npy: changed after the build had listed it"):
-        reader.columns["x/box"].take(np.array([0]))
+    with pytest.raises(InputError, match=r"x\.npy: changed after the build listed it"):
+        reader.arrays["x/box"].take(np.array([0]))
 
 
 def test_a_preview_copies_only_the_scalars(tmp_path):
     reader = Arrays(ARRAY).stage(tmp_path, preview=True)
-    assert [name for name, column in reader.columns.items() if column.path] == ["number", "name"]
+    assert [name for name, column in reader.arrays.items() if column.path] == ["number", "name"]
 
 
 def test_equal_arrays_have_one_identity_whatever_the_padding_holds(tmp_path):
@@ -211,11 +211,11 @@ def test_equal_arrays_have_one_identity_whatever_the_padding_holds(tmp_path):
 
 
 def test_a_file_that_is_cut_between_the_look_and_the_mapping_is_told(tmp_path):
-    (tmp_path / "x.bin").write_bytes(b"abc")
-    for strides in (None, (1,)):
-        column = FileColumn(str(tmp_path / "x.bin"), 0, "|u1", (4,), False, "", strides=strides)
-        with pytest.raises(InputError, match=r"x\.bin: cannot be mapped into memory: "):
-            column.open()
+    np.save(tmp_path / "x.npy", np.zeros(4, np.uint8))
+    os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size - 1)
+    array = MappedFile(str(tmp_path / "x.npy"), "|u1", (4,), layout=())
+    with pytest.raises(InputError, match=r"x\.npy: cannot be mapped into memory: "):
+        array.open()
 
 
 FAULTS = {
@@ -235,7 +235,7 @@ FAULTS = {
     "no fields": (np.zeros(2, []), r"^array 'x': is a structured array without fields$"),
     "one name twice": (
         np.zeros(2, [("a/b", "i4"), ("a", [("b", "i4")])]),
-        r"^there are two arrays or fields 'x/a/b'; name the arrays with NAME=FILE\.npy, or rename the field$",
+        r"^two arrays or fields are named 'x/a/b'; name the arrays with NAME=FILE\.npy, or rename the field$",
     ),
     "a name that is no text": (np.zeros(2, [("a\n", "i4")]), r"^array 'x/a\\n': name is 'x/a\\n', must be"),
 }
@@ -261,7 +261,7 @@ def test_a_field_named_key_needs_the_arrays_name_before_it(tmp_path):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(
         InputError,
-        match=r"^an array is named 'key', .*, or name the array of which it is a field with NAME=FILE\.npy$",
+        match=r"^an array is named 'key', .* the structured array that has this field with NAME=FILE\.npy$",
     ):
         table(Arrays.open([f"{tmp_path}/x.npy"]), tmp_path / "bare")
     assert list(table(Arrays.open([f"x={tmp_path}/x.npy"]), tmp_path / "named")) == ["x/key"]
@@ -270,12 +270,14 @@ def test_a_field_named_key_needs_the_arrays_name_before_it(tmp_path):
 def test_a_field_and_an_array_of_one_name_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(2, [("a", "i4")]))
     np.save(tmp_path / "a.npy", np.zeros(2))
-    with pytest.raises(InputError, match=r"^there are two arrays or fields 'a'; name the arrays with"):
+    with pytest.raises(InputError, match=r"^two arrays or fields are named 'a'; name the arrays with"):
         table(Arrays.open([f"{tmp_path}/x.npy", f"{tmp_path}/a.npy"]), tmp_path / "staged")
 
 
 def test_an_array_without_fields_has_no_name():
-    with pytest.raises(OptionsError, match=r"^an array without fields has no name: give it as \{'NAME': arr"):
+    with pytest.raises(
+        OptionsError, match=r"^arrays= is an array without fields, which has no name; give \{'NAME': arr"
+    ):
         Arrays(np.zeros(3))
     with pytest.raises(InputError, match=r"^chunk 0 is of type ndarray; give dicts of arrays, or structured"):
         Arrays(iter([np.zeros(3)])).stage(Path("nowhere"))

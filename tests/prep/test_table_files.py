@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from tfshards.prep import Table
-from tfshards.prep.cli import main
-from tfshards.prep.example import decode_example
-from tfshards.prep.sources import table_csv
-from tfshards.prep.sources.table_file import read_table, table_path
-from tfshards.prep.tfrecord import read_records
+from tfshards.prep.cli.main import main
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
+from tfshards.prep.sources.tables import csv as table_csv
+from tfshards.prep.sources.tables.files import read_table, table_path
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 ROWS = [
@@ -103,10 +103,10 @@ def test_csv_values_are_what_is_written(content, expected, tmp_path):
     assert column(csv(tmp_path, content), "a") == expected
 
 
-def test_a_column_of_numbers_that_stays_text_is_told(tmp_path, quiet_build, talk):
+def test_a_column_of_numbers_that_stays_text_is_told(tmp_path, quiet_build, log):
     quiet_build(Table(csv(tmp_path, "id,x\n 007,1\n8,2\n")), tmp_path / "out")
-    assert talk[0] == (
-        "warning: column 'id' is stored as text: the number 007 would not come back as it is written"
+    assert log[0] == (
+        "warning: column 'id' is stored as text: the number 007 could not be restored as it is written"
     )
     assert sorted(row["id"][0] for row in records(tmp_path / "out")) == [b" 007", b"8"]
 
@@ -124,13 +124,13 @@ BAD_FILES = {
     "a column twice": (
         "rows.csv",
         b"a,a\n1,2\n",
-        r"rows\.csv: the column 'a' stands twice; give it another name",
+        r"rows\.csv: the column 'a' is repeated; rename one of them",
     ),
     "a key twice": ("rows.jsonl", b'{"a":1,"a":2}\n', r"Column\(/a\) was specified twice in row 0$"),
     "an open quote": (
         "rows.csv",
         b'a,b\n1,"x\n2,y\n3,z\n',
-        r"cannot be read: a quote is not closed: the last value goes on over the end of its line$",
+        r"cannot be read: a quote is not closed: the last value extends over several lines$",
     ),
     "a header that is no text": (
         "rows.csv",
@@ -153,12 +153,12 @@ BAD_FILES = {
     "a large integer": (
         "rows.jsonl",
         b'{"a":[1]}\n{"a":[18446744073709551615]}\n',
-        r"rows\.jsonl, row 1: column 'a': 18446744073709551615 fits no int64, or stands among fractions, and",
+        r"rows\.jsonl, row 1: column 'a': 18446744073709551615 would be rounded: it exceeds int64, or",
     ),
     "an integer of thousands of digits": (
         "rows.jsonl",
         b'{"a":[' + b"9" * 5000 + b"]}",
-        r"rows\.jsonl, row 0: column 'a': 9{30} fits no int64",
+        r"rows\.jsonl, row 0: column 'a': 9{30} would be rounded",
     ),
     "lists that lie deep": (
         "rows.jsonl",
@@ -168,7 +168,7 @@ BAD_FILES = {
     "a large integer among fractions": (
         "rows.ndjson",
         b'{"a":0.5}\n\n{"a":9007199254740993}\n',
-        r"rows\.ndjson, row 1: column 'a': 9007199254740993 fits .* would be rounded; write it as a string$",
+        r"rows\.ndjson, row 1: column 'a': 9007199254740993 would be rounded: .*; write it as a string$",
     ),
 }
 
@@ -211,7 +211,7 @@ def test_a_folder_named_like_a_value_adds_no_column_to_parquet(tmp_path):
 
 def test_a_table_that_changes_while_it_is_read_is_told(tmp_path, monkeypatch):
     path = csv(tmp_path, "a\n1\n")
-    digest = "tfshards.prep.sources.table_file._digest"
+    digest = "tfshards.prep.sources.tables.files._digest"
     monkeypatch.setattr(digest, lambda path: path.write_text("a\n1\n2\n") and "")
     with pytest.raises(InputError, match=r"rows\.csv: changed while it was read; run the command again$"):
         read_table(path, ())
@@ -225,11 +225,13 @@ def test_a_table_is_found_in_its_folder_or_by_its_suffix(tmp_path):
     (tmp_path / "metadata.csv").write_text("a\n1\n")
     assert table_path(tmp_path) == tmp_path / "metadata.csv"
     (tmp_path / "metadata.jsonl").write_text("{}")
-    with pytest.raises(InputError, match=r"holds metadata\.csv and metadata\.jsonl; name the table's file$"):
+    with pytest.raises(
+        InputError, match=r"holds metadata\.csv and metadata\.jsonl; name the file of the table$"
+    ):
         table_path(tmp_path)
     assert table_path(csv(tmp_path, b"", "ROWS.CSV")).name == "ROWS.CSV"
     with pytest.raises(
-        OptionsError, match=r"rows\.xlsx: a table is known by its suffix, one of \.csv, \.tsv, "
+        OptionsError, match=r"rows\.xlsx: the suffix of a table must be one of \.csv, \.tsv, "
     ):
         table_path(tmp_path / "rows.xlsx")
     with pytest.raises(InputError, match=r"none\.csv does not exist$"):
@@ -240,7 +242,7 @@ def test_another_table_is_another_build(tmp_path, quiet_build):
     path = csv(tmp_path, "a\n1\n")
     quiet_build(Table(path), tmp_path / "out")
     csv(tmp_path, "a\n2\n")
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="overwrite=True"):
         quiet_build(Table(path), tmp_path / "out")
     quiet_build(Table(path), tmp_path / "out", overwrite=True)
     assert records(tmp_path / "out")[0]["a"] == [2]

@@ -9,11 +9,11 @@ import pyarrow.parquet
 import pytest
 
 from tfshards import loader
-from tfshards.prep import Columns, Options, Table, verify
-from tfshards.prep.cli import main
-from tfshards.prep.example import decode_example
-from tfshards.prep.splits import parse_ratios
-from tfshards.prep.tfrecord import read_records
+from tfshards.prep import ColumnRoles, Options, Table, verify
+from tfshards.prep.cli.main import main
+from tfshards.prep.planning.splits import parse_ratios
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
 from tfshards.schemas import Feature, InputError, read_manifest
 
 
@@ -52,12 +52,12 @@ def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, tmp_path, 
     assert manifest.schema["label"] == Feature("label", "label", "int64", shape)
     assert manifest.schema.class_names == names
     assert values(tmp_path / "out", "label") == numbers
-    assert verify(tmp_path / "out", deep=True) == []
+    assert verify(tmp_path / "out", deep=True)
 
 
 def test_class_names_and_several_classes_a_row_come_from_the_loader(tmp_path, quiet_build):
     path = parquet(tmp_path, tags=[["sea", "sun"], [], ["sun"]])
-    quiet_build(Table(path, columns=Columns(label="tags")), tmp_path / "out")
+    quiet_build(Table(path, columns=ColumnRoles(label="tags")), tmp_path / "out")
     read = {"batch_size": 3, "select": ("tags", "key"), "class_names": ["sea", "sun"]}
     ((tags, keys),) = loader.load(tmp_path / "out", **read)
     assert dict(zip(keys.numpy(), tags.to_list(), strict=True)) == {b"0": [0, 1], b"1": [], b"2": [1]}
@@ -78,9 +78,9 @@ def test_a_column_that_is_only_called_label_is_stored_as_it_is(labels, kind, tmp
     manifest = quiet_build(Table(path), tmp_path / "out")
     assert manifest.schema["label"].kind == kind
     with pytest.raises(
-        InputError, match=r"^column 'label': .* name another with --label, or rename this one$"
+        InputError, match=r"^column 'label': .* name another column with label=, or rename this one$"
     ):
-        quiet_build(Table(path, columns=Columns(label="label")), tmp_path / "other")
+        quiet_build(Table(path, columns=ColumnRoles(label="label")), tmp_path / "other")
 
 
 def test_ten_thousand_labels_are_classes(tmp_path, quiet_build):
@@ -92,45 +92,53 @@ WRONG_LABELS = {
     "fractions": (
         [0.5, 1.0],
         None,
-        r"^column 'y': labels are text or integers, and these are double; name anot",
+        r"^column 'y': labels must be text or integers, not double; name anot",
     ),
     "negative": (
         [-1, 1],
         None,
-        r"^column 'y': the label -1 is not 0 or more, or is beyond int64; name another",
+        r"^column 'y': the label -1 is negative or exceeds int64; name another",
     ),
     "beyond int64": (
         pa.array([2**63, 1], pa.uint64()),
         None,
-        r"the label 9223372036854775808 is not 0 or more",
+        r"the label 9223372036854775808 is negative or exceeds int64",
     ),
     "too many": (
         list(range(10_001)),
         None,
-        r"has more than 10000 different labels, which are no classes; name",
+        r"has more than 10000 different labels, which is too many for classes; name",
     ),
     "missing": (["a", None], None, r"^column 'y': 1 values are missing, the first in row 1; fill them in"),
-    "empty": (["a", ""], None, r"^column 'y', row 1: is an empty string, which names no class$"),
-    "empty in a list": ([["a"], ["a", ""]], None, r"^column 'y': is an empty string, which names no class$"),
+    "empty": (["a", ""], None, r"^column 'y', row 1: is an empty string, which is not a class name$"),
+    "empty in a list": (
+        [["a"], ["a", ""]],
+        None,
+        r"^column 'y': is an empty string, which is not a class name$",
+    ),
     "a new class": (
         ["a", "b", "c"],
         ("a", "b"),
-        r"'c' is not in the label map; add to its end what is meant to",
+        r"'c' is not among them; add new classes at their end",
     ),
-    "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), r"'c' is not in the label map"),
+    "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), r"'c' is not among them"),
     "a number too large": (
         [0, 2],
         ("a", "b"),
-        r"^column 'y': the label 2 is not 0 to 1, as the 2 classes of the label map are numbered$",
+        r"^column 'y': the label 2 is not one of the 2 class names, which are numbered from 0 to 1$",
     ),
-    "a number too large in a list": ([[0], [1, 2]], ("a", "b"), r"the label 2 is not 0 to 1"),
+    "a number too large in a list": (
+        [[0], [1, 2]],
+        ("a", "b"),
+        r"the label 2 is not one of the 2 class names",
+    ),
     "a struct": ([{"a": 1}], None, r"^column 'y': its type struct<a: int64> cannot be stored"),
 }
 
 
 @pytest.mark.parametrize(("labels", "names", "message"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
 def test_labels_that_are_no_classes_are_told(labels, names, message, tmp_path, quiet_build):
-    source = Table(parquet(tmp_path, y=labels), columns=Columns(label="y"), class_names=names)
+    source = Table(parquet(tmp_path, y=labels), columns=ColumnRoles(label="y"), class_names=names)
     with pytest.raises(InputError, match=message):
         quiet_build(source, tmp_path / "out")
 
@@ -148,18 +156,19 @@ def test_a_label_map_from_a_file_keeps_its_order(labels, expected, tmp_path, cap
     (tmp_path / "labels.txt").write_text("b\na\n")
     path, out = parquet(tmp_path, y=labels), tmp_path / "out"
     assert (
-        main(["build", "table", str(path), str(out), "--label=y", f"--labels={tmp_path / 'labels.txt'}"]) == 0
+        main(["build", "table", str(path), str(out), "--label=y", f"--class-names={tmp_path / 'labels.txt'}"])
+        == 0
     )
     assert read_manifest(out).schema.class_names == ("b", "a")
     assert values(out, "y") == expected
 
 
 @pytest.mark.parametrize("labels", [["a", "a"], [0, 0], [["a"], []]])
-def test_a_class_of_the_label_map_may_have_no_row(labels, tmp_path, quiet_build, talk):
+def test_a_class_of_the_label_map_may_have_no_row(labels, tmp_path, quiet_build, log):
     path = parquet(tmp_path, label=labels)
     manifest = quiet_build(Table(path, class_names=("a", "b", "c")), tmp_path / "out")
     assert manifest.schema.class_names == ("a", "b", "c")
-    assert talk[0] == "warning: column 'label': 2 of the 3 classes have no row"
+    assert log[0] == "warning: column 'label': 2 of the 3 classes have no row"
 
 
 def test_truth_values_are_looked_up_in_a_label_map_by_their_names(tmp_path, quiet_build):
@@ -169,13 +178,13 @@ def test_truth_values_are_looked_up_in_a_label_map_by_their_names(tmp_path, quie
 
 
 def test_a_label_map_needs_labels(tmp_path, quiet_build):
-    with pytest.raises(InputError, match=r"rows\.parquet has no column of labels; name it with --label$"):
+    with pytest.raises(InputError, match=r"rows\.parquet has no column of labels; name it with label=$"):
         quiet_build(Table(parquet(tmp_path, x=[1]), class_names=("a",)), tmp_path / "out")
 
 
-def test_classes_that_look_like_one_are_told(tmp_path, quiet_build, talk):
+def test_classes_that_look_like_one_are_told(tmp_path, quiet_build, log):
     quiet_build(Table(parquet(tmp_path, label=["Dog", "dog"])), tmp_path / "out")
-    assert talk[0] == "warning: 'Dog' and 'dog' are two classes, and look like one"
+    assert log[0] == "warning: 'Dog' and 'dog' are two classes, but look alike"
 
 
 def test_a_column_names_the_splits_training_first(tmp_path, quiet_build):
@@ -193,15 +202,15 @@ def test_a_column_names_the_splits_training_first(tmp_path, quiet_build):
 
 def test_splits_may_be_numbered_and_in_any_column(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[0, 1, 2], fold=[1, 0, 1])
-    manifest = quiet_build(Table(path, columns=Columns(split="fold")), tmp_path / "out")
+    manifest = quiet_build(Table(path, columns=ColumnRoles(split="fold")), tmp_path / "out")
     assert {split: manifest.splits[split].num_examples for split in manifest.splits} == {"0": 1, "1": 2}
 
 
 def test_another_column_of_splits_is_another_build(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[0, 1], a=["train", "val"], b=["val", "train"])
-    quiet_build(Table(path, columns=Columns(split="a", drop=("b",))), tmp_path / "out")
-    other = Table(path, columns=Columns(split="b", drop=("a",)))
-    with pytest.raises(InputError, match="--overwrite"):
+    quiet_build(Table(path, columns=ColumnRoles(split="a", drop=("b",))), tmp_path / "out")
+    other = Table(path, columns=ColumnRoles(split="b", drop=("a",)))
+    with pytest.raises(InputError, match="overwrite=True"):
         quiet_build(other, tmp_path / "out")
     quiet_build(other, tmp_path / "out", overwrite=True)
     assert values(tmp_path / "out", "x", "train") == [[1]]
@@ -216,12 +225,12 @@ WRONG_SPLITS = {
     "one that is missing": (["train", None], r"^column 'split': 1 values are missing, the first in row 1"),
     "fractions": (
         [0.5, 1.0],
-        r"^column 'split': splits are named by text or integers, and these are double$",
+        r"^column 'split': names of splits must be text or integers, not double$",
     ),
-    "lists": ([["train"], ["val"]], r"splits are named by text or integers, and these are list<"),
+    "lists": ([["train"], ["val"]], r"names of splits must be text or integers, not list<"),
     "too many": (
         [f"s{number}" for number in range(101)],
-        r"^column 'split': names 101 splits, more than 100; if it is no column of splits, leave it out w",
+        r"^column 'split': names 101 splits, more than 100; if it does not hold splits, leave it out w",
     ),
 }
 
@@ -275,7 +284,7 @@ def test_rows_of_one_group_do_not_part(groups, is_dropped, tmp_path, quiet_build
     groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
     path = parquet(tmp_path, x=list(range(40)), group=pa.concat_arrays([groups] * 10))
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="group")
-    columns = Columns(drop=("group",) if is_dropped else ())
+    columns = ColumnRoles(drop=("group",) if is_dropped else ())
     quiet_build(Table(path, columns=columns), tmp_path / "out", options=options)
     val = {number for (number,) in values(tmp_path / "out", "x", "val")}
     assert len(val) == 20
@@ -306,17 +315,17 @@ def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
     [
         (
             ["a", None, "b"],
-            r"^--group-by g: 1 rows have no value there, and so no group; fill them in, or group by",
+            r"^group_by='g': 1 rows have no value in this column; fill them in, or group by",
         ),
-        (["a", "", ""], r"^--group-by g: 2 rows have no value there"),  # as CSV has it
-        ([1, None, 2], r"^--group-by g: 1 rows have no value there"),
-        ([0.5, None, float("nan")], r"^--group-by g: 2 rows have no value there"),
-        ([["a"], ["b"], []], r"^--group-by g: the column holds lists; rows are grouped by single values$"),
+        (["a", "", ""], r"^group_by='g': 2 rows have no value in"),  # as CSV has it
+        ([1, None, 2], r"^group_by='g': 1 rows have no value in"),
+        ([0.5, None, float("nan")], r"^group_by='g': 2 rows have no value in"),
+        ([["a"], ["b"], []], r"^group_by='g' is a column of lists; rows are grouped by single values$"),
         ([{"a": 1}] * 3, r"^column 'g': its type struct<a: int64> cannot be stored"),
     ],
 )
 def test_a_column_that_makes_no_groups_is_told(groups, message, tmp_path, quiet_build):
-    source = Table(parquet(tmp_path, x=[1, 2, 3], g=groups), columns=Columns(drop=("g",)))
+    source = Table(parquet(tmp_path, x=[1, 2, 3], g=groups), columns=ColumnRoles(drop=("g",)))
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
     with pytest.raises(InputError, match=message):
         quiet_build(source, tmp_path / "out", options=options)
@@ -324,6 +333,6 @@ def test_a_column_that_makes_no_groups_is_told(groups, message, tmp_path, quiet_
 
 def test_grouping_by_no_column_names_those_that_are_there(tmp_path, quiet_build):
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="h")
-    source = Table(parquet(tmp_path, x=[1, 2], g=[1, 2]), columns=Columns(drop=("g",)))
-    with pytest.raises(InputError, match=r"^--group-by h: there is no such column; there are g, x$"):
+    source = Table(parquet(tmp_path, x=[1, 2], g=[1, 2]), columns=ColumnRoles(drop=("g",)))
+    with pytest.raises(InputError, match=r"^group_by='h' is not a column; the columns are g, x$"):
         quiet_build(source, tmp_path / "out", options=options)

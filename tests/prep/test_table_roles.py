@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tfshards.prep import Columns, Table
-from tfshards.prep.sources.table_roles import roles_of
+from tfshards.prep import ColumnRoles, Table
+from tfshards.prep.sources.tables.column_roles import assign_columns
 from tfshards.schemas import InputError
 
 
@@ -20,10 +20,10 @@ def parquet(folder: Path, **columns: object) -> Path:
 
 
 READ_OFF = {
-    "nothing": (["x"], Columns(), {}, None, None, ("x",)),
+    "nothing": (["x"], ColumnRoles(), {}, None, None, ("x",)),
     "the convention": (
         ["label", "file_name", "split"],
-        Columns(),
+        ColumnRoles(),
         {"file_name": "image"},
         "label",
         "split",
@@ -31,32 +31,39 @@ READ_OFF = {
     ),
     "the first image gives the keys": (
         ["left_file_name", "file_name"],
-        Columns(),
+        ColumnRoles(),
         {"file_name": "image", "left_file_name": "left"},
         None,
         None,
         (),
     ),
-    "a name that is only an end": (["_file_name"], Columns(), {}, None, None, ("_file_name",)),
+    "a name that is only an end": (["_file_name"], ColumnRoles(), {}, None, None, ("_file_name",)),
     "images by name": (
         ["b", "a"],
-        Columns(images=("a",), masks=("b",)),
+        ColumnRoles(images=("a",), masks=("b",)),
         {"b": "b", "a": "a"},
         None,
         None,
         (),
     ),
-    "another label": (["label", "y"], Columns(label="y"), {}, "y", None, ("label",)),
-    "another split": (["split", "fold"], Columns(split="fold"), {}, None, "fold", ("split",)),
+    "another label": (["label", "y"], ColumnRoles(label="y"), {}, "y", None, ("label",)),
+    "another split": (["split", "fold"], ColumnRoles(split="fold"), {}, None, "fold", ("split",)),
     "a name that is dropped": (
         ["split", "label", "x"],
-        Columns(drop=("split", "label")),
+        ColumnRoles(drop=("split", "label")),
         {},
         None,
         None,
         ("x",),
     ),
-    "an image that is dropped": (["file_name", "x"], Columns(drop=("file_name",)), {}, None, None, ("x",)),
+    "an image that is dropped": (
+        ["file_name", "x"],
+        ColumnRoles(drop=("file_name",)),
+        {},
+        None,
+        None,
+        ("x",),
+    ),
 }
 
 
@@ -64,7 +71,7 @@ READ_OFF = {
     ("names", "columns", "images", "label", "split", "others"), READ_OFF.values(), ids=READ_OFF.keys()
 )
 def test_columns_are_read_off_their_names(names, columns, images, label, split, others):
-    roles = roles_of(names, columns, "t.csv")
+    roles = assign_columns(names, columns, "t.csv")
     assert list(roles.images.items()) == list(images.items())
     assert (roles.label, roles.split, roles.others) == (label, split, others)
     assert roles.masks == {images[name] for name in columns.masks}
@@ -73,41 +80,49 @@ def test_columns_are_read_off_their_names(names, columns, images, label, split, 
 ROLES = {
     "no such column": (
         ["x", "a\nb"],
-        Columns(label="y"),
-        r"rows\.parquet has no column 'y'; it has x, 'a\\nb'$",
+        ColumnRoles(label="y"),
+        r"rows\.parquet has no column 'y'; its columns are x, 'a\\nb'$",
     ),
-    "no such image": (["x"], Columns(images=("y",)), r"has no column 'y'; it has x$"),
-    "no such column to drop": (["x"], Columns(drop=("y",)), r"has no column 'y'"),
-    "one of many": ([f"c{n}" for n in range(30)], Columns(split="y"), r"it has c0, .*, c19 and 10 more$"),
+    "no such image": (["x"], ColumnRoles(images=("y",)), r"has no column 'y'; its columns are x$"),
+    "no such column to drop": (["x"], ColumnRoles(drop=("y",)), r"has no column 'y'"),
+    "one of many": (
+        [f"c{n}" for n in range(30)],
+        ColumnRoles(split="y"),
+        r"its columns are c0, .*, c19 and 10 more$",
+    ),
     "two roles": (
         ["x"],
-        Columns(label="x", drop=("x",)),
-        r"^the column 'x' cannot have two roles; name it once$",
+        ColumnRoles(label="x", drop=("x",)),
+        r"^the column 'x' has two roles; name it once$",
     ),
-    "an image and a mask": (["x"], Columns(images=("x",), masks=("x",)), r"'x' cannot have two roles"),
+    "an image and a mask": (["x"], ColumnRoles(images=("x",), masks=("x",)), r"the column 'x' has two roles"),
     "a label that is no path": (
         ["x"],
-        Columns(images=("x",)),
-        r"^column 'x': paths of images are text, and these",
+        ColumnRoles(images=("x",)),
+        r"^column 'x': image paths must be text, not",
     ),
     "two features of one name": (
         ["image", "file_name"],
-        Columns(),
-        r"two columns make a feature 'image'; leave on",
+        ColumnRoles(),
+        r"two columns would be the feature 'image'; leave on",
     ),
     "a key": (
         ["key"],
-        Columns(),
-        r"the column 'key' is the name of each example's key; rename it, or leave it",
+        ColumnRoles(),
+        r"the column 'key' has the name of the keys; rename it, or leave it",
     ),
     "no printable name": (
         ["a\x1b"],
-        Columns(),
-        r"the column 'a\\x1b' is no printable name; rename it, or leave it",
+        ColumnRoles(),
+        r"the column 'a\\x1b' has a name that cannot be printed; rename it, or leave it",
     ),
-    "an empty name": (["", "x"], Columns(), r"the column '' is no printable name"),
-    "nothing to store": (["x"], Columns(drop=("x",)), r"has no column to store; there is nothing to build$"),
-    "only splits": (["split"], Columns(), r"has no column to store"),
+    "an empty name": (["", "x"], ColumnRoles(), r"the column '' has a name that cannot be printed"),
+    "nothing to store": (
+        ["x"],
+        ColumnRoles(drop=("x",)),
+        r"has no column to store; there is nothing to build$",
+    ),
+    "only splits": (["split"], ColumnRoles(), r"has no column to store"),
 }
 
 
@@ -120,7 +135,7 @@ def test_columns_without_a_role_are_told(names, columns, message, tmp_path, quie
 
 def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
     with pytest.raises(
-        InputError, match=r"^column 'file_name': every path is missing; leave it out with --drop"
+        InputError, match=r"^column 'file_name': every path is missing; leave out the column with drop="
     ):
         quiet_build(Table(parquet(tmp_path, file_name=pa.nulls(2), x=[1, 2])), tmp_path / "out")
 
@@ -128,6 +143,6 @@ def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
 @pytest.mark.parametrize("name", ["file_name;caption", "a|b", "a\tb"])
 def test_a_header_of_another_delimiter_is_told(name):
     with pytest.raises(
-        InputError, match=r"^rows.csv has one column, .*, which looks like several: values are "
+        InputError, match=r"^rows.csv has one column, .*, which looks like several; values are "
     ):
-        roles_of([name], Columns(), "rows.csv")
+        assign_columns([name], ColumnRoles(), "rows.csv")

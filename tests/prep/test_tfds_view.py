@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep.scan import scan_shard
+from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.views.tfds import (
     FEATURES_NAME,
     INFO_NAME,
@@ -25,7 +25,8 @@ from tfshards.prep.views.tfds import (
     tfds_problems,
     write_tfds_view,
 )
-from tfshards.schemas import KINDS, Feature, Manifest, Schema, Shard, Split, Totals
+from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
+from tfshards.schemas.feature import KINDS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -171,7 +172,7 @@ def test_byte_strings_that_are_no_text_come_back_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("channels", "encoded"),
     [
-        pytest.param(3, [("RGB", "JPEG"), ("L", "JPEG"), ("RGB", "PNG"), ("P", "PNG")], id="colour"),
+        pytest.param(3, [("RGB", "JPEG"), ("L", "JPEG"), ("RGB", "PNG"), ("P", "PNG")], id="color"),
         pytest.param(1, [("L", "JPEG"), ("L", "PNG"), ("RGB", "JPEG")], id="grey"),
         pytest.param(4, [("RGBA", "PNG"), ("RGB", "PNG")], id="alpha"),
     ],

@@ -11,7 +11,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.tfrecord import RecordError, frame, masked_crc32c, read_records
+from tfshards.prep.records.frames import frame, masked_crc32c
+from tfshards.prep.records.reader import RecordError, read_records
 
 RECORDS = [b"first", b"", b"the third and last"]
 BOUNDARIES = (0, 21, 37, 71)
@@ -109,20 +110,24 @@ def header(length: int) -> bytes:
     return packed + struct.pack("<I", masked_crc32c(packed))
 
 
+LOST = "; the records after it cannot be located"
 DAMAGE = {
     "a cut header": (header(5)[:7], "the file ends 7 bytes into the frame's header"),
-    "a wrong length": (header(5)[:8] + header(6)[8:], "the checksum of the record's length does not hold"),
+    "a wrong length": (
+        header(5)[:8] + header(6)[8:],
+        "the checksum of the record's length does not match" + LOST,
+    ),
     "a length beyond the end": (
         header(2**40) + b"abc",
-        "says 1099511627776 bytes of data; the file ends before",
+        "states 1099511627776 bytes of data, more than the file has" + LOST,
     ),
     "the largest length": (
         header(2**64 - 1),
-        "says 18446744073709551615 bytes of data; the file ends before",
+        "states 18446744073709551615 bytes of data, more than the file has" + LOST,
     ),
-    "no footer": (header(3) + b"abc", "says 3 bytes of data; the file ends before"),
-    "half a footer": (header(3) + b"abc\0\0", "says 3 bytes of data; the file ends before"),
-    "wrong data": (header(3) + b"abc" + frame(b"abd")[2], "the checksum of the record's data does not hold"),
+    "no footer": (header(3) + b"abc", "states 3 bytes of data, more than the file has" + LOST),
+    "half a footer": (header(3) + b"abc\0\0", "states 3 bytes of data, more than the file has" + LOST),
+    "wrong data": (header(3) + b"abc" + frame(b"abd")[2], "the checksum of the record's data does not match"),
 }
 
 
@@ -149,6 +154,6 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_noticed(tmp_path):
     assert next(records) == (0, b"first")
     os.truncate(path, 2 << 20)
     with pytest.raises(
-        RecordError, match="record 1 at byte 21: says 4194304 bytes of data; the file ends before"
+        RecordError, match="record 1 at byte 21: states 4194304 bytes of data, more than the file has"
     ):
         next(records)

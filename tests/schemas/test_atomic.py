@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from tfshards.schemas.atomic import sync_directory, write_atomically
+from tfshards.schemas.files import sync_directory, write_atomically
 
 
 def names(folder):

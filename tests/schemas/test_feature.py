@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.schemas import KINDS, Feature
-from tfshards.schemas.feature import ITEM_SIZES
-from tfshards.schemas.reading import ObjectReader
+from tfshards.schemas import Feature
+from tfshards.schemas.feature import ITEM_SIZES, KINDS
+from tfshards.schemas.json_reader import ObjectReader
 
 SOUND = {"name": "image", "kind": "image", "dtype": "uint8", "shape": [None, None, 3]}
 
@@ -63,7 +63,7 @@ def test_only_numeric_dtypes_have_an_item_size_and_raw_holds_each_of_them():
 )
 def test_a_kind_refuses_the_dtypes_that_it_does_not_hold_exactly(kind, dtype):
     shape = (2, 2, 3) if kind == "image" else ()
-    with pytest.raises(ValueError, match=rf"^dtype is '{dtype}', but kind '{kind}' holds \w+"):
+    with pytest.raises(ValueError, match=rf"^dtype is '{dtype}', but kind '{kind}' can only be \w+"):
         Feature("x", kind, dtype, shape)
 
 
@@ -98,10 +98,10 @@ FAULTS = [
         id="no row in the table",
     ),
     pytest.param(
-        {"dtype": "int8"}, "dtype", "is 'int8', but kind 'image' holds uint8", id="not held exactly"
+        {"dtype": "int8"}, "dtype", "is 'int8', but kind 'image' can only be uint8", id="not held exactly"
     ),
     pytest.param(
-        {"shape": [-1, None, 3]}, "shape", "is [-1, None, 3], must not have negative", id="-1 is not unknown"
+        {"shape": [-1, None, 3]}, "shape", "is [-1, None, 3], must have no negative", id="-1 is not unknown"
     ),
     pytest.param(
         {"shape": [None, None]}, "shape", "is [None, None], but an image is (height", id="2 numbers"
@@ -110,14 +110,14 @@ FAULTS = [
     pytest.param(
         {"kind": "raw", "shape": [None]},
         "shape",
-        "is [None], but kind 'raw' needs every dimension",
+        "is [None], but every dimension must be known for kind 'raw'",
         id="raw bytes do not tell their shape",
     ),
     *(
         pytest.param(
             {"kind": kind, "dtype": dtype, "shape": shape},
             "shape",
-            f"is {shape}, but only a list of one dimension, [None], may vary in kind '{kind}'",
+            f"is {shape}, but for kind '{kind}' only the shape [None] may vary",
             id=reason,
         )
         for kind, dtype, shape, reason in [
@@ -128,7 +128,7 @@ FAULTS = [
         ]
     ),
     pytest.param(
-        {"kind": "raw", "shape": [1] * 33}, "shape", "has 33 dimensions, more than 32", id="NumPy takes 32"
+        {"kind": "raw", "shape": [1] * 33}, "shape", "has 33 dimensions; at most 32", id="NumPy takes 32"
     ),
     pytest.param(
         {"kind": "raw", "shape": [2**32, 2**31]}, "shape", "more than 2^63 - 1 elements", id="overflows int64"
@@ -174,8 +174,8 @@ def test_the_largest_and_smallest_shapes_are_taken(shape):
             {"name": 3, "kind": "raw", "dtype": "bytes", "shape": [-1]},
             [
                 ("name", "is 3, must be a string"),
-                ("dtype", "is 'bytes', but kind 'raw' holds"),
-                ("shape", "is [-1], must not have negative"),
+                ("dtype", "is 'bytes', but kind 'raw' can only be"),
+                ("shape", "is [-1], must have no negative"),
             ],
             id="a wrong type hides no fault of another field",
         ),
@@ -234,7 +234,7 @@ def test_a_list_of_any_length_has_no_number_of_elements(kind):
     feature = Feature("x", kind, min(KINDS[kind].dtypes), (None,))
     assert feature.is_ragged
     with pytest.raises(
-        ValueError, match=r"feature 'x' has no one number of elements: its shape is \(None,\)"
+        ValueError, match=r"feature 'x' has no fixed number of elements: its shape is \(None,\)"
     ):
         _ = feature.num_elements
 

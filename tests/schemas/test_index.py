@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.schemas import FormatError, RecordIndex, index_path, parse_index
+from tfshards.schemas import FormatError
+from tfshards.schemas.index import RecordIndex, index_path, parse_index
 
 TEXT = "0 16\n16 20\n36 1016\n"
 
@@ -62,7 +63,7 @@ def test_a_damaged_index_is_reported_or_shows_in_what_the_manifest_knows(data):
         pytest.param("1 16\n", 1, "is 1 16, but the record starts at 0", id="bytes before the first"),
         pytest.param("0 16\n17 16\n", 2, "is 17 16, but the record starts at 16", id="a gap"),
         pytest.param("0 16\n15 16\n", 2, "is 15 16, but the record starts at 16", id="an overlap"),
-        pytest.param("0 16\n16 15\n", 2, "is 16 15, .* has 16 bytes or more", id="shorter than a frame"),
+        pytest.param("0 16\n16 15\n", 2, "is 16 15, .* has at least 16 bytes", id="shorter than a frame"),
         pytest.param("0 16\n16 15\n99 1\n", 2, "is 16 15", id="the first of several"),
         pytest.param(
             "".join(f"{n} {10**18 - 1}\n" for n in range(12)), 2, "is 1 9999", id="sums that overflow int64"

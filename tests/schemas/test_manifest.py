@@ -12,8 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfshards.schemas import (
-    FORMAT_VERSION,
-    MANIFEST_NAME,
     Feature,
     FormatError,
     InputError,
@@ -22,12 +20,16 @@ from tfshards.schemas import (
     Shard,
     Split,
     Totals,
+    read_manifest,
+)
+from tfshards.schemas.manifest import (
+    FORMAT_VERSION,
     file_problems,
     parse_manifest,
-    read_manifest,
+    with_digest,
     write_manifest,
 )
-from tfshards.schemas.manifest import with_digest
+from tfshards.schemas.names import MANIFEST_NAME
 
 GOLDEN = Path(__file__).parent / "golden" / MANIFEST_NAME
 
@@ -340,7 +342,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         pytest.param(
             ("splits", "val", "label_counts", "cow"),
             0,
-            "splits.val.label_counts.cow: is no class of the schema",
+            "splits.val.label_counts.cow: is not a class of the schema",
             id="an unknown class, even of no examples",
         ),
         pytest.param(
@@ -352,7 +354,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         pytest.param(
             ("splits", "val", "shards", 0, "path"),
             "photos-train-3f9a2c1b.tfrecord-00000-of-00002",
-            "splits: the shard 'photos-train-3f9a2c1b.tfrecord-00000-of-00002' stands 2 times",
+            "splits: the shard 'photos-train-3f9a2c1b.tfrecord-00000-of-00002' is listed 2 times",
             id="a shard in two splits",
         ),
         pytest.param(
@@ -364,7 +366,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         pytest.param(
             ("splits", "val", "shards", 0, "record_bytes"),
             47,
-            "splits.val.shards[0].record_bytes: is 47, but 3 records take at least 48",
+            "splits.val.shards[0].record_bytes: is 47, but 3 records need at least 48",
             id="less than the frames alone",
         ),
         pytest.param(
@@ -376,7 +378,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         pytest.param(
             ("splits", "val", "shards", 0, "num_bytes"),
             299,
-            "splits: the shard 'photos-val-3f9a2c1b.tfrecord-00000-of-00001' has 299 bytes with",
+            "splits: the shard 'photos-val-3f9a2c1b.tfrecord-00000-of-00001' has 299 bytes, but",
             id="smaller than its records",
         ),
         pytest.param(
@@ -443,7 +445,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         pytest.param(
             ("schema", "features", 1, "dtype"),
             "uint64",
-            "schema.features[1].dtype: is 'uint64', but kind 'label' holds",
+            "schema.features[1].dtype: is 'uint64', but kind 'label' can only be",
             id="a faulty feature",
         ),
     ],
@@ -487,7 +489,7 @@ def test_another_byte_anywhere_is_noticed(first):
 
 def test_a_sound_manifest_that_was_edited_is_refused():
     text = photos().to_text().replace('"seed": 0', '"seed": 1')
-    with pytest.raises(FormatError, match="digest: does not hold: the manifest was changed, or damaged"):
+    with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
         parse_manifest(text, "d.json")
     assert parse_manifest(with_digest(text), "d.json").options["seed"] == 1
 
@@ -497,7 +499,7 @@ def test_a_digest_that_is_not_where_it_belongs_does_not_hold():
         photos().to_text().replace('"digest": ', '"digest" : '),
         json.dumps(document(), sort_keys=True),
     ):
-        with pytest.raises(FormatError, match="digest: does not hold"):
+        with pytest.raises(FormatError, match="digest: does not match"):
             parse_manifest(text, "d.json")
 
 
@@ -534,7 +536,7 @@ def test_classes_without_names_are_counted_by_number(labels, dtype, wrong):
     schema = Schema((Feature("label", "label", dtype), KEY))
     counts = dict.fromkeys(labels, 0) | {"7": 10}
     manifest = Manifest("a", "0" * 8, schema, {"all": Split((shard("x"),), counts)}, Totals(10, 10))
-    message = f"is no {dtype}, and the schema names no classes"
+    message = f"is not an integer of type {dtype}, and the schema has no class names"
     expected = [(f"splits.all.label_counts.{label}", message) for label in wrong]
     assert problems_of(signed(manifest)) == expected
 
@@ -567,8 +569,11 @@ def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
 
 def test_a_shard_tells_the_digest_of_each_file_beside_it():
     one = shard("part/x")
-    assert one.beside == {"part/index/x.idx": one.index_digest, "part/index/x.labels": LABELS_DIGEST}
-    assert list(shard("x", labels_digest="").beside) == ["index/x.idx"]
+    assert one.companion_digests == {
+        "part/index/x.idx": one.index_digest,
+        "part/index/x.labels": LABELS_DIGEST,
+    }
+    assert list(shard("x", labels_digest="").companion_digests) == ["index/x.idx"]
 
 
 def test_a_wrong_count_is_not_judged_as_if_it_were_zero():
@@ -626,7 +631,7 @@ def test_a_document_that_is_no_object_is_reported(text, found):
 )
 def test_a_newer_format_says_which_release_reads_it_and_nothing_else_is_judged(requires, needed):
     newer = {"format_version": FORMAT_VERSION + 1, "requires": requires, "shards": "elsewhere"}
-    expected = f"is {FORMAT_VERSION + 1}, this release reads up to {FORMAT_VERSION}; install {needed}"
+    expected = f"is {FORMAT_VERSION + 1}, but this release reads up to {FORMAT_VERSION}; install {needed}"
     assert problems_of(newer) == [("format_version", expected)]
 
 
@@ -679,7 +684,7 @@ def test_a_file_that_is_no_utf_8_is_reported(tmp_path):
 
 def test_a_folder_without_a_manifest_is_no_dataset(tmp_path):
     with pytest.raises(
-        InputError, match=rf"^{tmp_path} is no dataset: it has no dataset.json. A build that was"
+        InputError, match=rf"^{tmp_path} is not a dataset: it has no dataset.json. To resume a build"
     ):
         read_manifest(tmp_path)
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.reading import ObjectReader
+from tfshards.schemas.json_reader import ObjectReader
 
 IMAGE = Feature("image", "image", "uint8", (None, None, 3))
 LABEL = Feature("label", "label", "int64")
@@ -72,12 +72,14 @@ def test_the_fingerprint_tells_schemas_apart(other):
 
 
 FAULTS = [
-    pytest.param((), (), "features", "is empty, must hold at least one", id="an example holds something"),
     pytest.param(
-        (KEY, IMAGE, KEY), (), "features", "holds the name 'key' 2 times", id="a name means one feature"
+        (), (), "features", "is empty, must hold at least one feature", id="an example holds something"
     ),
     pytest.param(
-        (LABEL,), ("a", "b", "a", "a"), "class_names", "holds the name 'a' 3 times", id="and one class"
+        (KEY, IMAGE, KEY), (), "features", "contains the name 'key' 2 times", id="a name means one feature"
+    ),
+    pytest.param(
+        (LABEL,), ("a", "b", "a", "a"), "class_names", "contains the name 'a' 3 times", id="and one class"
     ),
     pytest.param(
         (IMAGE,),
@@ -115,14 +117,19 @@ def test_several_labels_may_have_class_names():
                 ("schema.features[2]", "is 3, must be an object"),
                 ("schema.class_names[1]", "is 1, must be a string"),
                 ("schema.class_names[3]", "is null, must be a string"),
-                ("schema.features", "holds the name 'key' 2 times"),
-                ("schema.class_names", "holds the name 'a' 2 times"),
+                ("schema.features", "contains the name 'key' 2 times"),
+                ("schema.class_names", "contains the name 'a' 2 times"),
             ],
             id="unsound parts do not hide what is wrong with the sound ones",
         ),
         pytest.param(
             {"features": [LABEL.to_json() | {"dtype": "x"}], "class_names": ["a"]},
-            [("schema.features[0].dtype", "is 'x', but kind 'label' holds int16, int32, int64, int8, ")],
+            [
+                (
+                    "schema.features[0].dtype",
+                    "is 'x', but kind 'label' can only be int16, int32, int64, int8, ",
+                )
+            ],
             id="a label that cannot be read is not reported as missing too",
         ),
         pytest.param(

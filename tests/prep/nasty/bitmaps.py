@@ -34,12 +34,12 @@ def bmp(
     size: tuple[int, int] = (8, 4),
     compression: int = 0,
     masks: bytes = b"",
-    colours: int = 0,
+    colors: int = 0,
 ) -> bytes:
-    """A BMP of a header of 40 bytes, with masks and a palette of so many colours behind it."""
-    palette = b"".join(_COLOURS[3 * place : 3 * place + 3] + b"\0" for place in range(colours))
+    """A BMP of a header of 40 bytes, with masks and a palette of so many colors behind it."""
+    palette = b"".join(_COLOURS[3 * place : 3 * place + 3] + b"\0" for place in range(colors))
     start = 14 + 40 + len(masks) + len(palette)
-    header = struct.pack("<IiiHHIIiiII", 40, *size, 1, depth, compression, len(pixels), 0, 0, colours, 0)
+    header = struct.pack("<IiiHHIIiiII", 40, *size, 1, depth, compression, len(pixels), 0, 0, colors, 0)
     return b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + header + masks + palette + pixels
 
 
@@ -72,10 +72,10 @@ def tga(
     palette: bytes = b"",
     palette_depth: int = 16,
 ) -> bytes:
-    """A TGA, with a palette of so many bits a colour if there is one."""
-    colours = struct.pack("<HHB", 0, len(palette) * 8 // palette_depth, palette_depth if palette else 0)
+    """A TGA, with a palette of so many bits a color if there is one."""
+    colors = struct.pack("<HHB", 0, len(palette) * 8 // palette_depth, palette_depth if palette else 0)
     screen = struct.pack("<4H2B", 0, 0, *size, depth, flags)
-    return bytes([0, bool(palette), kind]) + colours + screen + palette + pixels
+    return bytes([0, bool(palette), kind]) + colors + screen + palette + pixels
 
 
 _RLE_8 = bytes([8, 1, 0, 0, 8, 2, 0, 0, 0, 8, 1, 2, 3, 0, 1, 2, 3, 0, 0, 0, 8, 3, 0, 0, 0, 1])
@@ -84,8 +84,8 @@ _BITFIELDS = struct.pack("<3I", 0xF800, 0x07E0, 0x001F)
 KINDS: dict[str, Kind] = {
     "BMP, 24 bits": converted(".bmp", BMP),
     "BMP, 1 bit": converted(".bmp", encoded(BILEVEL, "BMP"), "1 bit to 8"),
-    "BMP, 1 bit, two colours": converted(".bmp", bmp(1, _COLOURS[:16], colours=2), "palette to RGB"),
-    "BMP, 4 bits": converted(".bmp", bmp(4, _COLOURS[:16], colours=16), "palette to RGB"),
+    "BMP, 1 bit, two colors": converted(".bmp", bmp(1, _COLOURS[:16], colors=2), "palette to RGB"),
+    "BMP, 4 bits": converted(".bmp", bmp(4, _COLOURS[:16], colors=16), "palette to RGB"),
     "BMP, 8 bits": converted(".bmp", encoded(PALETTE, "BMP"), "palette to RGB"),
     "BMP, grey": converted(".bmp", encoded(GREY, "BMP")),
     "BMP, 16 bits": converted(".bmp", bmp(16, _COLOURS[:64])),
@@ -99,13 +99,11 @@ KINDS: dict[str, Kind] = {
     # without masks, the fourth byte means nothing
     "BMP, 32 bits, of four channels": converted(".bmp", encoded(RGBA, "BMP")),
     "BMP, 32 bits, alpha": converted(".bmp", _alpha_bmp(), "alpha over white"),
-    "BMP, run lengths": converted(".bmp", bmp(8, _RLE_8, compression=1, colours=4), "palette to RGB"),
-    "BMP, run lengths that are cut": rejected(
-        ".bmp", bmp(8, _RLE_8[:8], compression=1, colours=4), "damaged"
-    ),
+    "BMP, run lengths": converted(".bmp", bmp(8, _RLE_8, compression=1, colors=4), "palette to RGB"),
+    "BMP, run lengths that are cut": rejected(".bmp", bmp(8, _RLE_8[:8], compression=1, colors=4), "damaged"),
     "BMP, top first": converted(".bmp", bmp(24, _COLOURS[:96], size=(8, -4))),
     "BMP, an index beyond the palette": converted(
-        ".bmp", bmp(8, bytes(range(32)), colours=4), "palette to RGB"
+        ".bmp", bmp(8, bytes(range(32)), colors=4), "palette to RGB"
     ),
     "BMP, a header of 1987": converted(
         ".bmp",

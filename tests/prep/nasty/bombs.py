@@ -1,4 +1,4 @@
-"""Normalise files that are far larger than their bytes, under a limit of address space.
+"""Normalize files that are far larger than their bytes, under a limit of address space.
 
 ``bombs.py FOLDER`` prints, as JSON, what became of each file by its name, and ``peak``: the most memory, in
 bytes.
@@ -12,9 +12,9 @@ import resource
 import sys
 from pathlib import Path
 
-from tfshards.prep.image_options import ImageOptions
-from tfshards.prep.images import normalise
-from tfshards.prep.whitelist import ImageError
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
 
 ADDRESS_SPACE = 3 << 30
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     became: dict[str, object] = {}
     for path in sorted(Path(sys.argv[1]).iterdir()):
         try:
-            normalise(path.read_bytes(), ImageOptions(), os.path.splitext(path.name)[1].lower().encode())
+            normalize(path.read_bytes(), ImageOptions(), os.path.splitext(path.name)[1].lower().encode())
             became[path.name] = "accepted"
         except ImageError as error:
             became[path.name] = error.reason

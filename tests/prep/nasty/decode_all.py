@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader.images import decode_image
+from tfshards.loader.examples.images import decode_image
 
 
 def decode(data: bytes) -> np.ndarray:

@@ -96,7 +96,7 @@ KINDS: dict[str, Kind] = {
     "JPEG, 4:2:2": kept(".jfif", encoded(RGB, "JPEG", subsampling=1)),
     "JPEG, 4:1:1": kept(".jpg", dc_jpeg(((1, 4, 1), (2, 1, 1), (3, 1, 1)))),
     "JPEG, 4:4:0": kept(".jpg", dc_jpeg(((1, 1, 2), (2, 1, 1), (3, 1, 1)))),
-    "JPEG, colour finer than light": kept(".jpg", dc_jpeg(((1, 1, 1), (2, 2, 2), (3, 1, 1)))),
+    "JPEG, color finer than light": kept(".jpg", dc_jpeg(((1, 1, 1), (2, 2, 2), (3, 1, 1)))),
     "JPEG, a scan for each component": kept(".jpg", dc_jpeg(interleaved=False)),
     "JPEG, a scan for each component, one missing": converted(
         ".jpg", dc_jpeg(interleaved=False, num_scans=2)
@@ -199,10 +199,10 @@ KINDS: dict[str, Kind] = {
     "JPEG, CMYK, turned": converted(
         ".jpg", encoded(CMYK, "JPEG", exif=exif(3)), "CMYK to RGB", orientation=3
     ),
-    "JPEG, colour profile": kept(
-        ".jpg", encoded(RGB, "JPEG", icc_profile=b"profile" * 20_000), "colour profile ignored"
+    "JPEG, color profile": kept(
+        ".jpg", encoded(RGB, "JPEG", icc_profile=b"profile" * 20_000), "color profile ignored"
     ),
-    "JPEG, colour profile without its second part": kept(
+    "JPEG, color profile without its second part": kept(
         ".jpg", with_segments(segment(0xE2, b"ICC_PROFILE\0\x01\x02" + b"junk" * 99))
     ),
     "JPEG, 1 x 1": kept(".jpg", encoded(RGB.crop((9, 9, 10, 10)), "JPEG", quality=95)),

@@ -52,15 +52,15 @@ def _two(image: Image.Image, file_format: str, other: Image.Image = OTHER, **opt
 
 
 def gif(
-    frame: tuple[int, int, int, int] = (0, 0, 4, 4), *, colours: bool = True, local: bool = False
+    frame: tuple[int, int, int, int] = (0, 0, 4, 4), *, colors: bool = True, local: bool = False
 ) -> bytes:
-    """A GIF of 4 x 4 in four colours, uncompressed, with one frame at (left, top, width, height)."""
+    """A GIF of 4 x 4 in four colors, uncompressed, with one frame at (left, top, width, height)."""
     table = bytes([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
     bits = _packed(_codes(min(30, frame[2] * frame[3])))
     return b"".join(
         (
-            b"GIF89a\4\0\4\0" + bytes([0x81 if colours else 0, 0, 0]),
-            table if colours else b"",
+            b"GIF89a\4\0\4\0" + bytes([0x81 if colors else 0, 0, 0]),
+            table if colors else b"",
             b"," + struct.pack("<4H", *frame) + bytes([0x81 if local else 0]),
             table[::-1] if local else b"",
             b"\2" + bytes([len(bits)]) + bits + b"\0;",
@@ -90,7 +90,7 @@ KINDS: dict[str, Kind] = {
         ".gif", encoded(PALETTE, "GIF", transparency=2), "palette to RGB", "alpha over white"
     ),
     "GIF, local palette": converted(".gif", gif(local=True), "palette to RGB"),
-    "GIF, no palette": converted(".gif", gif(colours=False)),
+    "GIF, no palette": converted(".gif", gif(colors=False)),
     "GIF, a frame smaller than its screen": converted(".gif", gif((1, 1, 2, 2)), "palette to RGB"),
     "GIF, a frame larger than its screen": converted(".gif", gif((0, 0, 6, 5)), "palette to RGB"),
     "GIF, a frame outside of its screen": converted(".gif", gif((9, 9, 2, 2)), "palette to RGB"),
@@ -114,8 +114,8 @@ KINDS: dict[str, Kind] = {
     "WebP, lossy, alpha": converted(".webp", encoded(RGBA, "WEBP"), "alpha over white"),
     "WebP, lossless, alpha": converted(".webp", encoded(RGBA, "WEBP", lossless=True), "alpha over white"),
     "WebP, turned": converted(".webp", encoded(RGB, "WEBP", exif=exif(6)), orientation=6),
-    "WebP, colour profile": converted(
-        ".webp", encoded(RGB, "WEBP", icc_profile=b"junk" * 99), "colour profile ignored"
+    "WebP, color profile": converted(
+        ".webp", encoded(RGB, "WEBP", icc_profile=b"junk" * 99), "color profile ignored"
     ),
     "WebP, animated": rejected(".webp", _two(RGB, "WEBP"), "animated"),
     "WebP, animated, alpha": rejected(".webp", _two(RGBA, "WEBP", RGBA.rotate(180)), "animated"),

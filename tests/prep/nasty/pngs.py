@@ -1,4 +1,4 @@
-"""PNG: every colour type and depth, and chunks that are odd, broken, missing or too many."""
+"""PNG: every color type and depth, and chunks that are odd, broken, missing or too many."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ PLAIN = encoded(RGB, "PNG")
 
 
 def header(
-    depth: int = 8, colour: int = 2, interlaced: int = 0, size: tuple[int, int] = (WIDTH, HEIGHT)
+    depth: int = 8, color: int = 2, interlaced: int = 0, size: tuple[int, int] = (WIDTH, HEIGHT)
 ) -> bytes:
-    return chunk(b"IHDR", struct.pack(">II5B", *size, depth, colour, 0, 0, interlaced))
+    return chunk(b"IHDR", struct.pack(">II5B", *size, depth, color, 0, 0, interlaced))
 
 
-def rows(depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:
+def rows(depth: int = 8, color: int = 2, interlaced: int = 0) -> bytes:
     """Unfiltered rows of noise, in passes if they are interlaced."""
     choose, made = random.Random(depth), b""
     for left, top, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):
         columns, lines = -(-(WIDTH - left) // across), -(-(HEIGHT - top) // down)
         for _ in range(lines):
-            made += b"\0" + choose.randbytes((columns * depth * _CHANNELS[colour] + 7) // 8)
+            made += b"\0" + choose.randbytes((columns * depth * _CHANNELS[color] + 7) // 8)
     return made
 
 
@@ -61,42 +61,42 @@ _COLOURS = random.Random(3).randbytes(768)
 _SQUEEZED = zlib.compress(rows())
 
 
-def of_type(depth: int, colour: int, interlaced: int = 0, *before_pixels: bytes) -> bytes:
-    """A PNG of this depth and colour type, with a palette if it needs one."""
-    palette = (chunk(b"PLTE", _COLOURS[: 3 << depth]),) if colour == 3 else ()
+def of_type(depth: int, color: int, interlaced: int = 0, *before_pixels: bytes) -> bytes:
+    """A PNG of this depth and color type, with a palette if it needs one."""
+    palette = (chunk(b"PLTE", _COLOURS[: 3 << depth]),) if color == 3 else ()
     return png(
-        header(depth, colour, interlaced), *palette, *before_pixels, pixels(rows(depth, colour, interlaced))
+        header(depth, color, interlaced), *palette, *before_pixels, pixels(rows(depth, color, interlaced))
     )
 
 
-def _typed(depth: int, colour: int, interlaced: int) -> Kind:
-    data = of_type(depth, colour, interlaced)
-    if colour in (0, 2) and depth <= 8:
+def _typed(depth: int, color: int, interlaced: int) -> Kind:
+    data = of_type(depth, color, interlaced)
+    if color in (0, 2) and depth <= 8:
         return kept(".png", data)
-    if colour == 3:
+    if color == 3:
         return converted(".png", data, "palette to RGB")
-    if colour in (4, 6):
+    if color in (4, 6):
         return converted(".png", data, "alpha over white")
-    return converted(".png", data, "16 bits to 8") if colour == 0 else converted(".png", data)
+    return converted(".png", data, "16 bits to 8") if color == 0 else converted(".png", data)
 
 
 def _animated(number: int) -> bytes:
     return encoded(RGB, "PNG", save_all=True, append_images=[OTHER] * (number - 1))
 
 
-def _few_colours(number: int) -> bytes:
+def _few_colors(number: int) -> bytes:
     """A palette that is too short for the pixels."""
-    return png(header(colour=3), chunk(b"PLTE", _COLOURS[: 3 * number]), pixels(rows(colour=3)))
+    return png(header(color=3), chunk(b"PLTE", _COLOURS[: 3 * number]), pixels(rows(color=3)))
 
 
 _TYPES = [(depth, 0) for depth in (1, 2, 4, 8, 16)] + [(depth, 3) for depth in (1, 2, 4, 8)]
-_TYPES += [(depth, colour) for colour in (2, 4, 6) for depth in (8, 16)]
+_TYPES += [(depth, color) for color in (2, 4, 6) for depth in (8, 16)]
 _CORNER = struct.pack(">3H", *(int(value) for value in np.frombuffer(rows()[1:4], np.uint8)))
 
 KINDS: dict[str, Kind] = {
     **{
-        f"PNG, {_NAMES[colour]}, {depth} bits{', interlaced' * interlaced}": _typed(depth, colour, interlaced)
-        for depth, colour in _TYPES
+        f"PNG, {_NAMES[color]}, {depth} bits{', interlaced' * interlaced}": _typed(depth, color, interlaced)
+        for depth, color in _TYPES
         for interlaced in (0, 1)
     },
     "PNG, grey, a transparent value": converted(
@@ -108,19 +108,19 @@ KINDS: dict[str, Kind] = {
     "PNG, 16 bits grey, a transparent value": converted(
         ".png", of_type(16, 0, 0, chunk(b"tRNS", rows(16, 0)[1:3])), "16 bits to 8", "alpha over white"
     ),
-    "PNG, RGB, a transparent colour": converted(
+    "PNG, RGB, a transparent color": converted(
         ".png", of_type(8, 2, 0, chunk(b"tRNS", _CORNER)), "alpha over white"
     ),
-    "PNG, palette, transparent colours": converted(
+    "PNG, palette, transparent colors": converted(
         ".png",
         of_type(4, 3, 0, chunk(b"tRNS", bytes(range(0, 256, 17)))),
         "palette to RGB",
         "alpha over white",
     ),
-    "PNG, palette, more transparencies than colours": converted(
+    "PNG, palette, more transparencies than colors": converted(
         ".png", of_type(1, 3, 0, chunk(b"tRNS", b"\x80" * 9)), "palette to RGB", "alpha over white"
     ),
-    "PNG, RGBA with a transparent colour": converted(
+    "PNG, RGBA with a transparent color": converted(
         ".png", of_type(8, 6, 0, chunk(b"tRNS", _CORNER)), "alpha over white"
     ),
     "PNG, wrong checksum of its header": rejected(".png", flipped(png(header(), pixels()), 30), "unreadable"),
@@ -139,22 +139,20 @@ KINDS: dict[str, Kind] = {
     "PNG, no end": converted(".png", PLAIN[:-12]),
     "PNG, no pixels": rejected(".png", png(header()), "damaged"),
     "PNG, no header": rejected(".png", png(pixels()), "unreadable"),
-    "PNG, no palette": rejected(".png", png(header(colour=3), pixels(rows(colour=3))), "damaged"),
-    "PNG, an index beyond the palette": converted(".png", _few_colours(9), "palette to RGB"),
-    "PNG, a palette of no colours": rejected(".png", _few_colours(0), "damaged"),
-    "PNG, a palette of a colour and a half": converted(
+    "PNG, no palette": rejected(".png", png(header(color=3), pixels(rows(color=3))), "damaged"),
+    "PNG, an index beyond the palette": converted(".png", _few_colors(9), "palette to RGB"),
+    "PNG, a palette of no colors": rejected(".png", _few_colors(0), "damaged"),
+    "PNG, a palette of a color and a half": converted(
         ".png",
-        png(header(colour=3), chunk(b"PLTE", b"\1\2\3\4"), pixels(bytes(len(rows(colour=3))))),
+        png(header(color=3), chunk(b"PLTE", b"\1\2\3\4"), pixels(bytes(len(rows(color=3))))),
         "palette to RGB",
     ),
     "PNG, a palette behind its pixels": rejected(
-        ".png", png(header(colour=3), pixels(rows(colour=3)), chunk(b"PLTE", _COLOURS)), "damaged"
+        ".png", png(header(color=3), pixels(rows(color=3)), chunk(b"PLTE", _COLOURS)), "damaged"
     ),
     "PNG, two palettes": converted(
         ".png",
-        png(
-            header(colour=3), chunk(b"PLTE", _COLOURS), chunk(b"PLTE", _COLOURS[::-1]), pixels(rows(colour=3))
-        ),
+        png(header(color=3), chunk(b"PLTE", _COLOURS), chunk(b"PLTE", _COLOURS[::-1]), pixels(rows(color=3))),
         "palette to RGB",
     ),
     "PNG, two headers": converted(".png", png(header(), header(), pixels())),
@@ -196,11 +194,11 @@ KINDS: dict[str, Kind] = {
         png(header(), chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(1 << 24))), pixels()),
         "damaged",
     ),
-    "PNG, broken colour profile": kept(".png", png(header(), chunk(b"iCCP", b"x\0\0junk"), pixels())),
-    "PNG, colour profile": kept(
-        ".png", encoded(RGB, "PNG", icc_profile=b"profile" * 99), "colour profile ignored"
+    "PNG, broken color profile": kept(".png", png(header(), chunk(b"iCCP", b"x\0\0junk"), pixels())),
+    "PNG, color profile": kept(
+        ".png", encoded(RGB, "PNG", icc_profile=b"profile" * 99), "color profile ignored"
     ),
-    "PNG, gamma and colours of light": kept(
+    "PNG, gamma and colors of light": kept(
         ".png",
         png(header(), chunk(b"gAMA", struct.pack(">I", 22_000)), chunk(b"cHRM", bytes(32)), pixels()),
     ),

@@ -11,7 +11,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from tfshards.prep.formats import BY_SUFFIX_ALONE, SUFFIXES
+from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, SUFFIXES
 
 from .kind import Kind
 
@@ -38,10 +38,10 @@ def shown(
         swapped, down, across = _TURNS[kind.orientation]
         values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
     if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
-        colours, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
+        colors, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
         if alpha != "drop":
-            colours = np.rint((colours * opacity + 255 * (255 - opacity)) / 255)
-        values = colours.astype(np.uint8)
+            colors = np.rint((colors * opacity + 255 * (255 - opacity)) / 255)
+        values = colors.astype(np.uint8)
     if channels == 1:
         weights = np.array([19_595, 38_470, 7_471])
         return ((values[..., :3] @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]

@@ -162,8 +162,8 @@ KINDS: dict[str, Kind] = {
     "TIFF, orientation 6, LZW": converted(
         ".tif", encoded(RGB, "TIFF", compression="tiff_lzw", exif=exif(6)), orientation=6
     ),
-    "TIFF, colour profile": converted(
-        ".tif", encoded(RGB, "TIFF", icc_profile=b"junk" * 99), "colour profile ignored"
+    "TIFF, color profile": converted(
+        ".tif", encoded(RGB, "TIFF", icc_profile=b"junk" * 99), "color profile ignored"
     ),
     "TIFF, cut": rejected(".tif", PLAIN[:-100], "damaged"),
     "TIFF, cut, LZW": rejected(".tif", encoded(RGB, "TIFF", compression="tiff_lzw")[:300], "unreadable"),

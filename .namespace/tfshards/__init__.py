@@ -1,0 +1,1 @@
+../root/__init__.py

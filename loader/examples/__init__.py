@@ -1,0 +1,1 @@
+"""From records to batches of examples: parse, decode, augment, map, weigh."""

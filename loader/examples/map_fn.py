@@ -1,0 +1,101 @@
+"""The user's function on each example: its call, its seeds, and what it may return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from tfshards.loader.options.load_options import WEIGHT
+from tfshards.loader.order.random_bits import MAP, random_bits
+from tfshards.schemas import OptionsError
+
+
+@dataclass(frozen=True)
+class UserMap:
+    """The user's function.
+
+    Attributes:
+        function: called with the example and its seed.
+        seed: the seed of these seeds.
+    """
+
+    function: Callable[..., object]
+    seed: int
+
+    def __call__(self, example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
+        """Return what the function returns for an example; AutoGraph rewrites it, as in ``tf.data``'s map."""
+        return self.function(example, seed)
+
+
+def traced(user_map: UserMap, example: Mapping[str, tf.TensorSpec]) -> tuple[UserMap, object]:
+    """Return ``user_map`` with its function traced, once and for all, and the specification of its result.
+
+    Args:
+        user_map: the user's function.
+        example: the specification of an example.
+    """
+
+    def call(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
+        return user_map(example, seed)
+
+    function = tf.function(call, input_signature=[example, tf.TensorSpec([2], tf.int64)])
+    returned = function.get_concrete_function().structured_outputs
+    return replace(user_map, function=function), returned
+
+
+def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Return the seeds of the examples ``numbers`` (int64) in an epoch: shape ``(*numbers, 2)`` int64."""
+    return random_bits(seed, MAP, epoch, numbers[..., tf.newaxis], tf.range(2, dtype=tf.int64))
+
+
+def check_returned(spec: object, adds_weight: bool) -> None:
+    """Raise unless what ``map_fn`` returns, of this ``element_spec``, can be put into batches.
+
+    Raises:
+        OptionsError: it cannot, or the weight cannot be added to it.
+    """
+    leaves = list(_leaves(spec, ""))
+    if not leaves:
+        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
+    for name, leaf in leaves:
+        value = f"map_fn returns {name and repr(name) + ' as '}"
+        if isinstance(leaf, tf.RaggedTensorSpec):
+            continue
+        if not isinstance(leaf, tf.TensorSpec):
+            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
+            raise OptionsError(f"{value}{kind}; return tensors, alone or in dicts and tuples")
+        shape = leaf.shape
+        if shape.rank is None or (None in shape.as_list() and shape.as_list() != [None]):
+            raise OptionsError(
+                f"{value}a tensor of shape {shape}: examples whose shapes may differ cannot be batched; give "
+                "each the same size, as by tf.image.resize, or state its shape by tf.ensure_shape"
+            )
+    if not adds_weight:
+        return
+    if isinstance(spec, dict):
+        if WEIGHT in spec:
+            raise OptionsError(
+                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; "
+                "rename it, or store the weights as a feature and name that in sample_weights="
+            )
+    elif type(spec) is not tuple:
+        kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
+        raise OptionsError(
+            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
+            "added; return a dict or a tuple, such as (value,)"
+        )
+
+
+def _leaves(spec: object, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(spec, Mapping):
+        parts = [(str(key), value) for key, value in spec.items()]
+    elif isinstance(spec, tuple):
+        names = getattr(spec, "_fields", range(len(spec)))
+        parts = [(str(name), value) for name, value in zip(names, spec, strict=True)]
+    else:
+        yield path, spec
+        return
+    for name, value in parts:
+        yield from _leaves(value, f"{path}/{name}" if path else name)

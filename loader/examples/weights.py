@@ -1,0 +1,135 @@
+"""``sample_weights=``: the weight of each example, by its class or from a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfshards.loader.examples.balance import class_numbers, even_weights
+from tfshards.loader.options.load_options import BALANCED, SampleWeights
+from tfshards.schemas import Feature, Manifest, OptionsError
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Where the weight of an example comes from.
+
+    Attributes:
+        feature: the label, or the weight itself.
+        classes: the classes that have weights, ascending; empty if the feature is the weight.
+        weights: of the classes.
+    """
+
+    feature: Feature
+    classes: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+
+
+def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | None) -> Weighing | None:
+    """Return where the weights of a split come from; None without ``sample_weights``.
+
+    Raises:
+        OptionsError: there is no such feature or class, a class that occurs has no weight, or the split has
+            no labels.
+    """
+    if sample_weights is None:
+        return None
+    if isinstance(sample_weights, str) and sample_weights != BALANCED:
+        return Weighing(_weight_feature(manifest, sample_weights))
+    label, counts = manifest.schema.label, class_numbers(manifest, split)
+    if label is None or not any(counts.values()):
+        raise OptionsError(
+            f"sample_weights={sample_weights!r} weighs classes, but split {split!r} has no counted labels; "
+            "name a feature that holds the weights"
+        )
+    if isinstance(sample_weights, str):
+        weights = even_weights(counts)
+    else:
+        weights = _by_number(manifest, counts, sample_weights)
+        missing = [number for number, count in counts.items() if count and number not in weights]
+        if missing:
+            raise OptionsError(
+                f"sample_weights= has no weight for the class {_shown(manifest, missing[0])}, which "
+                f"{counts[missing[0]]} examples of split {split!r} have; give each class one"
+            )
+    classes = sorted(weights)
+    return Weighing(label, tuple(classes), tuple(float(weights[number]) for number in classes))
+
+
+def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Return the weights (float32) of the examples with these parsed ``values``."""
+    found = values[source.feature.name]
+    if not source.classes:
+        return tf.cast(found, tf.float32)
+    labels = tf.cast(found, tf.int64)
+    classes = tf.constant(source.classes, tf.int64)
+    index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
+    before = f"feature {source.feature.name} holds the class "
+    after = ", which by the manifest no example has; `tfshards verify --deep` lists the wrong ones"
+    index = _require(index, tf.gather(classes, index) == labels, labels, before, after)
+    return tf.gather(tf.constant(source.weights, tf.float32), index)
+
+
+def _weight_feature(manifest: Manifest, name: str) -> Feature:
+    schema = manifest.schema
+    if name not in schema.names:
+        raise OptionsError(
+            f"sample_weights={name!r} is neither 'balanced' nor a feature; there are "
+            f"{', '.join(map(repr, schema.names))}"
+        )
+    feature = schema[name]
+    is_number = any(word in feature.dtype for word in ("int", "float"))
+    if feature.kind in ("image", "label") or feature.shape != () or not is_number:
+        raise OptionsError(
+            f"sample_weights={name!r} must name a feature that holds one number an example, but it is a "
+            f"{feature.kind} of shape {feature.shape} and dtype {feature.dtype}; weights by class are "
+            "'balanced', or a mapping such as {'cat': 2.0}"
+        )
+    return feature
+
+
+def _by_number(
+    manifest: Manifest, counts: Mapping[int, int], given: Mapping[str, float] | Mapping[int, float]
+) -> dict[int, float]:
+    names = manifest.schema.class_names
+    weights: dict[int, float] = {}
+    for key, weight in given.items():
+        number = names.index(key) if key in names else key
+        known = range(len(names)) if names else counts
+        if isinstance(number, str) or number not in known:
+            listed = ", ".join(map(repr, names)) if names else ", ".join(map(str, counts))
+            raise OptionsError(f"sample_weights= names {key!r}, which is not a class; there are {listed}")
+        if int(number) in weights:
+            shown = _shown(manifest, int(number))
+            raise OptionsError(f"sample_weights= has two weights for the class {shown}")
+        weights[int(number)] = weight
+    return weights
+
+
+def _shown(manifest: Manifest, number: int) -> str:
+    names = manifest.schema.class_names
+    return repr(names[number]) if names else str(number)
+
+
+def _require(values: tf.Tensor, fits: tf.Tensor, shown: tf.Tensor, before: str, after: str) -> tf.Tensor:
+    """Return ``values``; if one of them does not fit, the graph fails.
+
+    Args:
+        values: any shape.
+        fits: bool of the same shape.
+        shown: integers of the same shape; the error names that of the first which does not fit.
+        before: the text of the error up to the number.
+        after: the text after it.
+    """
+
+    def fail() -> tf.Tensor:
+        number = tf.boolean_mask(tf.reshape(shown, [-1]), tf.reshape(tf.logical_not(fits), [-1]))[0]
+        text = tf.strings.join([before, tf.strings.as_string(number), after])
+        with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
+            return tf.constant(False)
+
+    checked = tf.cond(tf.reduce_all(fits), lambda: tf.constant(True), fail)
+    with tf.control_dependencies([checked]):
+        return tf.identity(values)

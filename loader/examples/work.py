@@ -1,0 +1,67 @@
+"""The work on one example before batches are made: decode its images, call the user's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from tfshards.loader.examples.augment import draws_of
+from tfshards.loader.examples.content import Batch, Content, Values, with_elements
+from tfshards.loader.examples.images import decode_image
+from tfshards.loader.examples.map_fn import map_seeds
+from tfshards.loader.graph.raw_ops import without_autograph
+
+_SEED = "map seed"
+# what is kept until the batches are made
+_KEPT = ("real", "weight")
+
+
+def example_work(content: Content) -> Callable[..., Batch]:
+    """Return the function for ``tf.data``'s map that is called with the parsed values of one example."""
+
+    @without_autograph
+    def decode(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
+        decoded = _decode_images(content, values, extra)
+        return decoded, {name: value for name, value in extra.items() if name in _KEPT}
+
+    user_map = content.user_map
+    if user_map is None:
+        return decode
+
+    @without_autograph
+    def prepare(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
+        decoded, kept = decode(values, extra)
+        example = with_elements(content, decoded)
+        # the seed is kept, so that there is an element even if the function returns nothing, which is refused
+        return example, {**kept, _SEED: extra[_SEED]}
+
+    # not marked, so that AutoGraph rewrites the user's function, and nothing else
+    def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
+        example, kept = prepare(values, extra)
+        return user_map(example, extra[_SEED]), kept
+
+    return work
+
+
+def example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return, by name, the randomness that the work on the examples ``numbers`` in an epoch needs."""
+    randomness = draws_of(content.images.values(), epoch, numbers)
+    if content.user_map is not None:
+        randomness[_SEED] = map_seeds(content.user_map.seed, epoch, numbers)
+    return randomness
+
+
+def _decode_images(
+    content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Return the values of one example with its images decoded."""
+    decoded = dict(values)
+    for feature in content.features:
+        image = content.images.get(feature.name)
+        if image is not None:
+            pixels = decode_image(decoded[feature.name], image, extra)
+            if image.size is None:
+                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
+            decoded[feature.name] = pixels
+    return decoded

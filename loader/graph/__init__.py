@@ -1,0 +1,1 @@
+"""TensorFlow's raw operations, and the dataset stages and interval arithmetic built from them."""

@@ -1,0 +1,335 @@
+"""The raw, experimental and private parts of TensorFlow that the loader uses, each as one small function.
+
+No other file of the loader uses such parts. tests/loader/test_raw_ops.py compares each function with its
+public equivalent, so that a release of TensorFlow that changes one of them fails the test; pyproject.toml
+lists the releases that were tested.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
+
+# The type of one trace of a function, which has no public name.
+ConcreteFunction: TypeAlias = "tf.types.experimental.ConcreteFunction"
+
+# See traced().
+_RUN_AS_TRACED: Mapping[str, object] = {"experimental_ints_on_device": True}
+# A variable with this name is a separate resource, which is freed with its last user
+# (ResourceHandle::ANONYMOUS_NAME in tensorflow/core/framework/resource_handle.h).
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+
+
+# Functions
+
+
+def without_autograph(function: AnyFunction) -> AnyFunction:
+    """Return ``function``, marked so that TensorFlow traces it without AutoGraph.
+
+    ``tf.data.Dataset.map`` and similar methods have no public argument for this. AutoGraph takes seconds for
+    the first dataset of a process, and no function of the loader needs it.
+    """
+    marked: AnyFunction = tf.autograph.experimental.do_not_convert(function)
+    return marked
+
+
+def traced(function: Callable[..., object], signature: Sequence[tf.TypeSpec]) -> ConcreteFunction:
+    """Return the concrete function of ``function``, which tf.data runs as traced, on the CPU.
+
+    Before the first call of a function, tf.data places each of its operations on a device, optimizes it with
+    Grappler and checks it for oneDNN. For a pipeline of about twenty functions, this takes longer than
+    everything else up to the first batch (benchmarks/first_batch.py). The attribute skips all three steps:
+    see ``FunctionMetadata::Create`` in tensorflow/core/data/captured_function.cc.
+
+    Args:
+        function: a function of TensorFlow operations.
+        signature: the specification of each argument.
+    """
+    marked = tf.function(
+        function, input_signature=signature, autograph=False, experimental_attributes=_RUN_AS_TRACED
+    )
+    concrete: ConcreteFunction = marked.get_concrete_function()
+    return concrete
+
+
+def not_inlined(
+    function: Callable[..., object], signature: Sequence[tf.TypeSpec]
+) -> Callable[..., tf.Tensor]:
+    """Return ``function`` as a ``tf.function`` that is traced once per process and prepared only when called.
+
+    Without the attribute, the caller's graph would contain and prepare all of its operations, even if they
+    run only after a failure.
+    """
+    rare: Callable[..., tf.Tensor] = tf.function(
+        function,
+        input_signature=signature,
+        autograph=False,
+        experimental_attributes={"_noinline": True},
+    )
+    return rare
+
+
+# Stages of a pipeline
+
+
+class Call(NamedTuple):
+    """The inputs of an operation that calls a function for each element of a dataset.
+
+    Attributes:
+        dataset: the dataset, a variant tensor.
+        function: from ``traced``; called with the components of an element.
+        captured: the tensors that the function captures.
+        specs: the specifications of the components of the resulting elements.
+    """
+
+    dataset: tf.Tensor
+    function: ConcreteFunction
+    captured: Sequence[tf.Tensor]
+    specs: Sequence[tf.TypeSpec]
+
+    def arguments(self) -> dict[str, object]:
+        """Return the arguments that all such operations have in common."""
+        return {
+            "input_dataset": self.dataset,
+            "f": self.function,
+            "other_arguments": self.captured,
+            **_outputs(self.specs),
+        }
+
+
+def _outputs(specs: Sequence[tf.TypeSpec]) -> dict[str, object]:
+    return {
+        "output_types": [spec.dtype for spec in specs],
+        "output_shapes": [spec.shape for spec in specs],
+    }
+
+
+def to_variant(dataset: tf.data.Dataset) -> tf.Tensor:
+    """Return the scalar variant tensor that represents a dataset in operations."""
+    return tf.data.experimental.to_variant(dataset)
+
+
+def from_variant(variant: tf.Tensor, spec: object) -> tf.data.Dataset:
+    """Return the dataset that a variant tensor represents, with elements of ``spec``."""
+    return tf.data.experimental.from_variant(variant, spec)
+
+
+def map_dataset(call: Call, num_parallel_calls: int | None = None) -> tf.Tensor:
+    """Return ``Dataset.map(..., deterministic=True)`` with a function that runs as traced.
+
+    Args:
+        call: the function, which returns tensors.
+        num_parallel_calls: number of elements processed in parallel; None to process each on request.
+    """
+    arguments = {**call.arguments(), "preserve_cardinality": True}
+    if num_parallel_calls is None:
+        return tf.raw_ops.MapDataset(**arguments)
+    calls = tf.constant(num_parallel_calls, tf.int64)
+    return tf.raw_ops.ParallelMapDatasetV2(**arguments, num_parallel_calls=calls, deterministic="true")
+
+
+def map_in_calling_thread(call: Call) -> tf.Tensor:
+    """Return ``Dataset.map`` that runs the function in the thread that requests the element.
+
+    Passing the call to another thread would cost more than opening a file.
+    """
+    return tf.raw_ops.MapDataset(**call.arguments(), use_inter_op_parallelism=False)
+
+
+def flat_map_dataset(call: Call) -> tf.Tensor:
+    """Return ``Dataset.flat_map`` with a function that runs as traced and returns a variant tensor."""
+    return tf.raw_ops.FlatMapDataset(**call.arguments())
+
+
+def interleave_dataset(
+    call: Call, cycle_length: int, block_length: int, num_parallel_calls: int | None = None
+) -> tf.Tensor:
+    """Return ``Dataset.interleave(..., deterministic=True)`` with a function that runs as traced.
+
+    Args:
+        call: the function, which returns a variant tensor.
+        cycle_length: number of datasets that are open at the same time.
+        block_length: number of consecutive elements taken from each of them.
+        num_parallel_calls: number of datasets read in parallel; None to read each on request.
+    """
+    arguments = {
+        **call.arguments(),
+        "cycle_length": tf.constant(cycle_length, tf.int64),
+        "block_length": tf.constant(block_length, tf.int64),
+    }
+    if num_parallel_calls is None:
+        return tf.raw_ops.InterleaveDataset(**arguments)
+    ahead = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    return tf.raw_ops.ParallelInterleaveDatasetV4(
+        **arguments,
+        buffer_output_elements=ahead,
+        prefetch_input_elements=ahead,
+        num_parallel_calls=tf.constant(num_parallel_calls, tf.int64),
+        deterministic="true",
+    )
+
+
+def unbatch_dataset(dataset: tf.Tensor, specs: Sequence[tf.TypeSpec]) -> tf.Tensor:
+    """Return ``Dataset.unbatch()`` of tensors, without the function that tf.data maps over the result."""
+    return tf.raw_ops.UnbatchDataset(input_dataset=dataset, **_outputs(specs))
+
+
+def tfrecord_dataset(
+    path: tf.Tensor, compression: str | tf.Tensor, buffer_bytes: int, offset: tf.Tensor | None
+) -> tf.data.Dataset:
+    """Return the records of a TFRecord file from the byte ``offset`` on, as scalar strings.
+
+    ``tf.data.TFRecordDataset`` has no argument for an offset, and maps an additional function. TensorFlow
+    cannot serialize the graph of a reader with an offset except inside a function; ``reduce()`` and the
+    search for the cardinality serialize it.
+
+    Args:
+        path: scalar string.
+        compression: "" or "GZIP".
+        buffer_bytes: number of bytes that the open file reads ahead; 0 for none.
+        offset: scalar int64, the byte at which a record starts; None for the start of the file.
+    """
+    common = {"filenames": path, "compression_type": compression}
+    common["buffer_size"] = tf.constant(buffer_bytes, tf.int64)
+    if offset is None:
+        variant = tf.raw_ops.TFRecordDataset(**common)
+    else:
+        variant = tf.raw_ops.TFRecordDatasetV2(**common, byte_offsets=offset)
+    return from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def with_cardinality(dataset: tf.data.Dataset, cardinality: int | tf.Tensor) -> tf.data.Dataset:
+    """Return ``dataset`` with a cardinality that tf.data cannot derive.
+
+    Args:
+        dataset: a dataset.
+        cardinality: the number of elements, or ``tf.data.INFINITE_CARDINALITY``;
+            ``tf.data.UNKNOWN_CARDINALITY`` changes nothing.
+    """
+    if cardinality == tf.data.UNKNOWN_CARDINALITY:
+        return dataset
+    return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+
+
+def not_prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return ``dataset`` without the buffer that tf.data adds after the last stage by default.
+
+    The last stage then runs when a batch is requested.
+    """
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return dataset.with_options(options)
+
+
+def pipeline_options() -> tf.data.Options:
+    """Return the options of a pipeline that runs in order and as built, and is never auto-sharded."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # No stage uses autotuning, whose thread delays the end of each iteration by up to seconds.
+    options.autotune.enabled = False
+    # Optimizing the graph gains nothing, takes as long as everything else up to the first batch, and would
+    # copy the tensors that a function captures into the graph.
+    options.experimental_optimization.apply_default_optimizations = False
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return options
+
+
+# Operations in a graph
+
+
+def gather(values: npt.NDArray[np.generic] | Sequence[str] | tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    """Return ``tf.gather(values, indices)``, in one operation instead of three."""
+    return tf.raw_ops.Gather(params=values, indices=indices, validate_indices=False)
+
+
+def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Return ``tf.searchsorted(sorted_rows, values, side="right")``, in one operation instead of a dozen.
+
+    Args:
+        sorted_rows: shape ``(m, n)``, each row ascending.
+        values: shape ``(m, k)``.
+
+    Returns:
+        Shape ``(m, k)`` int64: the number of elements of the row that are less than or equal to the value.
+    """
+    return tf.raw_ops.UpperBound(sorted_inputs=sorted_rows, values=values, out_type=tf.int64)
+
+
+def new_counter() -> tf.Tensor:
+    """Return the resource of a counter that belongs to a pipeline; see ``count_up``.
+
+    A ``tf.Variable`` belongs to a Python object, and would be freed with the function that created it.
+    """
+    counter = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=_ANONYMOUS)
+    tf.raw_ops.AssignVariableOp(resource=counter, value=tf.constant(-1, tf.int64))
+    return counter
+
+
+def count_up(counter: tf.Tensor) -> tf.Tensor:
+    """Return the number of earlier calls with this counter, a scalar int64."""
+    tf.raw_ops.AssignAddVariableOp(resource=counter, value=tf.constant(1, tf.int64))
+    number = tf.raw_ops.ReadVariableOp(resource=counter, dtype=tf.int64)
+    number.set_shape([])
+    return number
+
+
+def fail(text: tf.Tensor) -> tf.Operation:
+    """Return an operation that always fails, with the scalar string ``text`` in its message.
+
+    ``tf.debugging.Assert`` would wrap it in a ``tf.cond``.
+    """
+    return tf.raw_ops.Assert(condition=False, data=[text])
+
+
+# Strategies and checkpoints
+
+
+def distributed(
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+) -> tf.distribute.DistributedDataset:
+    """Return the global batches of ``dataset``, split over the replicas of ``strategy``; length is known."""
+    return strategy.experimental_distribute_dataset(dataset)
+
+
+def current_worker_index() -> tf.Tensor:
+    """Return the index of the worker of a ``ParameterServerStrategy`` that runs the graph: a scalar int64."""
+    return tf.cast(tf.distribute.coordinator.experimental_get_current_worker_index(), tf.int64)
+
+
+def num_server_workers(strategy: tf.distribute.ParameterServerStrategy) -> int:
+    """Return the number of workers of ``strategy``.
+
+    The strategy has no public attribute for this; its coordinator reads the same private attribute.
+    """
+    return int(strategy._num_workers)
+
+
+def values_by_replica(strategy: tf.distribute.Strategy, make: Callable[[], object]) -> object:
+    """Return a distributed value of the results of ``make``, called once for each replica of this process."""
+    return strategy.experimental_distribute_values_from_function(lambda _: make())
+
+
+class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
+    """A JSON value that a ``tf.train.Checkpoint`` saves and restores.
+
+    Attributes:
+        value: any value that ``json`` can serialize.
+    """
+
+    def __init__(self, value: object) -> None:
+        self.value: object = value
+
+    def serialize(self) -> str:
+        """Return the value as JSON, for a checkpoint."""
+        return json.dumps(self.value)
+
+    def deserialize(self, text: bytes) -> None:
+        """Replace the value with that of a checkpoint."""
+        self.value = json.loads(text)

@@ -1,0 +1,141 @@
+"""Pipeline stages whose functions are ready within milliseconds: map, flat map, interleave, unbatch.
+
+The methods of ``tf.data.Dataset`` cannot set the attribute that saves the time; see ``raw_ops.traced``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfshards.loader.graph import raw_ops
+
+# Operations that call functions.
+_CALLS = {
+    *("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"),
+    *("PartitionedCall", "StatefulPartitionedCall"),
+}
+_A_DATASET = tf.TensorSpec([], tf.variant)
+
+
+def mapped(
+    dataset: tf.data.Dataset, function: Callable[..., object], num_parallel_calls: int | None = None
+) -> tf.data.Dataset:
+    """Return ``dataset.map(function)``, in order, for a function of TensorFlow operations only.
+
+    Args:
+        dataset: elements are tensors, or nested tuples and dicts of tensors.
+        function: called with an element, or with the components of a tuple; returns tensors, or nested
+            tuples and dicts of tensors.
+        num_parallel_calls: number of elements processed in parallel; None to process each on request.
+    """
+    stage = _Stage(dataset, function) if _is_plain(dataset.element_spec) else None
+    if stage is None or not _is_plain(stage.spec):
+        # Only tf.data knows how a ragged tensor is represented.
+        return dataset.map(raw_ops.without_autograph(function), num_parallel_calls)
+    return stage.result(raw_ops.map_dataset(stage.call(tf.nest.flatten(stage.spec)), num_parallel_calls))
+
+
+def flat_mapped(dataset: tf.data.Dataset, function: Callable[..., tf.data.Dataset]) -> tf.data.Dataset:
+    """Return ``dataset.flat_map(function)``; see ``mapped``."""
+    stage = _Stage(dataset, function)
+    return stage.result(raw_ops.flat_map_dataset(stage.call_of_datasets()))
+
+
+def interleaved(
+    dataset: tf.data.Dataset,
+    function: Callable[..., tf.data.Dataset],
+    cycle_length: int,
+    block_length: int = 1,
+    num_parallel_calls: int | None = None,
+) -> tf.data.Dataset:
+    """Return ``dataset.interleave(function, ...)``, in order; see ``mapped``."""
+    stage = _Stage(dataset, function)
+    call = stage.call_of_datasets()
+    return stage.result(raw_ops.interleave_dataset(call, cycle_length, block_length, num_parallel_calls))
+
+
+def unbatched(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return ``dataset.unbatch()``; see ``mapped``."""
+    spec = dataset.element_spec
+    if not _is_plain(spec):
+        return dataset.unbatch()
+    elements = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape[1:], each.dtype), spec)
+    variant = raw_ops.unbatch_dataset(raw_ops.to_variant(dataset), tf.nest.flatten(elements))
+    return _dataset(variant, elements, dataset)
+
+
+def _dataset(variant: tf.Tensor, spec: object, *made_from: object) -> tf.data.Dataset:
+    dataset = raw_ops.from_variant(variant, spec)
+    # As in tf.data's own classes: what a function calls, such as a user's Python function, must live as long.
+    dataset.made_from = _MadeFrom(made_from)
+    return dataset
+
+
+class _MadeFrom(NamedTuple):
+    """The objects that a dataset keeps alive; TensorFlow would wrap a plain tuple to save it in a model."""
+
+    parts: tuple[object, ...]
+
+
+def _is_plain(spec: object) -> bool:
+    return all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(spec))
+
+
+@cache
+def _identity() -> raw_ops.ConcreteFunction:
+    return raw_ops.traced(lambda dataset: dataset, [_A_DATASET])
+
+
+class _Stage:
+    """A function, traced for the elements of a dataset.
+
+    Attributes:
+        spec: the specification of the resulting elements.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset, function: Callable[..., object]) -> None:
+        spec = dataset.element_spec
+
+        def flat(*tensors: tf.Tensor) -> list[object]:
+            element = tf.nest.pack_sequence_as(spec, tensors)
+            returned = function(*element) if type(element) is tuple else function(element)
+            if isinstance(returned, tf.data.Dataset):
+                self.spec = returned.element_spec
+                return [raw_ops.to_variant(returned)]
+            self.spec = tf.nest.map_structure(tf.type_spec_from_value, returned)
+            flattened: list[object] = tf.nest.flatten(returned)
+            return flattened
+
+        self._dataset = dataset
+        self._function = raw_ops.traced(flat, tf.nest.flatten(spec))
+
+    def call(self, specs: Sequence[tf.TypeSpec]) -> raw_ops.Call:
+        """Return the call of a function that returns tensors of ``specs``."""
+        variant = raw_ops.to_variant(self._dataset)
+        return raw_ops.Call(variant, self._function, self._function.captured_inputs, specs)
+
+    def call_of_datasets(self) -> raw_ops.Call:
+        """Return the call for an operation that reads the datasets which the function returns.
+
+        Such an operation calls its function in another thread, which costs more than opening a file.
+        Therefore a preceding map creates the datasets in the thread that requests them, and the operation
+        itself gets the identity, which TensorFlow never calls (``CreateShortCircuitInfo`` in
+        tensorflow/core/data/captured_function.cc). The requesting thread must not run a ``tf.cond`` or
+        anything else that calls a function: all threads that could run it may be waiting in the same way.
+
+        Raises:
+            TypeError: the function calls another function.
+        """
+        calls = {operation.type for operation in self._function.graph.get_operations()} & _CALLS
+        if calls:
+            raise TypeError(f"{sorted(calls)} in a function that returns a dataset could deadlock")
+        made = raw_ops.map_in_calling_thread(self.call([_A_DATASET]))
+        return raw_ops.Call(made, _identity(), [], tf.nest.flatten(self.spec))
+
+    def result(self, variant: tf.Tensor) -> tf.data.Dataset:
+        """Return the dataset that ``variant`` represents, which an operation of this stage returned."""
+        return _dataset(variant, self.spec, self._dataset, self._function)

@@ -1,0 +1,188 @@
+"""Find the unreadable records of a split by reading the whole split (``on_damage="skip"``)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.graph.raw_ops import tfrecord_dataset
+from tfshards.loader.graph.stages import flat_mapped, mapped
+from tfshards.loader.integrity.files import REMEDY, Inspected, inspect_shards
+from tfshards.loader.integrity.headers import frame_faults
+from tfshards.loader.order.source import split_name
+from tfshards.loader.records.shards import COMPRESSIONS
+from tfshards.schemas import FormatError, InputError, Problem, Shard, Split, read_manifest
+from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.manifest import Compression
+
+_LISTED = 3
+_READ_TOGETHER = 4096
+_BUFFER_BYTES = 1 << 20
+
+
+class DamagedRecord(NamedTuple):
+    """A record that cannot be read.
+
+    Attributes:
+        shard: path of the shard, relative to the dataset directory.
+        record: index of the record in the shard.
+        offset: byte at which the record starts in the shard, uncompressed.
+    """
+
+    shard: str
+    record: int
+    offset: int
+
+
+def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> list[DamagedRecord]:
+    """Return the records of a split that ``load(…, on_damage="skip")`` excludes, in stored order.
+
+    All shards of the split are read. All records of a missing or empty shard count as damaged, and so do the
+    records after the first damage in a compressed shard.
+
+    Args:
+        path: directory that contains ``dataset.json``.
+        split: name of the split; may be omitted if there is only one.
+
+    Raises:
+        InputError: the dataset or the split does not exist.
+        FormatError: the manifest or an index breaks the format, or the records of a shard can be read but
+            do not match the manifest.
+    """
+    root, manifest = Path(path), read_manifest(path)
+    name = split_name(manifest, split, root)
+    chosen = manifest.splits[name]
+    inspected = inspect_shards(root, chosen)
+    damage = find_damage(root, chosen, inspected, manifest.compression)
+    return [
+        DamagedRecord(shard.path, int(record), int(seen.index.offsets[record]))
+        for shard, bad, seen in zip(chosen.shards, damage, inspected, strict=True)
+        for record in np.flatnonzero(bad)
+    ]
+
+
+def find_damage(
+    root: Path, split: Split, inspected: Sequence[Inspected], compression: Compression
+) -> list[npt.NDArray[np.bool_]]:
+    """Return, for each shard, a mask of the records that cannot be read.
+
+    Raises:
+        FormatError: an index breaks the format, or the records of a shard can be read but do not match the
+            manifest.
+    """
+
+    def scan(shard: Shard, seen: Inspected) -> tuple[npt.NDArray[np.bool_], str | None]:
+        return _scan(root / shard.path, shard, seen, compression)
+
+    problems = [problem for seen in inspected for problem in seen.index_problems]
+    if problems:
+        raise FormatError(f"{root}: the indexes of the shards ({REMEDY})", problems)
+    # TensorFlow's reader releases the GIL.
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        found = list(threads.map(scan, split.shards, inspected))
+    foreign = [
+        Problem(shard.path, fault)
+        for shard, (_, fault) in zip(split.shards, found, strict=True)
+        if fault is not None
+    ]
+    if foreign:
+        raise FormatError(f"{root}: the records of the shards ({REMEDY})", foreign)
+    return [bad for bad, _ in found]
+
+
+def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDArray[np.bool_]]) -> None:
+    """Warn about the records that are excluded, if there are any.
+
+    Raises:
+        InputError: all records are damaged.
+    """
+    number = sum(int(bad.sum()) for bad in damage)
+    if not number:
+        return
+    if number == split.num_examples:
+        raise InputError(f"{root}: all {number} records of split {name!r} are damaged; {REMEDY}")
+    damaged = (
+        f"{shard.path} record {record}"
+        for shard, bad in zip(split.shards, damage, strict=True)
+        for record in np.flatnonzero(bad)
+    )
+    listed = ", ".join(record for record, _ in zip(damaged, range(_LISTED), strict=False))
+    more = f" and {number - _LISTED} more" if number > _LISTED else ""
+    warnings.warn(
+        f"{root}: {number} of the {split.num_examples} records of split {name!r} are damaged and get weight "
+        f"0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
+        stacklevel=4,
+    )
+
+
+def _scan(
+    path: Path, shard: Shard, seen: Inspected, compression: Compression
+) -> tuple[npt.NDArray[np.bool_], str | None]:
+    """Return a mask of the unreadable records, and a message if all can be read but are the wrong ones."""
+    num_records = len(seen.index.lengths)
+    bad = np.zeros(num_records, bool)
+    try:
+        size = path.stat().st_size
+        wrong, digest = frame_faults(path, seen.index, compression)
+    except OSError:
+        return ~bad, None
+    bad[wrong] = True
+    offsets, ends = seen.index.offsets, np.cumsum(seen.index.lengths)
+    if compression == "none":
+        bad |= ends > size
+    # TensorFlow never reads a frame with a wrong header: a huge length would crash the process.
+    for first, last in list(_runs(~bad)):
+        while first < last:
+            sound = _num_sound(path, seen.index.lengths[first:last], int(offsets[first]), compression)
+            first += sound
+            if first < last and compression == "gzip":
+                bad[first:] = True
+                break
+            if first < last:
+                bad[first] = True
+                first += 1
+    if not bad.any() and digest != shard.examples_digest:
+        return bad, (
+            "its records are not those of the manifest: the digest of their headers is "
+            f"{digest} instead of {shard.examples_digest}"
+        )
+    return bad, None
+
+
+def _num_sound(
+    path: Path, frame_lengths: npt.NDArray[np.int64], offset: int, compression: Compression
+) -> int:
+    """Return the number of records from ``offset`` on that can be read and have the length in the index."""
+
+    def read(start: tf.Tensor) -> tf.data.Dataset:
+        records = tfrecord_dataset(tf.constant(str(path)), COMPRESSIONS[compression], _BUFFER_BYTES, start)
+        return mapped(records, lambda record: tf.strings.length(record))
+
+    # Inside a function: see tfrecord_dataset.
+    lengths = flat_mapped(tf.data.Dataset.from_tensors(tf.constant(offset, tf.int64)), read)
+    # After the last number zip() requests one more element, which must not read the next record.
+    lengths = lengths.take(len(frame_lengths))
+    # zip() uses up a number for each failure, so a missing file fails at most len(frame_lengths) times.
+    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(len(frame_lengths)), lengths).ignore_errors()
+    sound = 0
+    for numbers, found in numbered.batch(_READ_TOGETHER).as_numpy_iterator():
+        wanted = frame_lengths[sound : sound + len(found)] - FRAME_OVERHEAD
+        right = (numbers == np.arange(sound, sound + len(found))) & (found == wanted)
+        sound += len(found) if right.all() else int(np.argmin(right))
+        if not right.all():
+            break
+    return sound
+
+
+def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield the half-open ranges in which all elements are true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]])))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

@@ -1,0 +1,1 @@
+"""What a caller of ``load`` can ask for, as values that check themselves."""

@@ -1,0 +1,181 @@
+"""How images are decoded, as a value that checks itself; nothing here reads a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from tfshards.loader.options.validation import check_seed, check_type
+from tfshards.schemas import OptionsError
+
+Crop: TypeAlias = Literal["center", "random"]
+Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
+Method: TypeAlias = Literal["bilinear", "nearest", "area"]
+PerChannel: TypeAlias = "float | tuple[float, ...]"
+Normalize: TypeAlias = "Literal['unit', 'symmetric', 'imagenet'] | tuple[PerChannel, PerChannel]"
+
+IMAGE_DTYPES = ("uint8", "float32", "float16", "bfloat16")
+# Mean and standard deviation of values from 0 to 1.
+NORMALIZATIONS: Mapping[str, tuple[PerChannel, PerChannel]] = {
+    "unit": (0.0, 1.0),
+    "symmetric": (0.5, 0.5),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """How images are decoded.
+
+    Attributes:
+        size: ``(height, width)`` of the result; None keeps the stored size, which must then be
+            the same for all images, because a batch has one shape.
+        crop: None resizes the whole image, whatever its aspect ratio; "center" first cuts the largest
+            centered box of the result's aspect ratio; "random" cuts a random box of 8 to 100 % of the area
+            with an aspect ratio of 3/4 to 4/3, as Inception was trained (Szegedy et al.,
+            arXiv:1409.4842). The box is a pure function of the seed, the epoch, the example and the stored
+            size: images of one size in one example, such as a photo and its mask, are cut alike.
+        channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for those that the dataset was built with,
+            or 3 if it keeps each image's own.
+        dtype: "uint8", rounded, or "float32", "float16" or "bfloat16", with values from 0 to 255 unless
+            ``normalize`` changes them.
+        seed: of the random boxes and flips.
+        method: of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
+            numbers require; or "area", the mean of what a pixel covers.
+        flip: mirrors a random half of the images: left and right with "horizontal", top and bottom with
+            "vertical", each independently with "horizontal_and_vertical". Like the box, a pure function of
+            the seed, the epoch and the example, but independent of the box: images of equal seeds and flips
+            in one example are mirrored alike.
+        normalize: how values become floats around zero, computed in float32: ``(mean, std)``, each a number
+            or one for each channel, gives ``(value / 255 - mean) / std``. "unit" is ``(0, 1)``, values from 0
+            to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet" has the three channels of
+            ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
+        dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
+            as it stays no smaller than ``size``. That is faster, and the values change: each is then the mean
+            of what it covers, where resizing alone skips pixels. Of photos 400 pixels wide, values from 0 to
+            255 changed by 3 on average when shrunk by 2, by 6 when shrunk by 4, and by up to 210 at edges
+            (``benchmarks/decode.py``). A box moves by less than a pixel of the shrunk image. Images of other
+            formats, and those less than twice as large as the result, keep their values.
+    """
+
+    size: tuple[int, int] | None = None
+    crop: Crop | None = None
+    channels: int | None = None
+    dtype: str = "uint8"
+    seed: int = 0
+    method: Method = "bilinear"
+    flip: Flip | None = None
+    normalize: Normalize | None = None
+    dct_scaling: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not _is_size(self.size):
+            raise OptionsError(f"Image.size={self.size!r} must be (height, width), each at least 1")
+        if self.crop not in (None, *get_args(Crop)):
+            raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
+        if self.crop and self.size is None:
+            raise OptionsError(f"Image.crop={self.crop!r} needs a size, as in Image(size=(224, 224))")
+        if self.channels not in (None, 1, 3, 4):
+            raise OptionsError(
+                f"Image.channels={self.channels!r} must be 1, 3 or 4, or None for the dataset's"
+            )
+        if self.dtype not in IMAGE_DTYPES:
+            raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
+        check_seed("Image.seed", self.seed)
+        if self.method not in get_args(Method):
+            raise OptionsError(f"Image.method={self.method!r} must be one of {', '.join(get_args(Method))}")
+        if self.flip not in (None, *get_args(Flip)):
+            raise OptionsError(f"Image.flip={self.flip!r} must be None or one of {', '.join(get_args(Flip))}")
+        if self.normalize is not None:
+            self._check_normalize()
+        self._check_scaling()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether crop or flip is random."""
+        return self.crop == "random" or self.flip is not None
+
+    def mean_and_std(self) -> tuple[PerChannel, PerChannel]:
+        """Return the mean and standard deviation that ``normalize`` selects, for values from 0 to 1."""
+        assert self.normalize is not None
+        return NORMALIZATIONS[self.normalize] if isinstance(self.normalize, str) else self.normalize
+
+    def _check_normalize(self) -> None:
+        given = f"Image.normalize={self.normalize!r}"
+        if isinstance(self.normalize, str):
+            if self.normalize not in NORMALIZATIONS:
+                raise OptionsError(f"{given} must be one of {', '.join(NORMALIZATIONS)}, or (mean, std)")
+        elif not isinstance(self.normalize, (tuple, list)) or len(self.normalize) != 2:
+            raise OptionsError(f"{given} must be (mean, std) or one of {', '.join(NORMALIZATIONS)}")
+        else:
+            mean, std = (_per_channel(given, part) for part in self.normalize)
+            object.__setattr__(self, "normalize", (mean, std))
+        if self.dtype == "uint8":
+            raise OptionsError(f"{given} makes fractions, which dtype='uint8' would truncate; use 'float32'")
+        parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
+        for name, part in parts.items():
+            possible = (self.channels,) if self.channels else (1, 3, 4)
+            if isinstance(part, tuple) and len(part) not in possible:
+                raise OptionsError(
+                    f"{given} has a {name} for {len(part)} channels, but images have "
+                    f"{' or '.join(map(str, possible))}; give one for each channel, or a single number"
+                )
+        if not np.all(np.asarray(parts["std"]) > 0):
+            raise OptionsError(f"{given} divides by std, which must be above 0")
+
+    def _check_scaling(self) -> None:
+        given = f"Image.dct_scaling={self.dct_scaling!r}"
+        if not isinstance(self.dct_scaling, (bool, np.bool_)):
+            raise OptionsError(f"{given} must be True or False")
+        if not self.dct_scaling:
+            return
+        if self.size is None:
+            raise OptionsError(f"{given} needs a size to shrink to, as in Image(size=(224, 224))")
+        if self.method == "nearest":
+            raise OptionsError(f"{given} mixes values, which method='nearest' never does; use one of the two")
+        if self.channels == 4:
+            raise OptionsError(f"{given} is for JPEG, which has no images of 4 channels; leave it out")
+
+
+def check_images(image: object) -> None:
+    """Raise unless ``image`` is None, an ``Image``, or a nonempty mapping to ``Image`` values.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if not isinstance(image, Mapping):
+        check_type("image", image, Image)
+        return
+    if not image:
+        raise OptionsError("image={} names no feature; leave it out for encoded bytes")
+    for name, value in image.items():
+        if not isinstance(value, Image):
+            raise OptionsError(f"image[{name!r}]={value!r} must be loader.Image(...)")
+
+
+def _is_size(size: object) -> bool:
+    if not isinstance(size, (tuple, list)) or len(size) != 2:
+        return False
+    return all(isinstance(side, (int, np.integer)) and side >= 1 for side in size)
+
+
+def _per_channel(given: str, part: object) -> PerChannel:
+    """Return a mean or a std as floats.
+
+    Raises:
+        OptionsError: it is neither a finite number nor a sequence of finite numbers.
+    """
+    if isinstance(part, (tuple, list)) or (isinstance(part, np.ndarray) and part.ndim):
+        return tuple(_finite(given, each) for each in part)
+    return _finite(given, part)
+
+
+def _finite(given: str, number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
+        raise OptionsError(f"{given} holds {number!r}; mean and std must be finite numbers, or one a channel")
+    return float(number)

@@ -1,0 +1,105 @@
+"""Which examples are read, as values that check themselves; nothing here reads a file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tfshards.loader.options.validation import check_index, check_least
+from tfshards.schemas import OptionsError
+
+Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several equal parts of a split, or, for the training of a fold, all but that one.
+
+    Parts are intervals of the stored order, which a build has permuted; their sizes differ by at most one.
+
+    Attributes:
+        index: from 0 to ``count - 1``.
+        count: the number of parts.
+        rest: whether all examples except those of the part are read.
+    """
+
+    index: int
+    count: int
+    rest: bool = False
+
+    def __post_init__(self) -> None:
+        check_index("Part", self.index, self.count)
+        if not isinstance(self.rest, bool):
+            raise OptionsError(f"Part.rest={self.rest!r} must be True or False")
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Several datasets with the same features and classes, read as one, each with its share of every epoch.
+
+    Attributes:
+        weights: by the dataset's directory, in any unit: of an epoch each has its share of their sum, exactly
+            up to rounding. A dataset that has more examples than its share resumes in the next epoch where
+            this one ended; the examples of one that has fewer occur several times.
+    """
+
+    weights: Mapping[str | os.PathLike[str], float]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, Mapping) or not self.weights:
+            raise OptionsError(
+                f"Mix.weights={self.weights!r} must be weights by directory, as in "
+                'Mix({"data/photos": 0.7, "data/drawings": 0.3})'
+            )
+        check_ratios("Mix.weights", self.weights)
+
+
+def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
+    """Raise unless all ``ratios`` are positive numbers.
+
+    Raises:
+        OptionsError: one is not; the message has the first.
+    """
+    for key, ratio in ratios.items():
+        is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
+        if not is_number or not math.isfinite(ratio) or ratio <= 0:
+            raise OptionsError(f"{name}[{key!r}]={ratio!r} must be a positive number")
+
+
+def check_take(take: object) -> None:
+    """Raise unless ``take`` is None, a number of examples, or a ``Part``.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if take is None or isinstance(take, Part):
+        return
+    if isinstance(take, bool) or not isinstance(take, (int, np.integer)):
+        raise OptionsError(f"take={take!r} must be a number of examples, or loader.Part(index, count)")
+    check_least("take", int(take), 1)
+
+
+def check_classes(classes: object) -> None:
+    """Raise unless ``classes`` is None, a list of names or numbers, or their ratios.
+
+    Raises:
+        OptionsError: it is something else, empty, or a ratio is not a positive number.
+    """
+    if classes is None:
+        return
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, Mapping)):
+        raise OptionsError(
+            f"classes={classes!r} must be a list such as ['cat', 'dog'], or ratios such as "
+            "{'cat': 0.5, 'dog': 0.5}"
+        )
+    if not classes:
+        raise OptionsError(f"classes={classes!r} names no class; leave it out for all of them")
+    if isinstance(classes, Mapping):
+        check_ratios("classes", classes)
+    elif len(set(classes)) < len(classes):
+        raise OptionsError(f"classes={classes!r} names a class twice")

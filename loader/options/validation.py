@@ -1,0 +1,84 @@
+"""Checks of single values, whose errors name the option, what was found and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfshards.schemas import OptionsError
+
+
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise unless ``value`` is one of ``allowed``.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    if value not in allowed:
+        raise OptionsError(f"{name}={value!r} must be one of {', '.join(map(str, allowed))}")
+
+
+def check_names(name: str, names: object) -> None:
+    """Raise unless ``names`` is None or a sequence that is not itself a string.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
+        raise OptionsError(f"{name}={names!r} must be a list of names, such as {name}=['cat', 'dog']")
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Raise unless ``seed`` fits an int64.
+
+    Raises:
+        OptionsError: it does not.
+    """
+    check_integer(name, seed)
+    if not -(2**63) <= seed < 2**63:
+        raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
+
+
+def check_type(name: str, value: object, *kinds: type) -> None:
+    """Raise unless ``value`` is None or of one of ``kinds``, which are public classes of ``loader``.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if value is not None and not isinstance(value, kinds):
+        allowed = " or ".join(f"loader.{kind.__name__}(...)" for kind in kinds)
+        raise OptionsError(f"{name}={value!r} must be {allowed}")
+
+
+def check_integer(name: str, number: object) -> None:
+    """Raise unless ``number`` is an integer of Python or NumPy.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise OptionsError(f"{name}={number!r} must be an integer")
+
+
+def check_index(name: str, index: int, count: int) -> None:
+    """Raise unless ``index`` is one of ``count``, which is at least 1; ``name`` is the owner of both.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    check_least(f"{name}.count", count, 1)
+    check_integer(f"{name}.index", index)
+    if not 0 <= index < count:
+        raise OptionsError(f"{name}.index={index} does not fit count={count}; use 0 to {count - 1}")
+
+
+def check_least(name: str, number: int, least: int) -> None:
+    """Raise unless ``number`` is an integer of at least ``least``.
+
+    Raises:
+        OptionsError: it is not.
+    """
+    check_integer(name, number)
+    if number < least:
+        raise OptionsError(f"{name}={number} must be at least {least}")

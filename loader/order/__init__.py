@@ -1,0 +1,1 @@
+"""Which example comes at which position of an epoch, as arithmetic."""

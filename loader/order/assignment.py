@@ -1,0 +1,240 @@
+"""Which worker reads which positions: arithmetic on the number of examples, the batch size and the workers.
+
+Nothing here knows the epoch, a file or TensorFlow. An epoch is a sequence of ``num_positions`` positions
+(``epoch.py`` decides which example is at which position), and an ``Assignment`` gives the positions that a
+worker reads for each step. With a global batch size ``G``:
+
+* By steps, for the stored order and for full permutations: step ``t`` of all workers together is the
+  positions ``[t * G, (t + 1) * G)``; worker ``w`` has the ``w``-th slice of ``batch_size`` positions of it.
+* By lanes, for runs of neighbors: the sequence is cut into ``lanes`` contiguous lanes whose lengths differ
+  by at most 1. Each lane gives ``G / lanes`` positions to each step. Worker ``w`` of ``W`` reads the lanes
+  ``[w * lanes / W, (w + 1) * lanes / W)``, so that the global batches do not depend on ``W``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfshards.loader.options.load_options import Remainder
+from tfshards.loader.options.shuffle import Shuffle
+from tfshards.loader.options.worker import Worker
+from tfshards.schemas import OptionsError
+
+# A batch draws from at most this many parts of the split, each an open file. With fewer parts, several
+# examples of a typical batch come from the same part, and neighbors meet in many epochs
+# (benchmarks/shuffle.py).
+MOST_LANES = 256
+# Entering a compressed shard inflates everything before the offset.
+MOST_COMPRESSED_LANES = 64
+# Seeking to a run takes about 20 microseconds, a thirtieth of the time to read this many bytes.
+RUN_BYTES = 1 << 20
+# Small splits have shorter runs, so that each lane has several.
+RUNS_A_LANE = 2
+# Runs are shorter if the records were not permuted before they were stored, because neighbors are then
+# similar, also in neighboring lanes, which share a run.
+STORED_RUN_BYTES = 128 << 10
+STORED_RUNS_A_LANE = 8
+# Small batches are parsed together.
+PARSED_BYTES = 1 << 20
+MOST_PARSED = 64
+# By steps, each stream costs an open file, a seek and about 0.3 ms; longer streams exceed the CPU cache.
+STREAM_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The properties of a split's files that decide how they are read.
+
+    Attributes:
+        record_bytes: of a record, on average.
+        num_shards: of the split.
+        is_permuted: whether the records were permuted before they were stored.
+        is_compressed: whether a shard can be entered only at its beginning.
+    """
+
+    record_bytes: float
+    num_shards: int = 1
+    is_permuted: bool = True
+    is_compressed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """What one worker reads in an epoch, and in which blocks.
+
+    Attributes:
+        num_positions: of an epoch.
+        batch_size: of this worker.
+        worker: which worker, of how many.
+        remainder: what happens to the examples that do not fill a global batch.
+        run: the number of neighbors that stay together; 0 for the stored order.
+        lanes: of all workers together; 0 by steps.
+        usual_lanes: the lanes of every number of workers that divides them; 0 by steps.
+        group: the number of steps that are parsed together.
+        chunk: the groups of one stream by steps; 0 by lanes.
+    """
+
+    num_positions: int
+    batch_size: int
+    worker: Worker
+    remainder: Remainder
+    run: int
+    lanes: int
+    usual_lanes: int
+    group: int
+    chunk: int
+
+    @property
+    def global_batch_size(self) -> int:
+        """The examples of one step of all workers together."""
+        return self.batch_size * self.worker.count
+
+    @property
+    def num_steps(self) -> int:
+        """The steps of one epoch, the same for each worker."""
+        return num_steps(self.num_positions, self.global_batch_size, self.remainder)
+
+    @property
+    def rows_per_lane(self) -> int:
+        """The positions that each lane gives to a step."""
+        return self.global_batch_size // self.lanes
+
+    @property
+    def worker_lanes(self) -> int:
+        """The lanes of this worker."""
+        return self.lanes // self.worker.count
+
+    @property
+    def num_readers(self) -> int:
+        """The threads that read for one step at the same time: two for an even number of lanes."""
+        return 2 if self.lanes and self.worker_lanes % 2 == 0 else 1
+
+    def step_intervals(self, step: int) -> list[tuple[int, int]]:
+        """Return this worker's positions of a step in row order, ``(start, count)`` each, without padding."""
+        if not self.lanes:
+            start = step * self.global_batch_size + self.worker.index * self.batch_size
+            return [(start, min(max(self.num_positions - start, 0), self.batch_size))]
+        found = []
+        for lane in range(self.worker.index * self.worker_lanes, (self.worker.index + 1) * self.worker_lanes):
+            start = lane_start(self.num_positions, self.lanes, lane) + step * self.rows_per_lane
+            end = lane_start(self.num_positions, self.lanes, lane + 1)
+            found.append((start, min(max(end - start, 0), self.rows_per_lane)))
+        return found
+
+
+def assign(
+    num_positions: int,
+    stored: Stored,
+    *,
+    batch_size: int,
+    worker: Worker,
+    remainder: Remainder,
+    shuffle: Shuffle | None,
+) -> Assignment:
+    """Return what ``worker`` reads of the positions of an epoch.
+
+    Args:
+        num_positions: of an epoch.
+        stored: what the files are like.
+        batch_size: of this worker.
+        worker: which worker, of how many.
+        remainder: what happens to the examples that do not fill a global batch.
+        shuffle: None for the stored order.
+
+    Raises:
+        OptionsError: ``shuffle.lanes`` does not fit the batch size or the workers.
+    """
+    record_bytes = max(1.0, stored.record_bytes)
+    group = max(1, min(MOST_PARSED, int(PARSED_BYTES / (record_bytes * batch_size))))
+    if shuffle is None or shuffle.how == "full":
+        chunk = max(1, int(STREAM_BYTES / (record_bytes * batch_size * group)))
+        run = 0 if shuffle is None else 1
+        lanes = usual = 0
+    else:
+        # If the workers divide the lanes, none of these values depends on their number, so the order does
+        # not.
+        chunk = 0
+        most = MOST_COMPRESSED_LANES if stored.is_compressed else MOST_LANES
+        global_batch_size = batch_size * worker.count
+        usual, lanes = (num_lanes(global_batch_size, n, shuffle.lanes, most) for n in (1, worker.count))
+        run = shuffle.run or _run(num_positions, stored, lanes)
+    return Assignment(
+        num_positions=num_positions,
+        batch_size=batch_size,
+        worker=worker,
+        remainder=remainder,
+        run=run,
+        lanes=lanes,
+        usual_lanes=usual,
+        group=group,
+        chunk=chunk,
+    )
+
+
+def _run(num_positions: int, stored: Stored, lanes: int) -> int:
+    if stored.is_compressed:
+        # entering a run inflates everything before it in its shard
+        return max(2, num_positions // max(1, stored.num_shards))
+    if stored.is_permuted:
+        run_bytes, runs_a_lane = RUN_BYTES, RUNS_A_LANE
+    else:
+        run_bytes, runs_a_lane = STORED_RUN_BYTES, STORED_RUNS_A_LANE
+    longest = num_positions // (runs_a_lane * lanes)
+    # At least 2: runs of 1 are a full permutation, which is read differently.
+    return max(2, min(int(run_bytes / max(1.0, stored.record_bytes)), longest))
+
+
+def num_steps(num_positions: int, global_batch_size: int, remainder: Remainder) -> int:
+    """Return the steps of one epoch: rounded down for "drop", up for "pad" and "keep"."""
+    if remainder == "drop":
+        return num_positions // global_batch_size
+    return -(-num_positions // global_batch_size)
+
+
+def num_lanes(
+    global_batch_size: int, num_workers: int, wanted: int | None = None, most: int = MOST_LANES
+) -> int:
+    """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as possible.
+
+    The default is the largest divisor of ``global_batch_size`` up to ``most`` if the workers divide it;
+    otherwise the largest multiple of ``num_workers`` that divides it, up to ``most`` or ``num_workers``.
+
+    Raises:
+        OptionsError: ``wanted`` does not divide the global batch size, or the workers do not divide it.
+    """
+    if wanted is None:
+        usual = _divisor(global_batch_size, most)
+        if usual % num_workers == 0:
+            return usual
+        per_worker = global_batch_size // num_workers
+        return num_workers * _divisor(per_worker, max(1, most // num_workers))
+    if global_batch_size % wanted:
+        raise OptionsError(
+            f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; "
+            f"use a divisor of it, such as {_divisor(global_batch_size, wanted)}"
+        )
+    if wanted % num_workers:
+        raise OptionsError(
+            f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple of "
+            f"{num_workers}, or {_listed(divisors(wanted))} workers"
+        )
+    return wanted
+
+
+def lane_start(num_positions: int, lanes: int, lane: int) -> int:
+    """Return the position at which a lane starts; lane ``lanes`` starts at ``num_positions``."""
+    return lane * num_positions // lanes
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of ``number`` in ascending order."""
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+
+
+def _divisor(number: int, most: int) -> int:
+    """Return the largest divisor of ``number`` that is at most ``most``."""
+    return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + f" or {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])

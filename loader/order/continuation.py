@@ -1,0 +1,130 @@
+"""Check that a run can be resumed: its order must depend on the same facts as before."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from hashlib import sha256
+
+import numpy as np
+
+from tfshards.loader.options.position import Facts, Position
+from tfshards.loader.options.shuffle import Shuffle
+from tfshards.loader.options.worker import Worker
+from tfshards.loader.order.assignment import Assignment, divisors
+from tfshards.loader.order.population import Population
+from tfshards.loader.order.source import Source
+from tfshards.schemas import OptionsError
+
+# What an order depends on: its name in an error, and what to do where it differs.
+_FACTS = {
+    "build_id": ("the build of the dataset", "load the build that the run began with"),
+    "split": ("the split", "name the split that the run began with"),
+    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
+    "global_batch_size": (
+        "the global batch size",
+        "choose batch_size= so that the sum over all workers is the same",
+    ),
+    "remainder": ("remainder=", "use the value of the original run"),
+    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
+    "seed": ("Shuffle.seed", "use the value of the original run"),
+    "run": ("Shuffle.run", "leave it out; the position has the value"),
+    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
+}
+
+
+def order_facts(
+    source: Source, population: Population, assignment: Assignment, shuffle: Shuffle | None
+) -> Facts:
+    """Return what the order of a run depends on, except for the number of workers, as values of JSON."""
+    digest = sha256()
+    for field in fields(population):
+        digest.update(np.ascontiguousarray(getattr(population, field.name), np.int64).data)
+    return {
+        "build_id": source.manifest.build_id,
+        "split": source.name,
+        "examples": f"{assignment.num_positions} {digest.hexdigest()[:16]}",
+        "global_batch_size": assignment.global_batch_size,
+        "remainder": assignment.remainder,
+        "how": "stored" if shuffle is None else shuffle.how,
+        "seed": 0 if shuffle is None else shuffle.seed,
+        "run": assignment.run,
+        "lanes": assignment.lanes,
+    }
+
+
+def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None:
+    """Return ``shuffle`` with run and lanes from the position's order, unless they are given."""
+    if shuffle is None or order is None or shuffle.how != "runs" or order["how"] != "runs":
+        return shuffle
+    return replace(
+        shuffle,
+        run=int(order["run"]) if shuffle.run is None else shuffle.run,
+        lanes=int(order["lanes"]) if shuffle.lanes is None else shuffle.lanes,
+    )
+
+
+def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
+    """Raise unless this number of workers can resume a run.
+
+    Raises:
+        OptionsError: they do not divide its global batch, or its lanes.
+    """
+    if order is None:
+        return
+    whole, lanes = int(order["global_batch_size"]), int(order["lanes"])
+    if (lanes or whole) % worker.count:
+        what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
+        raise OptionsError(
+            f"{worker.count} workers cannot resume a run whose {what} they do not divide; use "
+            f"{', '.join(map(str, divisors(lanes or whole)))} workers"
+        )
+    if batch_size * worker.count != whole:
+        raise OptionsError(
+            f"the global batch size is {batch_size * worker.count} (batch_size={batch_size} on each of "
+            f"{worker.count} workers), but start= belongs to a run with {whole}; use batch_size="
+            f"{whole // worker.count}, or leave start= out to begin a new run"
+        )
+
+
+def check_same_order(then: Facts | None, now: Facts) -> None:
+    """Raise unless the order is that of the run to resume.
+
+    Raises:
+        OptionsError: it differs; the message has the first difference.
+    """
+    if then is None:
+        return
+    for name in [*_FACTS, *(name for name in then if name not in _FACTS)]:
+        if then.get(name) != now.get(name):
+            what, remedy = _FACTS.get(name, (repr(name), "use the release that wrote the position"))
+            raise OptionsError(
+                f"start= belongs to a run in which {what} was {then.get(name)!r}, here it is "
+                f"{now.get(name)!r}; {remedy}, or leave start= out to begin a new run"
+            )
+
+
+def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
+    """Raise unless the run has the epoch and the step at which it starts.
+
+    Raises:
+        OptionsError: it does not, or the order before ``start`` is not known.
+    """
+    if epochs is not None and epochs < 1:
+        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
+    # A finished run that is started again has no steps left.
+    is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
+    if epochs is not None and start.epoch >= epochs and not is_done:
+        raise OptionsError(
+            f"start={start} is after the end, epochs={epochs}; epochs counts from the start of the run, so "
+            f"use at least {start.epoch + 1}"
+        )
+    if start.step and start.step >= assignment.num_steps:
+        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
+    if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
+        usual = assignment.usual_lanes
+        if assignment.lanes != usual:
+            raise OptionsError(
+                f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
+                f"that this may not be the run to resume; use {divisors(usual)} workers, or "
+                f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
+            )

@@ -1,0 +1,133 @@
+"""The order of an epoch as arithmetic in the graph: which member of the population is at which position.
+
+A population is a circle of members in stored order. Shuffled, the circle is entered at a random member and
+cut into runs of equal length, which are permuted: the run order, in which a member has a rank. Runs of one
+member make it a permutation of all members. No epoch depends on an earlier one, so reading can start at any
+position.
+
+The positions of an epoch are cut into lanes (see ``assignment.py``). A lane is also a circle of ranks,
+entered at a random rank: otherwise, if the length of the lanes is a multiple of the run length, all lanes
+would always be at the same point of their runs, and two examples whose distance is a multiple of the run
+length would meet in a hundred times as many batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfshards.loader.graph.intervals import cut_at_multiples
+from tfshards.loader.graph.raw_ops import gather
+from tfshards.loader.order.random_bits import LANES, ROTATION, RUNS, as_bits, hashed
+
+
+class Epoch(NamedTuple):
+    """One epoch in the graph.
+
+    Attributes:
+        number: scalar int64.
+        runs: vector int64: the first member of each run, in run order; empty for the stored order.
+        entries: vector int64: how many ranks after its first one each lane is entered; empty without lanes.
+    """
+
+    number: tf.Tensor
+    runs: tf.Tensor
+    entries: tf.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOrder:
+    """The run order of each epoch of a population.
+
+    Attributes:
+        num_positions: of an epoch, and the members of the population.
+        run: the number of neighbors that stay together; 0 for the stored order.
+        seed: of all epochs.
+        lanes: of an epoch; 0 by steps.
+        is_entered: whether lanes are entered at random ranks, if they have two at least.
+    """
+
+    num_positions: int
+    run: int
+    seed: int
+    lanes: int = 0
+    is_entered: bool = True
+
+    @property
+    def num_runs(self) -> int:
+        """The runs of an epoch; 0 for the stored order."""
+        return -(-self.num_positions // self.run) if self.run else 0
+
+    def epoch(self, number: tf.Tensor) -> Epoch:
+        """Return the epoch with this number, scalar int64; all readers of the epoch share the result."""
+        entries = tf.zeros([self.lanes], tf.int64)
+        if not self.num_runs:
+            return Epoch(number, tf.zeros([0], tf.int64), entries)
+        whole = self.num_positions // self.run
+        # A lane that is entered at a random rank has two nonempty pieces.
+        entered = self.lanes if self.is_entered and self.num_positions >= 2 * self.lanes else 0
+        # random_bits(seed, use, epoch, run or lane), hashed together because that traces fewer operations.
+        uses = [hashed(self.seed % 2**64, use) for use in (RUNS, LANES, ROTATION)]
+        of_run, of_lane, rotation = tf.unstack(hashed(tf.constant(np.array(uses, np.uint64)), number))
+        words = tf.range(max(whole, entered), dtype=tf.int64)
+        states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)
+        bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))
+        of_runs, of_lanes = tf.split(bits, [whole, entered])
+        # The indices that sort them; ties keep their order.
+        moved = tf.cast(tf.math.top_k(-1 - of_runs, whole).indices, tf.int64)
+        if self.num_positions % self.run:
+            # A shorter last run stays at the end of the epoch.
+            moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)
+        runs = (as_bits(rotation) + moved * self.run) % self.num_positions
+        if entered:
+            bounds = np.arange(self.lanes + 1, dtype=np.int64) * self.num_positions // self.lanes
+            entries = 1 + of_lanes % (np.diff(bounds) - 1)
+        return Epoch(number, runs, entries)
+
+    def members(self, epoch: Epoch, ranks: tf.Tensor) -> tf.Tensor:
+        """Return the members of these ranks, vectors int64."""
+        if not self.run:
+            return ranks
+        return (gather(epoch.runs, ranks // self.run) + ranks % self.run) % self.num_positions
+
+    def intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the intervals of neighbors that have the ranks ``[start, start + count)``.
+
+        Args:
+            epoch: which one.
+            starts: shape ``(n,)`` int64.
+            counts: shape ``(n,)`` int64.
+
+        Returns:
+            First members and counts, shape ``(intervals,)`` int64 each. An interval may pass the end of the
+            circle: then it continues with the first member.
+        """
+        if not self.run:
+            return starts, counts
+        firsts, lengths = cut_at_multiples(starts, counts, self.run)
+        return self.members(epoch, firsts), lengths
+
+
+def lane_ranks(
+    begins: tf.Tensor, ends: tf.Tensor, entries: tf.Tensor, starts: tf.Tensor, counts: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the ranks of the positions ``[start, start + count)`` of lanes: two intervals for each lane.
+
+    Args:
+        begins: shape ``(n,)`` int64: the first rank of each lane.
+        ends: shape ``(n,)`` int64: the rank after its last one.
+        entries: shape ``(n,)`` int64: how many ranks after its first one it is entered.
+        starts: shape ``(n,)`` int64.
+        counts: shape ``(n,)`` int64.
+
+    Returns:
+        Starts and counts, shape ``(n, 2)`` int64 each: up to the lane's end, then from its begin; either may
+        be empty.
+    """
+    bounds = tf.stack([starts + entries, starts + entries + counts])
+    pieces = tf.stack([tf.minimum(bounds, ends), tf.maximum(bounds, ends) - (ends - begins)], axis=2)
+    starts, stops = tf.unstack(pieces)
+    return starts, stops - starts

@@ -1,0 +1,159 @@
+"""Which examples an epoch has, and how often: members of a population, in stored order.
+
+``Ranges`` are intervals of the split and ``Members`` single examples, each once. ``Groups`` have a quota
+each, which their examples fill in turn, epoch after epoch: classes in given ratios, or mixed datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.graph.raw_ops import gather
+from tfshards.loader.options.selection import Part
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """All examples of some intervals of the split.
+
+    Attributes:
+        starts: shape ``(ranges,)`` int64: the number of each one's first example.
+        sizes: shape ``(ranges,)`` int64.
+    """
+
+    starts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    @property
+    def num_positions(self) -> int:
+        """The positions of an epoch."""
+        return int(self.sizes.sum())
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64."""
+        del epoch  # every epoch has the same examples
+        ends = np.cumsum(self.sizes)
+        row = tf.searchsorted(tf.constant(ends), tf.reshape(members, [-1]), side="right")
+        row = tf.reshape(row, tf.shape(members))
+        return members + gather(self.starts - (ends - self.sizes), row)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups with a quota each, evenly spread over an epoch.
+
+    An epoch resumes each group where the one before ended, so that after any number of epochs the numbers of
+    times that examples of a group have been used differ by at most one.
+
+    Attributes:
+        members: int64: the numbers of each group's examples, group after group, each in stored order.
+        firsts: shape ``(groups,)`` int64: where each group begins in ``members``.
+        sizes: shape ``(groups,)`` int64: the examples of each group.
+        quotas: shape ``(groups,)`` int64: the positions of each group in an epoch.
+        pattern: shape ``(num_positions,)`` int32: the group of each position in stored order.
+        turns: shape ``(num_positions,)`` int64: how many positions of its group come before it.
+    """
+
+    # tensors, so that the graph holds them once
+    members: tf.Tensor
+    firsts: tf.Tensor
+    sizes: tf.Tensor
+    quotas: tf.Tensor
+    pattern: tf.Tensor
+    turns: tf.Tensor
+
+    @property
+    def num_positions(self) -> int:
+        """The positions of an epoch."""
+        return int(self.pattern.shape[0])
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64, of an epoch."""
+        group = gather(self.pattern, members)
+        turn = gather(self.turns, members) + epoch * gather(self.quotas, group)
+        turn %= gather(self.sizes, group)
+        return gather(self.members, gather(self.firsts, group) + turn)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Some examples, each once.
+
+    Attributes:
+        members: their numbers, ascending, a vector int64; a tensor, so that the graph holds it once.
+    """
+
+    members: tf.Tensor
+
+    @property
+    def num_positions(self) -> int:
+        """The positions of an epoch."""
+        return int(self.members.shape[0])
+
+    def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
+        """Return the examples' numbers in the split, for members of any shape, int64."""
+        del epoch  # every epoch has the same examples
+        return gather(self.members, members)
+
+
+Population: TypeAlias = "Ranges | Members | Groups"
+
+
+def ranges_of(num_examples: int, take: int | Part | None) -> Ranges:
+    """Return the first ``take`` of so many examples, or a part of them; None for all."""
+    low, high = (
+        (0, num_examples if take is None else take)
+        if not isinstance(take, Part)
+        else _bounds(num_examples, take)
+    )
+    if isinstance(take, Part) and take.rest:
+        return Ranges(np.array([0, high], np.int64), np.array([low, num_examples - high], np.int64))
+    return Ranges(np.array([low], np.int64), np.array([high - low], np.int64))
+
+
+def taken(members: npt.NDArray[np.int64], take: int | Part | None) -> npt.NDArray[np.int64]:
+    """Return the first ``take`` of ``members``, or a part of them; None for all."""
+    ranges = ranges_of(len(members), take)
+    pairs = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
+    return np.concatenate([members[start : start + size] for start, size in pairs])
+
+
+def _bounds(num_examples: int, part: Part) -> tuple[int, int]:
+    return part.index * num_examples // part.count, (part.index + 1) * num_examples // part.count
+
+
+def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> Groups:
+    """Return groups with these members, none of them empty, each of which fills its quota."""
+    sizes = np.array([len(numbers) for numbers in members], np.int64)
+    counts = np.array(quotas, np.int64)
+    group = np.repeat(np.arange(len(counts)), counts)
+    turn = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    # the turns of each group lie at even distances in the epoch
+    order = np.argsort((turn + 0.5) / counts[group], kind="stable")
+    return Groups(
+        members=tf.constant(np.concatenate(members), tf.int64),
+        firsts=tf.constant(np.cumsum(sizes) - sizes, tf.int64),
+        sizes=tf.constant(sizes, tf.int64),
+        quotas=tf.constant(counts, tf.int64),
+        pattern=tf.constant(group[order], tf.int32),
+        turns=tf.constant(turn[order], tf.int64),
+    )
+
+
+def quotas_of(weights: Sequence[float], num_positions: int) -> list[int]:
+    """Return whole numbers that add up to ``num_positions``, in the ratios of ``weights`` as far as they can.
+
+    By largest remainders, of equal ones the first.
+    """
+    exact = np.array(weights, np.float64) / sum(weights) * num_positions
+    quotas = np.floor(exact).astype(np.int64)
+    missing = num_positions - int(quotas.sum())
+    largest = np.argsort(quotas - exact, kind="stable")[:missing]
+    quotas[largest] += 1
+    return [int(quota) for quota in quotas]

@@ -1,0 +1,164 @@
+"""``Source``: the split that is read, of one dataset, or of several that are mixed and look like one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.options.selection import Mix
+from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Problem, Split, read_manifest
+from tfshards.schemas.labels import labels_path, parse_labels
+
+
+@dataclass(frozen=True)
+class Source:
+    """The split that is read.
+
+    Attributes:
+        root: the dataset's directory; of several, the first one's.
+        manifest: of the dataset; of several, one with their shards under absolute paths.
+        name: of the split.
+        sizes: the examples of each dataset that is mixed, in order; empty for one alone.
+    """
+
+    root: Path
+    manifest: Manifest
+    name: str
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def split(self) -> Split:
+        """The split itself."""
+        return self.manifest.splits[self.name]
+
+    @property
+    def label(self) -> str:
+        """How errors name the split."""
+        return f"split {self.name!r}" if self.sizes else f"split {self.name!r} of {self.root}"
+
+    def labels(self) -> npt.NDArray[np.int64]:
+        """Return the label of each example, in stored order.
+
+        Raises:
+            FormatError: a file of labels cannot be read, or differs from the manifest.
+        """
+        problems, labels = [], [np.zeros(0, np.int64)]
+        for shard in self.split.shards:
+            path = labels_path(shard.path)
+            try:
+                data = (self.root / path).read_bytes()
+            except OSError as error:
+                problems.append(Problem(path, f"cannot be read: {error.strerror}"))
+                continue
+            if f"sha256:{sha256(data).hexdigest()}" != shard.labels_digest:
+                problems.append(Problem(path, "its digest differs from the manifest"))
+                continue
+            labels.append(parse_labels(data, shard.num_examples, path))
+        if problems:
+            raise FormatError(
+                f"{self.root}: the labels of the shards (`tfshards verify --repair` rebuilds them)", problems
+            )
+        return np.concatenate(labels)
+
+
+def open_source(options: LoadOptions) -> Source:
+    """Return the split that ``options`` name, after reading the manifest.
+
+    Raises:
+        InputError: there is no dataset, or no such split, or mixed datasets differ.
+        FormatError: a manifest breaks the format.
+        OptionsError: the classes of the dataset differ from ``class_names``.
+    """
+    if isinstance(options.path, Mix):
+        source = _open_mix(options.path, options.split)
+    else:
+        manifest, root = read_manifest(options.path), Path(options.path)
+        source = Source(root, manifest, split_name(manifest, options.split, root))
+    if options.class_names is not None:
+        _check_class_names(source, list(options.class_names))
+    return source
+
+
+def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
+    """Return ``split``, or the name of the only split.
+
+    Args:
+        manifest: of the dataset.
+        split: a name, or None.
+        root: the dataset's directory, for errors.
+
+    Raises:
+        InputError: there is no such split, or ``split`` is None and there are several.
+        OptionsError: ``split`` is not a string.
+    """
+    names = ", ".join(map(repr, manifest.splits))
+    if split is not None and not isinstance(split, str):
+        raise OptionsError(f"split={split!r} must be one name; there is {names}")
+    if split is None and len(manifest.splits) > 1:
+        raise InputError(f"{root} has several splits; name one of {names}")
+    if split is not None and split not in manifest.splits:
+        raise InputError(f"{root} has no split {split!r}; there is {names}")
+    return split if split is not None else next(iter(manifest.splits))
+
+
+def _open_mix(mix: Mix, split: str | None) -> Source:
+    roots = [Path(each) for each in mix.weights]
+    manifests = [read_manifest(root) for root in roots]
+    names = [split_name(manifest, split, root) for manifest, root in zip(manifests, roots, strict=True)]
+    first = manifests[0]
+    for root, manifest in zip(roots[1:], manifests[1:], strict=True):
+        for what in ("features", "class_names"):
+            if getattr(manifest.schema, what) != getattr(first.schema, what):
+                raise InputError(
+                    f"{root} and {roots[0]} differ in their {what.replace('_', ' ')}, so that they cannot be "
+                    "mixed; build one of them again with the schema of the other"
+                )
+        if manifest.compression != first.compression:
+            raise InputError(f"{root} and {roots[0]} differ in compression; `tfshards reshard` can change it")
+    splits = [manifest.splits[name] for manifest, name in zip(manifests, names, strict=True)]
+    shards = tuple(
+        replace(shard, path=str((root / shard.path).absolute()))
+        for root, each in zip(roots, splits, strict=True)
+        for shard in each.shards
+    )
+    counts: Counter[str] = Counter()
+    for each in splits:
+        counts.update(each.label_counts)
+    combined = replace(
+        first,
+        build_id=sha256(" ".join(manifest.build_id for manifest in manifests).encode()).hexdigest()[:8],
+        splits={names[0]: Split(shards, counts)},
+        options={"source": "mix", "of": [dict(manifest.options) for manifest in manifests]},
+    )
+    return Source(roots[0], combined, names[0], tuple(each.num_examples for each in splits))
+
+
+def _check_class_names(source: Source, wanted: Sequence[str]) -> None:
+    found = source.manifest.schema.class_names
+    if list(wanted) == list(found):
+        return
+    if not found:
+        difference = f"has no class names, but class_names= has {len(wanted)}"
+    else:
+        pairs = enumerate(zip_longest(wanted, found))
+        number, asked, stored = next((i, one, other) for i, (one, other) in pairs if one != other)
+        if asked is not None and asked not in found:
+            difference = f"lacks the class {asked!r}, number {number} of class_names="
+        elif asked is None or (stored is not None and stored not in wanted):
+            difference = f"has a class {stored!r}, number {number}, that is not in class_names="
+        else:
+            difference = (
+                f"has the class {asked!r} as number {found.index(asked)}, class_names= as number {number}"
+            )
+    raise OptionsError(
+        f"{source.root} {difference}; a model trained with one numbering misreads the other: load the "
+        "dataset that belongs to these names, or take the names from the class_names in its dataset.json"
+    )

@@ -1,0 +1,162 @@
+"""``RecordReader``: from ranks of an epoch's run order to records, through the population and the shards.
+
+Neighbors in the order that are also neighbors in the files are read together. Other ranks are read unit by
+unit; if records are small, each unit is read in file order and then rearranged into the epoch's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from tfshards.loader.graph.intervals import cut_at_multiples, repeated, split
+from tfshards.loader.graph.raw_ops import gather
+from tfshards.loader.graph.stages import flat_mapped
+from tfshards.loader.order.epoch import Epoch, RunOrder
+from tfshards.loader.order.population import Population, Ranges
+from tfshards.loader.records.interval_table import IntervalTable, interval_table
+from tfshards.loader.records.shards import PADDING, RecordIntervals, Shards, read_intervals
+
+# Runs whose intervals are planned together: a million of them, for all lanes, would take hundreds of MB.
+BLOCK_RUNS = 1024
+# Records that are read one by one are sorted in units of at most this many records or bytes.
+UNIT_RECORDS = 4096
+UNIT_BYTES = 2 << 20
+# Skipping up to this many records or bytes takes less time than opening the file again.
+BRIDGE_RECORDS = 16
+BRIDGE_BYTES = 32 << 10
+# Buffer for records that are read one by one.
+SHORT_BUFFER_BYTES = 4 << 10
+# Larger records are read in the epoch's order: sorting them would copy them.
+SORTED_BYTES = 16 << 10
+
+
+@dataclass(frozen=True)
+class RecordReader:
+    """Reads the records of a worker's epochs.
+
+    Attributes:
+        shards: of the split.
+        population: which examples there are.
+        order: of the population's members.
+        record_bytes: the mean size of a record.
+    """
+
+    shards: Shards
+    population: Population
+    order: RunOrder
+    record_bytes: float
+
+    def read(
+        self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None = None
+    ) -> tf.data.Dataset:
+        """Return ``(number, record)`` of the ranks ``[start, start + count)`` of an epoch, then of padding.
+
+        Args:
+            epoch: which one.
+            starts: shape ``(n,)`` int64.
+            counts: shape ``(n,)`` int64.
+            num_padding: scalar int64, or None where no epoch has any.
+        """
+        ranges = self._ranges
+        unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
+
+        def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
+            if ranges is None:
+                return self._read_members(epoch, starts, counts)
+            return self._read_runs(ranges, epoch, starts, counts)
+
+        if ranges is not None and self._lane_ranks <= unit:
+            records = read(starts, counts)
+        else:
+            units = tf.data.Dataset.from_tensor_slices(cut_at_multiples(starts, counts, unit))
+            records = flat_mapped(units, lambda *each: read(*(tf.expand_dims(number, 0) for number in each)))
+        if num_padding is None:
+            return records
+        return records.concatenate(read_intervals(self.shards, self._padding(num_padding)))
+
+    @property
+    def unit_bytes(self) -> tuple[int, int]:
+        """The bytes of records that each open stream holds, and the bytes more while it reads a unit."""
+        if self._ranges is not None or self.record_bytes >= SORTED_BYTES:
+            return 0, 0
+        # in the order of the epoch, and one by one; before, as they were read, with what was skipped
+        read = min(self._bridge * self._unit, int(self.shards.sizes.sum()))
+        return int(2 * self._unit * self.record_bytes), int(read * self.record_bytes)
+
+    @property
+    def _bridge(self) -> int:
+        """The largest distance between two records that are read together."""
+        return max(1, min(BRIDGE_RECORDS, int(BRIDGE_BYTES / self.record_bytes)))
+
+    @property
+    def _ranges(self) -> Ranges | None:
+        """The population, if it is read run by run in the files' order."""
+        return self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
+
+    @property
+    def _lane_ranks(self) -> int:
+        """The most ranks that are read by one call; by steps they are few."""
+        return -(-self.order.num_positions // self.order.lanes) if self.order.lanes else 0
+
+    @property
+    def _unit(self) -> int:
+        if self.order.run > 1:
+            return self.order.run
+        return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.record_bytes)))
+
+    def _read_runs(
+        self, ranges: Ranges, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor
+    ) -> tf.data.Dataset:
+        members, lengths = self.order.intervals(epoch, starts, counts)
+        table = interval_table(self.shards, ranges, circular=True)
+        return read_intervals(self.shards, self.record_intervals(table, members, lengths))
+
+    def _read_members(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
+        members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
+        return self._read_numbers(self.population.numbers(epoch.number, members))
+
+    def _padding(self, count: tf.Tensor) -> RecordIntervals:
+        shard, record = self.shards.first_good
+        columns = (tf.fill([count], tf.constant(each, tf.int64)) for each in (shard, record, 1, PADDING))
+        return RecordIntervals(*columns)
+
+    def record_intervals(self, table: IntervalTable, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
+        """Return what holds the members ``[start, start + count)``, with padding for each damaged one."""
+        _, row, starts, counts = split(table.ends, starts, counts)
+        shard, to_record, to_number = tf.unstack(gather(table.columns, row), axis=1)
+        intervals = RecordIntervals(shard, starts + to_record, counts, starts + to_number)
+        if not table.is_bad.any():
+            return intervals
+        bad = gather(table.is_bad, row)
+        index, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
+        padding = self._padding(tf.reduce_sum(tf.ones_like(index)))
+        bad = gather(bad, index)
+        both = zip(intervals, padding, strict=True)
+        return RecordIntervals(*(tf.where(bad, filling, gather(real, index)) for real, filling in both))
+
+    def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
+        """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
+        table = interval_table(self.shards)
+        shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
+        if self.record_bytes >= SORTED_BYTES:
+            starts, counts = _neighbors(numbers, 1)
+            return read_intervals(shards, self.record_intervals(table, starts, counts))
+        once, _ = tf.unique(tf.sort(numbers))
+        starts, counts = _neighbors(once, self._bridge)
+        interval = tf.searchsorted(starts, numbers, side="right") - 1
+        rows = numbers - gather(starts, interval) + gather(tf.cumsum(counts, exclusive=True), interval)
+        read = read_intervals(shards, self.record_intervals(table, starts, counts))
+        found = read.batch(tf.reduce_sum(counts)).get_single_element()
+        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
+
+
+def _neighbors(numbers: tf.Tensor, most: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the intervals ``[start, start + count)`` of numbers that ascend by steps of at most ``most``."""
+    steps = numbers[1:] - numbers[:-1]
+    breaks = tf.logical_or(steps < 1, steps > most)
+    begins = tf.concat([[True], breaks], axis=0)
+    ends = tf.concat([breaks, [True]], axis=0)
+    starts = tf.boolean_mask(numbers, begins)
+    return starts, tf.boolean_mask(numbers, ends) + 1 - starts

@@ -1,0 +1,173 @@
+"""Records by their numbers: a split's shards as a table, and datasets that read intervals of them.
+
+An interval is entered by a real seek, at an offset from the shard's index; nothing before it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
+from tfshards.loader.graph.stages import flat_mapped
+from tfshards.schemas import Split
+from tfshards.schemas.index import RecordIndex
+from tfshards.schemas.manifest import Compression
+
+# Number of offsets kept in memory: 1 MiB. In larger splits only every stride-th record has one, and the few
+# records between it and the requested one are skipped (5 microseconds each).
+MOST_OFFSETS = 1 << 17
+COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
+# Used instead of an example's number for a record that only pads a batch.
+PADDING = -2
+# From here downwards: a record that could not be read, see ``missing_number``.
+_MISSING = -3
+# A larger buffer would only displace other data from the CPU cache.
+BUFFER_BYTES = 1 << 16
+# Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
+_BUFFERED_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """The shards of one split, as the graph needs them.
+
+    Attributes:
+        paths: shape ``(num_shards,)``.
+        sizes: shape ``(num_shards,)`` int64: records in each.
+        offsets: int64: the byte at which the records 0, stride, 2 * stride, ... of each shard start.
+        first_offsets: shape ``(num_shards,)`` int64: the index in ``offsets`` at which each shard begins.
+        stride: the distance of two records whose offsets are known.
+        compression: of the files, by TensorFlow's name.
+        buffer_bytes: what each open file reads ahead; 0 for nothing.
+        bad_starts: int64, ascending: the numbers of examples at which intervals of damaged ones start,
+            instead of which the first good one is read.
+        bad_ends: int64: where these intervals end.
+    """
+
+    paths: tuple[str, ...]
+    sizes: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    first_offsets: npt.NDArray[np.int64]
+    stride: int
+    compression: str
+    buffer_bytes: int
+    bad_starts: npt.NDArray[np.int64]
+    bad_ends: npt.NDArray[np.int64]
+
+    @property
+    def bases(self) -> npt.NDArray[np.int64]:
+        """Shape ``(num_shards,)`` int64: the number of each shard's first example."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def first_good_number(self) -> int:
+        """The number of the split's first example that is not damaged."""
+        return int(self.bad_ends[0]) if len(self.bad_starts) and self.bad_starts[0] == 0 else 0
+
+    @property
+    def first_good(self) -> tuple[int, int]:
+        """The shard of the first example that is not damaged, and which of its records it is."""
+        number = self.first_good_number
+        shard = int(np.searchsorted(np.cumsum(self.sizes), number, side="right"))
+        shard = min(shard, len(self.sizes) - 1)
+        return shard, number - int(self.bases[shard])
+
+
+def shards_of(
+    root: Path,
+    split: Split,
+    indexes: Sequence[RecordIndex],
+    compression: Compression,
+    damage: Sequence[npt.NDArray[np.bool_]] = (),
+) -> Shards:
+    """Return the shards of ``split`` in the dataset directory ``root``.
+
+    Args:
+        root: the dataset's directory.
+        split: its shards.
+        indexes: of the shards.
+        compression: of the shards.
+        damage: which records of each shard are damaged; empty if none is.
+    """
+    bad = np.concatenate([[False], *damage, [False]])
+    edges = np.flatnonzero(np.diff(bad)).astype(np.int64)
+    stride = max(1, -(-split.num_examples // MOST_OFFSETS))
+    offsets = [index.offsets[::stride] for index in indexes]
+    lengths = np.array([len(known) for known in offsets], np.int64)
+    is_buffered = compression != "none" or split.record_bytes < _BUFFERED_BYTES * split.num_examples
+    return Shards(
+        paths=tuple(str(root / shard.path) for shard in split.shards),
+        sizes=np.array([shard.num_examples for shard in split.shards], np.int64),
+        offsets=np.concatenate(offsets),
+        first_offsets=np.cumsum(lengths) - lengths,
+        stride=stride,
+        compression=COMPRESSIONS[compression],
+        buffer_bytes=BUFFER_BYTES if is_buffered else 0,
+        bad_starts=edges[::2],
+        bad_ends=edges[1::2],
+    )
+
+
+class RecordIntervals(NamedTuple):
+    """Intervals of records, each in one shard: vectors int64.
+
+    Attributes:
+        shards: which one.
+        firsts: the first record in it.
+        counts: the number of records.
+        numbers: the number of the first one, or ``PADDING`` for a single record that fills a batch.
+    """
+
+    shards: tf.Tensor
+    firsts: tf.Tensor
+    counts: tf.Tensor
+    numbers: tf.Tensor
+
+
+def read_intervals(shards: Shards, intervals: RecordIntervals) -> tf.data.Dataset:
+    """Return ``(number, record)``, int64 and string, of the records of ``intervals``.
+
+    A record that cannot be read, and all after it in its interval, come as empty strings, with a number that
+    ``missing_number`` decodes: TensorFlow's own error would not name the file.
+    """
+    firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
+    offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
+    hops = () if shards.stride == 1 else (firsts % shards.stride,)
+    columns = (intervals.shards, offsets, intervals.counts, intervals.numbers, *hops)
+    each = tf.data.Dataset.from_tensor_slices(columns)
+    return flat_mapped(each, lambda *interval: _read_interval(shards, *interval))
+
+
+def missing_number(number: tf.Tensor) -> tf.Tensor:
+    """Return the number of the first example of the interval in which a record of this number is missing."""
+    return _MISSING - number
+
+
+def is_missing(numbers: tf.Tensor) -> tf.Tensor:
+    """Return which of these numbers mean that a record could not be read."""
+    return numbers <= _MISSING
+
+
+def _read_interval(
+    shards: Shards,
+    shard: tf.Tensor,
+    offset: tf.Tensor,
+    count: tf.Tensor,
+    number: tf.Tensor,
+    hop: tf.Tensor | None = None,
+) -> tf.data.Dataset:
+    records = tfrecord_dataset(gather(shards.paths, shard), shards.compression, shards.buffer_bytes, offset)
+    if hop is not None:
+        records = records.skip(hop)
+    # zip() uses up a number for each failure, so even a missing file fails at most `count` times.
+    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
+    # TensorFlow's reader does not notice a file that ends early between two records.
+    missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
+    return numbered.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)

@@ -1,0 +1,1 @@
+"""Memory budget and disk cache."""

@@ -1,0 +1,181 @@
+"""``memory_budget=``: what a pipeline holds at most, and how far ahead it may work for that.
+
+The order never depends on it: only how much is read, decoded and batched ahead of the training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.examples.batches import Ahead
+from tfshards.loader.examples.content import Content
+from tfshards.loader.options.image import Image
+from tfshards.loader.order.assignment import STREAM_BYTES
+from tfshards.loader.order.plan import Plan
+from tfshards.loader.order.source import Source
+from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.streams import STREAMS_OPEN
+from tfshards.loader.resources.pixels import most_pixels, record_lengths
+from tfshards.schemas import OptionsError
+from tfshards.schemas.sizes import size
+
+# Copies of a decoded image that decoding holds for a moment: its pixels, a progressive JPEG's coefficients.
+_DECODING_COPIES = 3
+# The result of resizing is float32 before it is what was asked for.
+_RESIZING_BYTES = 8
+# glibc's allocator keeps what was freed in one arena from the threads of others: up to as much again. Large
+# blocks go back to the system, or are reused whole: batches of 18 and 73 MiB were held without slack.
+_SLACK = 2
+_LARGE_BLOCK = 128 << 10
+_BUFFERS = 8 << 20
+# The order of an epoch takes some ten numbers for each run while it is made.
+_RUN_BYTES = 80
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the pipeline works on, in bytes.
+
+    Attributes:
+        batch_size: examples.
+        group: the records that are parsed together.
+        open_streams: the records that are read before they are parsed, and the files' buffers.
+        decoding: of one example, while its images are decoded; 0 if none are.
+        example: of one example as it is delivered.
+        by_example: whether examples are worked on one by one, and then put into batches.
+        num_steps: of the run; None for no end.
+    """
+
+    batch_size: int
+    group: int
+    open_streams: int
+    decoding: int
+    example: int
+    by_example: bool = False
+    num_steps: int | None = None
+
+    def held(self, ahead: Ahead) -> int:
+        """Return the bytes that are held at most."""
+        # Groups are read, put together, dealt out; parsing holds records, copies in order, and values.
+        groups = (3 + 3 * ahead.parsed) * self.group
+        # one batch is made, one is trained on; a short run has no more than its steps
+        num_batches = 2 + ahead.batches
+        if self.num_steps is not None:
+            num_batches = min(num_batches, self.num_steps)
+        batch = self.batch_size * self.example
+        whole = num_batches * batch * _slack(batch)
+        if self.by_example:
+            # the examples of a batch, before they are copied into it
+            whole += batch * _slack(self.example)
+        examples = ahead.decoded * (self.decoding + self.example)
+        return int(_SLACK * (groups + examples + self.open_streams) + whole + _BUFFERS)
+
+
+def _slack(block: int) -> int:
+    return 1 if block >= _LARGE_BLOCK else _SLACK
+
+
+def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
+    """Return the most of ``ahead`` that a budget in bytes allows.
+
+    Raises:
+        OptionsError: it does not even allow the least; the message names the budget that does.
+    """
+    for each in _ever_less(ahead):
+        least = sizes.held(each)
+        if least <= budget:
+            return each
+    raise OptionsError(
+        f"memory_budget of {size(budget)} is less than the least for batches of {sizes.batch_size}, "
+        f'{_rounded_up(least)}; use memory_budget="{_rounded_up(least)}" or a smaller batch_size'
+    )
+
+
+def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content, spec: object) -> Sizes:
+    """Return what the pipeline works on.
+
+    Args:
+        source: the split that is read.
+        plan: which of its examples, in which order.
+        reader: reads the records, from the paths of the dataset.
+        content: what a batch holds.
+        spec: the specification of an example as it is delivered.
+    """
+    assignment, shards = plan.assignment, reader.shards
+    lengths = record_lengths(shards, source.split)
+    pixels = most_pixels(source, shards, lengths, tuple(content.images))
+    group = longest_records(lengths, assignment.group * assignment.batch_size)
+    # the streams that come next are opened, too
+    num_open = max(assignment.worker_lanes if assignment.lanes else 0, 2 * STREAMS_OPEN)
+    held, more = reader.unit_bytes
+    # readers of lanes and streams by steps are as many
+    files = (shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
+    # By lanes the next group is read ahead; by steps, the streams that are open and those that come next.
+    stream = min(STREAM_BYTES, source.split.record_bytes)
+    ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream
+    longest = int(lengths.max(initial=0))
+    return Sizes(
+        batch_size=assignment.batch_size,
+        group=group,
+        open_streams=files + ahead + _RUN_BYTES * plan.order.num_runs,
+        decoding=sum(decoding_bytes(image, pixels[name]) for name, image in content.images.items()),
+        example=delivered_bytes(spec, longest),
+        by_example=content.by_example,
+        num_steps=plan.num_steps,
+    )
+
+
+def longest_records(lengths: npt.NDArray[np.float64], count: int) -> int:
+    """Return the bytes of the ``count`` longest of records; where there are fewer, they come again."""
+    if not len(lengths):
+        return 0
+    rounds, rest = divmod(count, len(lengths))
+    longest = np.partition(lengths, len(lengths) - rest)[len(lengths) - rest :] if rest else lengths[:0]
+    return int(rounds * lengths.sum() + longest.sum())
+
+
+def delivered_bytes(spec: object, longest: int) -> int:
+    """Return the bytes of one example of ``spec``; ``longest`` are those of the longest record."""
+    num_bytes = 0
+    for tensor in tf.nest.flatten(spec):
+        dtype = tensor.dtype
+        if isinstance(tensor, tf.RaggedTensorSpec) or dtype == tf.string or not _has_size(tensor.shape):
+            # what has no fixed size comes as it is stored; small numbers are stored shorter than they come
+            num_bytes += longest * (1 if dtype == tf.string else dtype.size)
+        else:
+            num_bytes += prod(tensor.shape) * dtype.size
+    return num_bytes
+
+
+def _has_size(shape: tf.TensorShape) -> bool:
+    return shape.rank is not None and None not in shape
+
+
+def decoding_bytes(image: Image, pixels: int) -> int:
+    """Return the bytes that decoding one image of so many pixels takes."""
+    channels = image.channels or 3
+    resized = prod(image.size) * channels * _RESIZING_BYTES if image.size is not None else 0
+    return _DECODING_COPIES * pixels * channels + resized
+
+
+def _ever_less(ahead: Ahead) -> Iterator[Ahead]:
+    yield ahead
+    while ahead.batches > 1:
+        ahead = replace(ahead, batches=ahead.batches - 1)
+        yield ahead
+    if ahead.parsed > 1:
+        ahead = replace(ahead, parsed=1)
+        yield ahead
+    while ahead.decoded > 1:
+        ahead = replace(ahead, decoded=ahead.decoded // 2)
+        yield ahead
+
+
+def _rounded_up(num_bytes: int) -> str:
+    return f"{-(-num_bytes // (1 << 20))}MiB"

@@ -1,0 +1,196 @@
+"""``cache=``: verified copies of a split's shards on a local disk, read instead of the dataset's files.
+
+The stored bytes are copied, so that order and augmentation do not change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tfshards.loader.integrity.files import REMEDY
+from tfshards.loader.order.source import Source
+from tfshards.loader.records.shards import Shards
+from tfshards.schemas import FormatError, InputError, Problem, Shard
+from tfshards.schemas.files import write_blocks_atomically
+from tfshards.schemas.sizes import size
+
+# Part of each path, so that an error that names a path shows that it is in a cache.
+FOLDER = "tfshards-cache"
+
+# Copying waits for remote storage rather than for processors.
+_NUM_THREADS = 8
+_BLOCK_BYTES = 4 << 20
+_SECONDS_A_LINE = 10
+_LOG = logging.getLogger("tfshards.loader")
+
+# The copies that this process has verified or made: device, inode, size and time of modification by path.
+_verified: dict[str, tuple[int, ...]] = {}
+_lock = threading.Lock()
+
+
+def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool) -> Shards:
+    """Return ``shards`` with the paths of their copies, after making those that are missing.
+
+    Args:
+        shards: of the split.
+        source: the split as the manifest has it.
+        folder: for the copies of any number of datasets.
+        strict: whether a shard that differs from the manifest is an error; if not, that shard is read from
+            the dataset.
+
+    Raises:
+        InputError: there is no space for the copies, or they cannot be written.
+        FormatError: shards differ from the manifest.
+    """
+    keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
+    folder = folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+    try:
+        # One at a time: a second load of the same split waits for the copies and then uses them.
+        with _lock, _locked(folder):
+            paths = _fill(folder, source, strict=strict)
+    except OSError as error:
+        raise InputError(f"cache= cannot use {folder}: {error.strerror or error}") from error
+    return replace(shards, paths=tuple(map(str, paths)))
+
+
+class _OtherBytesError(Exception):
+    """A file differs from the manifest."""
+
+
+class _StoppedError(Exception):
+    """Another thread has failed."""
+
+
+def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
+    """Return the paths from which the shards are read, after making the copies that are missing."""
+    root, name, shards = source.root, source.name, source.split.shards
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        has_copy = list(threads.map(lambda shard: _is_copied(folder / shard.path, shard), shards))
+    missing = [shard for shard, copied in zip(shards, has_copy, strict=True) if not copied]
+    num_bytes = sum(shard.num_bytes for shard in missing)
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise InputError(
+            f"{folder}: caching {len(missing)} shards of split {name!r} needs {size(num_bytes)}, "
+            f"{size(free)} are free: use another disk, or leave cache= out"
+        )
+    copying = _Copying(num_bytes, f"{root}: caching split {name!r}")
+
+    def copy(shard: Shard) -> str | None:
+        try:
+            _copy(root / shard.path, folder / shard.path, shard, copying.add)
+        except _OtherBytesError as error:
+            return str(error)
+        except _StoppedError:
+            # The thread that failed raises the error.
+            return None
+        except BaseException:
+            copying.is_stopped = True
+            raise
+        return None
+
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        try:
+            faults = list(threads.map(copy, missing))
+        except BaseException:
+            copying.is_stopped = True
+            raise
+    wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
+    if wrong and strict:
+        problems = [Problem(path, fault) for path, fault in wrong.items()]
+        raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
+    return [(root if shard.path in wrong else folder) / shard.path for shard in shards]
+
+
+def _is_copied(path: Path, shard: Shard) -> bool:
+    """Return whether ``path`` holds the bytes of the manifest; each process reads them once."""
+    try:
+        identity = _identity(path)
+        if _verified.get(str(path)) != identity:
+            if path.stat().st_size != shard.num_bytes:
+                return False
+            for _ in _verified_blocks(path, shard, lambda _: None):
+                pass
+    except (OSError, _OtherBytesError):
+        return False
+    _verified[str(path)] = identity
+    return True
+
+
+def _copy(source: Path, path: Path, shard: Shard, count: Callable[[int], None]) -> None:
+    """Copy a shard; leave no copy if its bytes differ from the manifest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_blocks_atomically(path, _verified_blocks(source, shard, count))
+    _verified[str(path)] = _identity(path)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    seen = os.stat(path)
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _verified_blocks(path: Path, shard: Shard, count: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the bytes of a shard's file, and raise after the last ones unless their digest is the manifest's.
+
+    Raises:
+        _OtherBytesError: it is not, or the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                count(len(block))
+                yield block
+    except OSError as error:
+        raise _OtherBytesError(f"cannot be read: {error.strerror}") from error
+    if f"sha256:{digest.hexdigest()}" != shard.digest:
+        raise _OtherBytesError("its digest differs from the manifest: it is damaged, or a different file")
+
+
+@dataclass
+class _Copying:
+    """The progress of the copying, logged regularly because it may take minutes."""
+
+    total: int
+    what: str
+
+    def __post_init__(self) -> None:
+        self.is_stopped = False
+        self._done, self._logged, self._lock = 0, time.monotonic(), threading.Lock()
+
+    def add(self, num_bytes: int) -> None:
+        if self.is_stopped:
+            raise _StoppedError
+        with self._lock:
+            self._done += num_bytes
+            if time.monotonic() - self._logged < _SECONDS_A_LINE:
+                return
+            self._logged = time.monotonic()
+        _LOG.warning("%s: %s of %s", self.what, size(self._done), size(self.total))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from making the same copies, and remove the partial files of a killed process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _LOG.warning("%s: another process fills this cache; waiting for it", folder)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        for unfinished in folder.rglob(".*.tmp"):
+            unfinished.unlink()
+        yield

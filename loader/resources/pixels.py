@@ -1,0 +1,84 @@
+"""Estimate the sizes of the stored records and images from a few of them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tfshards.loader.order.source import Source
+from tfshards.loader.records.shards import Shards
+from tfshards.schemas import Split
+
+# Number of longest records to examine: cheap, but more than one in case one is unusual.
+_NUM_LOOKS = 16
+_HEADER_BYTES = 12
+
+
+def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
+    """Return the bytes of the records: of large splits, means over the few between two known offsets."""
+    sizes, ends = shards.sizes, np.array([shard.record_bytes for shard in split.shards], np.int64)
+    lengths = []
+    for shard, first in enumerate(shards.first_offsets):
+        known = -(-int(sizes[shard]) // shards.stride)
+        offsets = shards.offsets[first : first + known]
+        counts = np.diff(np.append(np.arange(known) * shards.stride, sizes[shard]))
+        lengths.append(np.diff(np.append(offsets, ends[shard])) / np.maximum(counts, 1))
+    return np.concatenate(lengths) if lengths else np.zeros(0)
+
+
+def most_pixels(
+    source: Source, shards: Shards, lengths: npt.NDArray[np.float64], names: Sequence[str]
+) -> dict[str, int]:
+    """Return, for each of the images ``names``, the most pixels that one of the longest records has.
+
+    Of compressed shards the first records are examined, since compressed shards can only be read from the
+    start.
+    """
+    found = dict.fromkeys(names, 1)
+    if not names:
+        return found
+    wanted = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    for record in _records(source, shards, lengths):
+        try:
+            images = tf.io.parse_single_example(record, wanted)
+        except tf.errors.InvalidArgumentError:
+            # a damaged record is reported when it is read
+            continue
+        found |= {name: max(found[name], _pixels(encoded)) for name, encoded in images.items()}
+    return found
+
+
+def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
+    root, split = source.root, source.split
+    if shards.compression:
+        path = next(root / shard.path for shard in split.shards if shard.num_examples)
+        with gzip.open(path) as file:
+            for _ in range(_NUM_LOOKS):
+                header = file.read(_HEADER_BYTES)
+                if len(header) < _HEADER_BYTES:
+                    return
+                yield file.read(int.from_bytes(header[:8], "little"))
+                file.read(4)
+        return
+    for known in np.argsort(lengths)[-_NUM_LOOKS:]:
+        shard = int(np.searchsorted(shards.first_offsets, known, side="right")) - 1
+        with (root / split.shards[shard].path).open("rb") as file:
+            file.seek(int(shards.offsets[known]))
+            length = int.from_bytes(file.read(_HEADER_BYTES)[:8], "little")
+            yield file.read(min(length, split.shards[shard].num_bytes))
+
+
+def _pixels(encoded: tf.Tensor) -> int:
+    """Return the pixels of an image; 1 of one that cannot be decoded, which is reported when it is read."""
+    try:
+        if tf.io.is_jpeg(encoded):
+            shape = tf.io.extract_jpeg_shape(encoded).numpy()
+        else:
+            shape = tf.shape(tf.io.decode_image(encoded, expand_animations=False)).numpy()
+    except tf.errors.OpError:
+        return 1
+    return int(shape[0]) * int(shape[1])

@@ -1,0 +1,215 @@
+"""``Resume``: a Keras callback that saves and restores model and position together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol, cast
+
+import tensorflow as tf
+
+from tfshards.loader.options.validation import check_least
+from tfshards.loader.training.keras_hooks import Hooks
+from tfshards.loader.training.progress import Progress
+from tfshards.loader.training.strategies import has_several_hosts
+from tfshards.schemas import InputError, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# A crash may damage the last checkpoint; the previous one can then be restored.
+KEPT = 2
+
+
+class _Variable(Protocol):
+    """A variable of Keras 3."""
+
+    value: tf.Variable
+
+
+class _Variables(Protocol):
+    """A model or an optimizer, with variables of Keras or of TensorFlow."""
+
+    variables: Sequence[_Variable]
+
+    def build(self, shapes_or_variables: object) -> None: ...
+
+
+class _Model(_Variables, Protocol):
+    """The attributes of a model of Keras 3 or tf_keras that are used here."""
+
+    optimizer: _Variables
+    trainable_variables: Sequence[object]
+    distribute_strategy: tf.distribute.Strategy
+    built: bool
+    stop_training: object
+
+
+class _EpochEnds:
+    """The value of ``stop_training`` that ends the epoch but not the training."""
+
+
+_EPOCH_ENDS = _EpochEnds()
+
+
+class Resume(Hooks):
+    """Save the model and the position of the next batch in one checkpoint, and restore both.
+
+    >>> resume = loader.Resume("checkpoints", every=500)
+    >>> train = loader.load("data/photos", "train", batch_size=256, epochs=None, start=resume.progress)
+    >>> model.fit(
+    ...     train,
+    ...     epochs=90,
+    ...     initial_epoch=resume.progress.epoch,
+    ...     steps_per_epoch=resume.progress.steps_per_epoch,
+    ...     callbacks=[resume],
+    ... )
+
+    After a crash, the same program resumes with the batch that follows the last checkpoint and runs only the
+    remaining steps of the interrupted epoch. Weights, layer seeds and the optimizer's state come from the
+    checkpoint; metrics and other callbacks start from scratch, so the logs of that epoch cover only its
+    remaining steps. A checkpoint is saved every ``every`` steps and after the validation of each epoch; the
+    latter includes the changes that callbacks listed before this one make at the end of an epoch.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
+        """Read the position from the last checkpoint in ``folder``, if there is one.
+
+        Args:
+            folder: folder for the checkpoints of this run only; created if it is missing.
+            every: number of steps between checkpoints within an epoch; None to save only after epochs.
+
+        Raises:
+            InputError: ``folder`` refers to a checkpoint that is missing.
+            OptionsError: ``every`` is less than 1.
+        """
+        if every is not None:
+            check_least("every", every, 1)
+        self._folder = os.fspath(folder)
+        self._every = every
+        self._checkpoint: tf.train.CheckpointManager | None = None
+        self._batches = self._since = 0
+        self.progress: Progress = Progress()
+        self._latest = tf.train.latest_checkpoint(self._folder)
+        if self._latest is not None:
+            tf.train.Checkpoint(progress=self.progress).restore(self._latest).expect_partial()
+        elif tf.io.gfile.exists(os.path.join(self._folder, "checkpoint")):
+            raise InputError(
+                f"{self._folder}/checkpoint names a checkpoint that is missing; restore its files, or use "
+                "a different folder to start from scratch"
+            )
+
+    # as Keras's callback
+
+    def on_train_begin(self, logs: object = None) -> None:
+        """Restore the model, once, and check that the steps and epochs of ``fit`` match the position.
+
+        Raises:
+            OptionsError: the model, the steps or the epochs of ``fit`` do not match the position.
+        """
+        model, params = cast("_Model", self.model), cast("Mapping[str, int]", self.params)
+        steps, epochs = self.progress.steps_per_epoch, self.progress.epochs
+        if self._checkpoint is None:
+            self._restore(model)
+        if not self.progress.is_at_start:
+            raise OptionsError(
+                "steps were taken since load(start=resume.progress), but fit would read the dataset from its "
+                "beginning again; call load() again before fit"
+            )
+        if params["steps"] != steps:
+            raise OptionsError(
+                f"fit takes {params['steps']} steps per epoch, but an epoch of the dataset has {steps}; "
+                "use fit(steps_per_epoch=resume.progress.steps_per_epoch)"
+            )
+        if epochs is not None and params["epochs"] > epochs:
+            raise OptionsError(
+                f"fit(epochs={params['epochs']}) exceeds load(epochs={epochs}); use load(epochs=None)"
+            )
+        at_once = getattr(model, "steps_per_execution", 1)
+        if (steps - self.progress.step) % at_once or steps % at_once:
+            raise OptionsError(
+                f"steps_per_execution={at_once} must divide both the {steps} steps of an epoch and the "
+                f"{steps - self.progress.step} steps left in this one; pass a divisor of both to compile()"
+            )
+        self._since = 0
+
+    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        """Check that Keras starts at the epoch of the position.
+
+        Raises:
+            OptionsError: it does not.
+        """
+        if epoch != self.progress.epoch:
+            raise OptionsError(
+                f"fit starts at epoch {epoch}, but the run is in epoch {self.progress.epoch}; use "
+                "fit(initial_epoch=resume.progress.epoch)"
+            )
+        self._batches = 0
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        """Count the steps taken, and save if there were ``every`` since the last checkpoint."""
+        model, steps = cast("_Model", self.model), batch + 1 - self._batches
+        self._batches = batch + 1
+        self._since += steps
+        self.progress.advance(steps)
+        if self.progress.step == 0:
+            # on_epoch_end saves, after validation
+            if self._batches < self.progress.steps_per_epoch and not model.stop_training:
+                model.stop_training = _EPOCH_ENDS
+        elif self._every is not None and self._since >= self._every:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+        """Save, unless training stopped within the epoch."""
+        model = cast("_Model", self.model)
+        if model.stop_training is _EPOCH_ENDS:
+            model.stop_training = False
+        if self.progress.step == 0:
+            self._save()
+
+    def _save(self) -> None:
+        self._since = 0
+        cast("tf.train.CheckpointManager", self._checkpoint).save()
+
+    def _restore(self, model: _Model) -> None:
+        _check_model(model)
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
+        # Keras 3 wraps TensorFlow's variables; a checkpoint of the objects would miss the layer seeds.
+        model_variables, optimizer_variables = (
+            [each if isinstance(each, tf.Variable) else each.value for each in owner.variables]
+            for owner in (model, model.optimizer)
+        )
+        checkpoint = tf.train.Checkpoint(
+            progress=self.progress, model=model_variables, optimizer=optimizer_variables
+        )
+        if self._latest is not None:
+            try:
+                checkpoint.restore(self._latest).assert_consumed()
+            except (AssertionError, ValueError, tf.errors.OpError) as error:
+                raise OptionsError(
+                    f"{self._latest} does not match this model and optimizer; create them as in that run, or "
+                    f"use a different folder to start from scratch: {error}"
+                ) from error
+        self._checkpoint = tf.train.CheckpointManager(checkpoint, self._folder, max_to_keep=KEPT)
+
+
+def _check_model(model: _Model) -> None:
+    """Raise unless the model has everything that a checkpoint saves.
+
+    Raises:
+        OptionsError: it does not, or it is trained on several hosts.
+    """
+    if has_several_hosts(model.distribute_strategy):
+        raise OptionsError(
+            "Resume works on one host; on several, save loader.Progress() in your own tf.train.Checkpoint"
+        )
+    if not model.built or not model.variables:
+        raise OptionsError(
+            "the model has no weights yet; start it with an Input layer, or call "
+            "model.build(input_shape) before fit"
+        )
+    if not hasattr(model.optimizer, "build"):
+        raise OptionsError(
+            f"{type(model.optimizer).__name__} has no build(), so its state cannot be restored before the "
+            "first step; use a non-legacy optimizer"
+        )

@@ -1,0 +1,1 @@
+"""Find leaks between splits, duplicates, label conflicts, rare classes and odd sizes in a sound dataset."""

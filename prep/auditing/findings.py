@@ -1,0 +1,136 @@
+"""What an audit finds: the values that describe it, rare classes and odd sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.auditing.survey import NO_LABEL, Survey
+from tfshards.schemas import Manifest
+
+Kind = Literal["leak", "duplicate", "conflict", "class", "size"]
+
+# From fewer examples nothing is learned, and no score is worth its name.
+_FEW_EXAMPLES = 10
+_MAX_IMBALANCE = 20
+_MIN_SIDE = 32
+_MAX_ASPECT = 5
+# of the median number of pixels: four times the side
+_MAX_PIXEL_RATIO = 16
+
+
+@dataclass(frozen=True)
+class Example:
+    """Where an example is.
+
+    Attributes:
+        split: its split.
+        key: its key, or its place if it has none.
+        label: its class's name or number; None if there are no labels.
+    """
+
+    split: str
+    key: str
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One case of a finding.
+
+    Attributes:
+        detail: such as ``12 of 256 bits differ``, ``20 x 900 pixels``; for a class its name and count.
+        example: the example; None if it is about a class.
+        like: the other example, which it is like.
+    """
+
+    detail: str
+    example: Example | None = None
+    like: Example | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that deserves a look.
+
+    Attributes:
+        kind: ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.
+        message: what was found, in one line.
+        instances: every case, the surest first.
+    """
+
+    kind: Kind
+    message: str
+    instances: tuple[Instance, ...]
+
+
+def example_at(seen: Survey, manifest: Manifest, place: int) -> Example:
+    """Return where the example at ``place`` is."""
+    label = int(seen.label[place])
+    name = None if label == NO_LABEL else class_name(manifest, label)
+    return Example(seen.splits[int(seen.split[place])], seen.keys[place], name)
+
+
+def class_name(manifest: Manifest, label: int) -> str:
+    """Return the name of a class, or its number where classes have no names."""
+    names = manifest.schema.class_names
+    return names[label] if names else str(label)
+
+
+def class_findings(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
+    """Yield, for each split, the classes that it lacks, those of few examples, and its imbalance."""
+    total = sum((Counter(split) for split in counts.values()), Counter[str]())
+    nowhere = [label for label in next(iter(counts.values()), {}) if not total[label]]
+    if nowhere:
+        text = f"classes without an example in any split: {len(nowhere):,}"
+        yield Finding("class", text, tuple(Instance(label) for label in nowhere))
+    for name, split in counts.items():
+        missing = [label for label, count in split.items() if not count and total[label]]
+        if missing and sum(split.values()):
+            text = f"classes of other splits that {name!r} lacks: {len(missing):,}"
+            yield Finding("class", text, tuple(Instance(label) for label in missing))
+        few = [(count, label) for label, count in split.items() if 0 < count < _FEW_EXAMPLES]
+        if few:
+            text = f"classes with fewer than {_FEW_EXAMPLES} examples in {name!r}: {len(few):,}"
+            yield Finding("class", text, tuple(Instance(f"{label}: {count}") for count, label in sorted(few)))
+        present = sorted((count, label) for label, count in split.items() if count)
+        if present and present[-1][0] > _MAX_IMBALANCE * present[0][0]:
+            (low, rare), (high, common) = present[0], present[-1]
+            text = (
+                f"{name!r} has more than {_MAX_IMBALANCE} times as many examples of one class as of another"
+            )
+            yield Finding("class", text, (Instance(f"{rare}: {low}"), Instance(f"{common}: {high}")))
+
+
+def size_findings(seen: Survey, manifest: Manifest) -> Iterator[Finding]:
+    """Yield the images that are odd beside the others; where most are as small or as long, none is odd."""
+    known = np.flatnonzero(seen.size.min(axis=1) > 0)
+    if not len(known):
+        return
+    short, long = seen.size[known].min(axis=1), seen.size[known].max(axis=1)
+    aspect, pixels = long / short, short * long
+    median = float(np.median(pixels))
+    rules: list[tuple[npt.NDArray[np.bool_], str]] = []
+    if np.median(short) >= _MIN_SIDE:
+        rules.append((short < _MIN_SIDE, f"with a side of fewer than {_MIN_SIDE} pixels"))
+    if np.median(aspect) <= _MAX_ASPECT:
+        rules.append((aspect > _MAX_ASPECT, f"with one side more than {_MAX_ASPECT} times the other"))
+    rules += [
+        (pixels * _MAX_PIXEL_RATIO < median, f"with less than a {_MAX_PIXEL_RATIO}th of the median's pixels"),
+        (pixels > _MAX_PIXEL_RATIO * median, f"with more than {_MAX_PIXEL_RATIO} times the median's pixels"),
+    ]
+    for is_odd, text in rules:
+        places = known[is_odd].tolist()
+        cases = tuple(
+            Instance(
+                f"{seen.size[place, 0]} x {seen.size[place, 1]} pixels", example_at(seen, manifest, place)
+            )
+            for place in places
+        )
+        if cases:
+            yield Finding("size", f"images {text}: {len(cases):,}", cases)

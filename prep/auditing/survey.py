@@ -1,0 +1,207 @@
+"""What an audit has to know of each example: read once from the records, in a few dozen bytes an example."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from tfshards.prep.auditing.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
+from tfshards.prep.imaging.stored import glance
+from tfshards.prep.records.example import Decoded
+from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.values import parse_record
+from tfshards.schemas import InputError, Manifest, Shard
+
+NO_LABEL = -(1 << 63)
+# A picture whose brightest and darkest grey differ by less has no shape: all blank pages hash alike.
+_FLAT_RANGE = 16
+_TICK_EXAMPLES = 64
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All examples of a dataset, the largest split's first; arrays have one element an example.
+
+    Attributes:
+        splits: the names, by size, largest first.
+        keys: for people; the record's place where it has no key.
+        split: int64 of shape ``(examples,)``, the place in ``splits``; ascending.
+        label: int64 of shape ``(examples,)``; ``NO_LABEL`` where there is none.
+        digest: 16 bytes of hash of what is compared byte for byte, of shape ``(examples,)``.
+        size: int64 of shape ``(examples, 2)``, width and height in pixels; 0 where unknown.
+        hashes: uint64 of shape ``(examples, 4)``, the perceptual hashes.
+        is_hashed: bool of shape ``(examples,)``; False where there is no such hash.
+        num_flat: images without a hash since they are nearly of one color.
+        faults: why images cannot be decoded, by their place.
+    """
+
+    splits: tuple[str, ...]
+    keys: list[str]
+    split: Integers
+    label: Integers
+    digest: npt.NDArray[np.void]
+    size: Integers
+    hashes: Hashes
+    is_hashed: npt.NDArray[np.bool_]
+    num_flat: int
+    faults: dict[int, str]
+
+
+@dataclass
+class _Rows:
+    """What is collected of one shard."""
+
+    keys: list[str]
+    labels: list[int]
+    digests: list[bytes]
+    sizes: list[tuple[int, int]]
+    hashes: list[bytes]
+    faults: dict[int, str]
+    num_flat: int = 0
+
+
+def compared_features(manifest: Manifest) -> tuple[str, ...]:
+    """Return the features that make two examples the same: the first image, else all but key and label."""
+    schema = manifest.schema
+    images = [feature.name for feature in schema.features if feature.kind == "image"]
+    label = schema.label.name if schema.label else ""
+    return tuple(images[:1] or [name for name in schema.names if name not in ("key", label)])
+
+
+def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
+    """Return what all records hold, read by threads, a shard each.
+
+    Args:
+        root: the dataset's directory.
+        manifest: its manifest.
+        is_hashed: whether to decode images and hash what they show.
+
+    Raises:
+        RecordError: a record is damaged, or not what the schema says.
+        InputError: a shard holds more or fewer records than the manifest says.
+    """
+    names = sorted(manifest.splits, key=lambda name: -manifest.splits[name].num_examples)
+    shards = [(place, shard) for place, name in enumerate(names) for shard in manifest.splits[name].shards]
+    stop, lock = threading.Event(), threading.Lock()
+    num_threads = os.cpu_count() or 1
+    with (
+        tqdm(
+            total=manifest.num_examples, desc="audit", unit=" examples", disable=not sys.stderr.isatty()
+        ) as bar,
+        ThreadPoolExecutor(num_threads) as pool,
+    ):
+
+        def tick(number: int) -> bool:
+            with lock:
+                bar.update(number)
+            return stop.is_set()
+
+        try:
+            rows = list(
+                pool.map(lambda row: _read(root, row[1], manifest, is_hashed=is_hashed, tick=tick), shards)
+            )
+        except BaseException:
+            # what others would still find changes nothing
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return _joined(tuple(names), [place for place, _ in shards], rows)
+
+
+def _read(
+    root: Path, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Callable[[int], bool]
+) -> _Rows:
+    rows = _Rows([], [], [], [], [], {})
+    path = root / shard.path
+    compared = compared_features(manifest)
+    is_image = any(feature.kind == "image" for feature in manifest.schema.features)
+    label = manifest.schema.label
+    for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
+        values, fault = parse_record(data, manifest)
+        if fault:
+            raise RecordError(path, number, offset, fault)
+        rows.keys.append(_key(values.get("key"), f"record {number} of {shard.path}"))
+        rows.labels.append(int(values[label.name][0]) if label else NO_LABEL)
+        rows.digests.append(_digest([values[name] for name in compared]))
+        if is_image:
+            _look_at(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)
+        if number % _TICK_EXAMPLES == _TICK_EXAMPLES - 1 and tick(_TICK_EXAMPLES):
+            return rows
+    tick(len(rows.keys) % _TICK_EXAMPLES)
+    if len(rows.keys) != shard.num_examples:
+        raise InputError(
+            f"{path}: holds {len(rows.keys)} records, the manifest says {shard.num_examples};"
+            " 'tfshards verify' tells what else is wrong"
+        )
+    return rows
+
+
+def _look_at(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
+    """Add the size and the hash of an image."""
+    size, hashed = (0, 0), b""
+    try:
+        size, grey = glance(data, HASHED_SIDE if is_hashed else 0)
+    except ValueError as error:
+        rows.faults[len(rows.sizes)] = str(error)
+    else:
+        if grey is not None:
+            pixels = np.asarray(grey)
+            if int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE:
+                rows.num_flat += 1
+            else:
+                hashed = perceptual_hash(grey).tobytes()
+    rows.sizes.append(size)
+    rows.hashes.append(hashed)
+
+
+def _key(values: Decoded | None, place: str) -> str:
+    if not values:
+        return place
+    return os.fsdecode(values[0]) if isinstance(values[0], bytes) else str(values[0])
+
+
+def _digest(features: Sequence[Decoded]) -> bytes:
+    state = hashlib.blake2b(digest_size=16)
+    for values in features:
+        for value in values:
+            # lengths keep ("a", "bc") apart from ("ab", "c")
+            data = value if isinstance(value, bytes) else repr(value).encode()
+            state.update(len(data).to_bytes(8, "little"))
+            state.update(data)
+        state.update(len(values).to_bytes(8, "big"))
+    return state.digest()
+
+
+def _joined(names: tuple[str, ...], places: Sequence[int], shards: Sequence[_Rows]) -> Survey:
+    keys = [key for rows in shards for key in rows.keys]
+    hashes = [hashed for rows in shards for hashed in rows.hashes] or [b""] * len(keys)
+    none = bytes(32)
+    sizes = [size for rows in shards for size in rows.sizes] or [(0, 0)] * len(keys)
+    starts = np.cumsum([0, *(len(rows.keys) for rows in shards)])
+    return Survey(
+        splits=names,
+        keys=keys,
+        split=np.repeat(np.array(places, np.int64), [len(rows.keys) for rows in shards]),
+        label=np.array([label for rows in shards for label in rows.labels], np.int64),
+        digest=np.frombuffer(b"".join(d for rows in shards for d in rows.digests), dtype="V16"),
+        size=np.array(sizes, np.int64).reshape(-1, 2),
+        hashes=np.frombuffer(b"".join(hashed or none for hashed in hashes), np.uint64).reshape(-1, 4),
+        is_hashed=np.array([hashed != b"" for hashed in hashes], dtype=bool),
+        num_flat=sum(rows.num_flat for rows in shards),
+        faults={
+            int(start) + place: fault
+            for start, rows in zip(starts, shards, strict=False)
+            for place, fault in rows.faults.items()
+        },
+    )

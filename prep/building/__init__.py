@@ -1,0 +1,1 @@
+"""Build a dataset: from a source to the committed manifest."""

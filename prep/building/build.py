@@ -1,0 +1,207 @@
+"""Build a dataset from a source: the public function, and what a build does in which order."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfshards.prep.building.commit import commit, complete, rejects_text
+from tfshards.prep.building.decisions import is_up_to_date
+from tfshards.prep.building.layout_writer import LayoutWriter
+from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, staged
+from tfshards.prep.building.output_state import note_build
+from tfshards.prep.building.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
+from tfshards.prep.engines.table import EngineName, find_engine
+from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.plan import Plan, label_counts, make_plan
+from tfshards.prep.planning.shard_counts import ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.records.content import check_comparable
+from tfshards.prep.sources.base import Listing, Source
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
+from tfshards.schemas import Manifest, OptionsError, Split, Totals
+from tfshards.schemas.files import bytes_digest, require_space
+from tfshards.schemas.sizes import size
+
+# A dataset that is larger than its source by this factor calls for an explanation.
+_MUCH_LARGER = 1.5
+# Bytes of a record in addition to those of its source: frame, tags, names, label.
+_RECORD_OVERHEAD = 96
+
+
+def build(
+    source: Source,
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    options: Options | None = None,
+    engine: EngineName = "beam",
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Build a dataset from a source and return its manifest.
+
+    An interrupted build resumes when the call is repeated. If the folder holds this very build already,
+    nothing is written.
+
+    Args:
+        source: what to build, such as ``ImageFolder("photos/")``.
+        dataset: folder of the dataset; created if it does not exist.
+        shards: number of shards of every split, or a dict of them by split; by default as many as
+            ``options.shard_size`` gives.
+        seed: random seed for the order of examples and for splits by ratio.
+        overwrite: replace a dataset of other inputs or options. It stays whole until this one is committed.
+        options: all other options.
+        engine: what writes the shards: ``"beam"``, or ``"in_process"`` for threads of this process.
+        beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is not valid.
+        InputError: the source or the folder does not allow what was asked.
+        BuildError: the build ended before its commit; the same call resumes it.
+    """
+    options = options or Options()
+    _check_types(source, seed, options)
+    counts = ShardCounts.of(shards)
+    find_engine(engine).check_arguments(beam_args)
+    folder = output_folder(dataset, source.location())
+    with claimed(folder) as state, staged(source, folder) as reader:
+        name = dataset_name(folder, options)
+        plan = make_plan(reader, name, counts, seed, options)
+        for warning in plan.warnings:
+            log(f"warning: {warning}")
+        area = BuildArea(folder, plan.build_id, secrets.token_hex(4))
+        if is_up_to_date(state, plan.build_id, plan.options, overwrite=overwrite):
+            assert state.manifest is not None
+            discard_others(state, plan.build_id, plan.options, log)
+            complete(state.manifest, area, log)
+            log(f"{folder} is up to date")
+            return state.manifest
+        writer = LayoutWriter(
+            reader=reader,
+            plan=plan,
+            area=area,
+            name=name,
+            engine=engine,
+            beam_args=tuple(beam_args),
+            log=log,
+            finds_duplicates=options.duplicates != "keep",
+            compression=options.compression,
+        )
+        if writer.finds_duplicates:
+            check_comparable(plan.listing.schema)
+        discard_others(state, plan.build_id, plan.options, log)
+        written = write_shards(writer, options)
+        manifest = manifest_of(writer, written)
+        commit(manifest, written.rejects, area)
+        complete(manifest, area, log)
+        _explain_size(manifest, plan, log)
+    return manifest
+
+
+@dataclass(frozen=True)
+class WrittenShards:
+    """What a build has written.
+
+    Attributes:
+        layouts: the final ones.
+        shards: all shards of them.
+        rejects: the inputs that are in none.
+        conversions: how many of the images were converted, by kind of conversion.
+    """
+
+    layouts: Layouts
+    shards: Mapping[ShardId, FinishedShard]
+    rejects: list[Reject]
+    conversions: Mapping[str, int]
+
+
+def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool = False) -> WrittenShards:
+    """Write every shard, and again those from which rejects have to be balanced away.
+
+    ``may_be_empty`` is that of ``final_layouts``.
+    """
+    plan = writer.plan
+    _require_space(writer.area, plan)
+    note_build(writer.area.root, plan.options)
+    first = writer.write("first", plan.layouts)
+    rejects = [reject for shard in first.values() for reject in shard.rejected]
+    check_rejects(rejects, plan, options, writer.area)
+    rejects += repeated_inputs(plan, first, options, writer.log)
+    layouts = final_layouts(plan, rejects, options, may_be_empty=may_be_empty)
+    shards = writer.write("final", layouts) if rejects else first
+    conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
+    return WrittenShards(layouts, shards, rejects, conversions)
+
+
+def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
+    """Return the manifest of what a build has written."""
+    plan = writer.plan
+    splits = {
+        split: Split(
+            tuple(written.shards[ShardId(split, index)].shard for index in range(len(layout))),
+            label_counts(plan.listing, layout),
+        )
+        for split, layout in written.layouts.items()
+    }
+    return Manifest(
+        name=writer.name,
+        build_id=plan.build_id,
+        schema=plan.listing.schema,
+        splits=splits,
+        totals=_totals(plan.listing, written.rejects, written.conversions),
+        options=plan.options,
+        split_cuts=plan.membership.cuts,
+        compression=writer.compression,
+        rejects_digest=bytes_digest(rejects_text(written.rejects)) if written.rejects else "",
+    )
+
+
+def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:
+    skipped = sum(listing.skipped.values())
+    return Totals(
+        entries=listing.num_entries,
+        accepted=listing.num_examples - len(rejects),
+        rejected=len(rejects),
+        skipped=skipped,
+        reasons={
+            "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
+            "skipped": dict(listing.skipped),
+        },
+        conversions=dict(sorted(conversions.items())),
+    )
+
+
+def _check_types(source: Source, seed: int, options: Options) -> None:
+    if not hasattr(source, "stage"):
+        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+    if not isinstance(options, Options):
+        raise OptionsError(f"options={options!r} must be an Options(...)")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise OptionsError(f"seed={seed!r} must be an integer")
+
+
+def _require_space(area: BuildArea, plan: Plan) -> None:
+    """Raise InputError if the output's file system cannot hold what is still to be written."""
+    needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
+    written = sum(path.stat().st_size for path in area.out.glob(f"*-{area.build_id}.tfrecord-*"))
+    require_space(area.out, max(0, needed - written), "the dataset")
+
+
+def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
+    """Log what makes a dataset smaller that is much larger than its source because images became PNG."""
+    written = sum(split.num_bytes for split in manifest.splits.values())
+    source = int(plan.listing.sizes.sum())
+    num_converted = manifest.totals.conversions.get("re-encoded", 0)
+    was_chosen = {"jpeg_quality", "format"} & set(plan.options) or plan.options.get("channels") == 4
+    if num_converted and written > _MUCH_LARGER * source and not was_chosen:
+        log(
+            f"the dataset takes {size(written)}, its source {size(source)}: {num_converted} images could not "
+            "be kept as they are and were stored without loss, as PNG; jpeg_quality=95 stores them as JPEG"
+        )

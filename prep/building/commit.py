@@ -1,0 +1,61 @@
+"""Making a build the dataset: the files that go with the manifest, the manifest, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfshards.prep.building.output_state import build_of, temporary_files, unnamed_files
+from tfshards.prep.progress.lines import Log
+from tfshards.prep.views.table import write_views
+from tfshards.prep.writing.area import BuildArea, Reject
+from tfshards.schemas import InputError, Manifest
+from tfshards.schemas.files import sync_directory, write_atomically
+from tfshards.schemas.manifest import write_manifest
+
+# The fields of a line of the rejects file, see docs/format.md.
+_FIELDS = ("key", "reason", "detail", "size", "modified")
+
+
+def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
+    """Make the build the dataset, which it is as soon as the manifest is renamed."""
+    # the names of shards and indexes must survive a power failure if the manifest does
+    sync_directory(area.out / "index")
+    if rejects:
+        write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
+    write_manifest(manifest, area.out)
+
+
+def complete(manifest: Manifest, area: BuildArea, log: Log) -> None:
+    """Write the views of a committed dataset and remove the build area and temporary files."""
+    for warning in write_views(manifest, area.out):
+        log(f"warning: {warning}")
+    for path in unnamed_files(area.out, manifest):
+        if build_of(path) == manifest.build_id:
+            # such as a split of which every input was rejected
+            path.unlink()
+    for path in temporary_files(area.out):
+        path.unlink()
+    area.remove()
+
+
+def read_rejects(path: Path) -> list[Reject]:
+    """Return the inputs that a rejects file lists.
+
+    Raises:
+        InputError: it cannot be read, or is not a rejects file.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+        return [Reject(*(json.loads(line)[name] for name in _FIELDS)) for line in lines]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is not a list of rejected inputs: {error!r}") from None
+
+
+def rejects_text(rejects: Sequence[Reject]) -> bytes:
+    """Return the content of a rejects file: one JSON object for each input, sorted by key."""
+    lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
+    return "".join(f"{line}\n" for line in lines).encode("ascii")

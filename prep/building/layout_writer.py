@@ -1,0 +1,154 @@
+"""Writing the shards of a layout that are not finished yet, through the build area and an engine."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from tfshards.prep.building.rejects import Layouts
+from tfshards.prep.engines.table import EngineName, Work, find_engine
+from tfshards.prep.planning.plan import Plan
+from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.sources.base import Reader
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Layout, ShardId
+from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.schemas import BuildError
+from tfshards.schemas.files import file_digest, system_fault
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.sizes import size
+
+_LOG_NAME = "workers.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutWriter:
+    """Writes the first and the final layout of a build.
+
+    Attributes:
+        reader: reads the source.
+        plan: what is built.
+        area: holds the plan of each shard and what is finished.
+        name: of the dataset.
+        engine: writes the shards.
+        beam_args: Apache Beam's pipeline options.
+        log: receives status lines.
+        finds_duplicates: whether the contents of examples are compared.
+        compression: of the shards.
+    """
+
+    reader: Reader
+    plan: Plan
+    area: BuildArea
+    name: str
+    engine: EngineName
+    beam_args: tuple[str, ...]
+    log: Log
+    finds_duplicates: bool
+    compression: Compression
+
+    def write(self, layout: Layout, layouts: Layouts) -> dict[ShardId, FinishedShard]:
+        """Write the shards of a layout that are not finished; return all of its shards.
+
+        Raises:
+            BuildError: a shard could not be written; the finished ones stay in the build area.
+        """
+        self.area.open()
+        digests = {
+            ShardId(split, index): self.area.write_plan(
+                layout, ShardId(split, index), self.plan.listing.rows(numbers)
+            )
+            for split, shards in layouts.items()
+            for index, numbers in enumerate(shards)
+        }
+        finished = self._finished(layout, digests)
+        missing = [shard for shard in digests if shard not in finished]
+        self._log_start(layout, len(finished), len(digests))
+        if missing:
+            num_examples = sum(len(layouts[split][index]) for split, index in missing)
+            progress = Progress(self.name, num_examples)
+            task = ShardTask(
+                area=self.area,
+                reader=self.reader,
+                schema=self.plan.listing.schema,
+                layout=layout,
+                name=self.name,
+                num_shards={split: len(shards) for split, shards in layouts.items()},
+                reporter=progress.reporter,
+                finds_duplicates=self.finds_duplicates and layout == "first",
+                compression=self.compression,
+            )
+            self._run(
+                Work(
+                    partial(write_shard, task),
+                    missing,
+                    progress,
+                    stop=self.area.stop,
+                    log_path=self.area.root / _LOG_NAME,
+                )
+            )
+        written = {shard: self.area.read_finished(layout, shard) for shard in missing}
+        lost = [shard for shard, found in written.items() if found is None]
+        if lost:
+            raise BuildError(
+                f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
+            )
+        together = finished | {shard: found for shard, found in written.items() if found}
+        return {shard: together[shard] for shard in digests}
+
+    def _run(self, work: Work) -> None:
+        try:
+            find_engine(self.engine).run(work, self.beam_args)
+        except Exception as failure:
+            raise BuildError(_reason(self.area, failure)) from failure
+
+    def _finished(self, layout: Layout, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
+        """Return the shards of an earlier attempt, or of the first layout, that can stay as they are."""
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda shard: self._finished_one(layout, shard, digests[shard]), digests)
+            return {shard: one for shard, one in zip(digests, found, strict=True) if one}
+
+    def _finished_one(self, layout: Layout, shard: ShardId, digest: str) -> FinishedShard | None:
+        first, final = (self.area.read_finished(of, shard) for of in ("first", "final"))
+        if layout == "first" and first and final:
+            # The file may hold the final layout already. Only the rejects of the first are still needed.
+            return first
+        for found in (final, first) if layout == "final" else (first,):
+            # The rows of the first layout without the rejected ones may be those of the final one.
+            if found and (layout == "first" or found.rows_digest == digest) and self._is_intact(found):
+                return found
+        return None
+
+    def _is_intact(self, found: FinishedShard) -> bool:
+        """Whether a shard, its index and its labels still have the digests that were written."""
+        digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
+        files = {self.area.out / path: digest for path, digest in digests.items()}
+        return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
+
+    def _log_start(self, layout: Layout, num_finished: int, num_shards: int) -> None:
+        missing, of = num_shards - num_finished, counted(num_shards, "shard")
+        if layout == "final":
+            self.log(f"balancing after rejects: {missing} of {of} to write again")
+        elif num_finished:
+            self.log(f"resuming build {self.area.build_id}: {num_finished} of {of} finished")
+        else:
+            listing = self.plan.listing
+            what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
+            self.log(f"starting build {self.area.build_id}: {what}")
+
+
+def _reason(area: BuildArea, failure: Exception) -> str:
+    """Return the reason that the build area has, which is the first one, or that of the engine."""
+    with suppress(FileNotFoundError):
+        reason = area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
+        if reason:
+            return reason
+    # A full disk may have no room for the reason, and from another process only the text of an error arrives.
+    number = re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}")
+    if number:
+        return system_fault(area.out, OSError(int(number[1]), os.strerror(int(number[1]))))
+    return str(failure)

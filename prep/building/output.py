@@ -1,0 +1,170 @@
+"""The output folder of a build: its path and name, the lock on it, and copies of the source in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tfshards.prep.building.decisions import (
+    builds_to_discard,
+    check_usable,
+    discard_message,
+    files_to_remove,
+)
+from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.planning.options import Options
+from tfshards.prep.progress.lines import Log
+from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas.files import system_fault
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.names import name_fault
+
+
+def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path:
+    """Return the folder of a dataset as a path.
+
+    Args:
+        dataset: the path as the caller gave it.
+        inputs: folders and files that the dataset is made from; None for one that has no path.
+
+    Raises:
+        OptionsError: it is empty, which would be the working directory, or is inside an input.
+    """
+    if not os.fspath(dataset):
+        raise OptionsError("the output's name is empty; name a folder")
+    folder = Path(os.fsdecode(dataset))
+    for location in inputs:
+        if location is not None:
+            inside, root = os.path.realpath(folder), os.path.realpath(location)
+            if inside == root or inside.startswith(os.path.join(root, "")):
+                raise OptionsError(
+                    f"the output {folder} lies inside the input {location}; choose a folder outside of it"
+                )
+    return folder
+
+
+def dataset_name(folder: Path, options: Options) -> str:
+    """Return the dataset's name: the option's, or the last part of the output's path.
+
+    Raises:
+        OptionsError: the last part cannot be a name.
+    """
+    name = options.name or Path(os.path.abspath(folder)).name
+    fault = name_fault(name)
+    if fault:
+        raise OptionsError(f"the output's name {fault}; give another as name=")
+    return name
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[OutputState]:
+    """Create and lock an output folder and yield what it holds; at the end remove it if it is empty.
+
+    Raises:
+        InputError: it cannot be written, is a file or holds other files than a dataset, or as for ``locked``.
+        BuildError: the operating system refused an operation meanwhile, for example because a disk is full.
+    """
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_empty(new_folders)
+        check_usable(inspect_output(folder))
+        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+    with locked(folder):
+        try:
+            state = inspect_output(folder)
+            check_usable(state)
+            _make_area(folder)
+            yield state
+        except OSError as error:
+            raise BuildError(system_fault(folder, error)) from error
+        finally:
+            _remove_empty([folder / AREA_NAME, *new_folders])
+
+
+def _make_area(folder: Path) -> None:
+    try:
+        (folder / AREA_NAME).mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder against other builds; the lock ends with the process, however that ends.
+
+    Raises:
+        InputError: another process builds into it, or its file system has no locks.
+    """
+    busy = InputError(f"{folder}: another build is writing into it; wait until it has ended")
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        raise busy from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be locked: {error.strerror}; choose a local folder") from None
+        if not _is_still(folder, descriptor):
+            # the other build ended just now and removed the folder, which was empty
+            raise busy
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def staged(source: Source, folder: Path) -> Iterator[Reader]:
+    """Yield a reader of the source; what it copies into the build area is removed at the end."""
+    area = folder / AREA_NAME
+    try:
+        # those of a build that was killed: no other one is running
+        _remove_staged(area)
+        try:
+            staging = Path(tempfile.mkdtemp(prefix="staged-", dir=area))
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+        yield source.stage(staging)
+    finally:
+        _remove_staged(area)
+
+
+def _remove_staged(area: Path) -> None:
+    for path in area.glob("staged-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def discard_others(state: OutputState, build_id: str, options: Mapping[str, Json], log: Log) -> None:
+    """Remove what belongs neither to this build nor to the dataset in the output; log what is discarded."""
+    committed = state.manifest.build_id if state.manifest else ""
+    for build in builds_to_discard(state, build_id):
+        if build.has_begun and build.build_id != committed:
+            log(discard_message(build, options))
+    for path in files_to_remove(state, build_id):
+        path.unlink()
+    for build in builds_to_discard(state, build_id):
+        shutil.rmtree(state.folder / AREA_NAME / build.build_id, ignore_errors=True)

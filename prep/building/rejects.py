@@ -1,0 +1,120 @@
+"""Handle rejected inputs: the limit on them, duplicates, and the layouts without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from tfshards.prep.building.commit import rejects_text
+from tfshards.prep.building.duplicates import duplicate_rejects, find_duplicates
+from tfshards.prep.planning.balance import BoolArray, rebalance
+from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.plan import Plan
+from tfshards.prep.planning.shard_counts import too_many_shards
+from tfshards.prep.sources.base import Listing
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
+from tfshards.schemas import BuildError
+from tfshards.schemas.index import IntArray
+
+Layouts: TypeAlias = Mapping[str, list[IntArray]]
+
+_SHOWN = 5
+
+
+def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
+    """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; a file then lists them."""
+    inputs = plan.listing.num_examples
+    if len(rejects) <= options.rejected_share * inputs:
+        return
+    path = area.root / "rejected.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(rejects_text(rejects))
+    commonest = Counter(reject.reason for reject in rejects).most_common(_SHOWN)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
+    raise BuildError(
+        f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than max_rejected= allows "
+        f"({float(options.rejected_share):.3%})",
+        f"{path} lists them; fix them and build again, or allow more and append the fixed files later",
+    )
+
+
+def repeated_inputs(
+    plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options, log: Callable[[str], None]
+) -> list[Reject]:
+    """Return the duplicates that ``duplicates="drop"`` leaves out.
+
+    Raises:
+        BuildError: there are duplicates, and ``duplicates="fail"`` was given.
+    """
+    found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
+    if not found:
+        return []
+    if options.duplicates == "fail":
+        raise BuildError(*_pairs(plan.listing, found))
+    keys, labels = plan.listing.keys, plan.listing.labels
+    contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
+    if contradict:
+        one = contradict[0]
+        have = "have" if len(contradict) > 1 else "has"
+        log(
+            f"warning: {len(contradict)} of {len(found)} duplicates {have} another label than the example "
+            f"that is kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
+        )
+    return duplicate_rejects(plan.listing, found)
+
+
+def final_layouts(
+    plan: Plan, rejects: Sequence[Reject], options: Options, *, may_be_empty: bool = False
+) -> Layouts:
+    """Return the layouts without the rejected inputs: a function of the plan and the set of rejects alone.
+
+    Args:
+        plan: has the first layouts.
+        rejects: the rejected inputs.
+        options: of the build.
+        may_be_empty: leave out a split of which no example is left.
+
+    Raises:
+        BuildError: a split has more shards than examples are left.
+    """
+    if not rejects:
+        return plan.layouts
+    rejected = _mask(plan.listing, rejects)
+    sizes = plan.listing.sizes if options.balance == "bytes" else None
+    layouts = {}
+    for split, layout in plan.layouts.items():
+        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if not accepted and may_be_empty:
+            continue
+        if not accepted:
+            raise BuildError(f"after rejects, no example of split {split!r} is left")
+        if accepted < len(layout):
+            asked = f"shards={len(layout)}"
+            raise BuildError(f"after rejects, {too_many_shards(asked, split, accepted)}")
+        layouts[split] = rebalance(layout, rejected, sizes)
+    return layouts
+
+
+def _pairs(listing: Listing, found: Mapping[int, int]) -> list[str]:
+    """Return lines that name the first few duplicates."""
+    have = "inputs have" if len(found) > 1 else "input has"
+    lines = [f"{len(found)} {have} the content of another, and duplicates='fail' was given:"]
+    keys = listing.keys
+    lines += [
+        f"  {to_text(keys[one])!r} has the content of {to_text(keys[of])!r}"
+        for one, of in list(found.items())[:_SHOWN]
+    ]
+    return lines + ([f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
+
+
+def _mask(listing: Listing, rejects: Sequence[Reject]) -> BoolArray:
+    rejected = np.zeros(listing.num_examples, dtype=np.bool_)
+    for reject in rejects:
+        number = listing.find(reject.key)
+        assert number is not None
+        rejected[number] = True
+    return rejected

@@ -1,0 +1,130 @@
+"""Restore the source and the options of a build from the manifest that it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import cast
+
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.planning.options import Balance, Duplicates, Options
+from tfshards.prep.planning.shard_counts import ShardCounts
+from tfshards.prep.progress.lines import Log
+from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.kind import Recorded
+from tfshards.prep.sources.registry import KINDS
+from tfshards.schemas import InputError, Manifest
+from tfshards.schemas.json_reader import Json
+
+# Options of builds that are not options of their sources.
+_OF_BUILDS = {*Options().to_json(), "duplicates", "compression", "shards", "seed", "appended", "follow_links"}
+
+
+def restored_source(manifest: Manifest, inputs: Sequence[str]) -> Source:
+    """Return the source that a dataset was built from.
+
+    Args:
+        manifest: of the dataset.
+        inputs: paths of what the dataset was built from, as its kind of source takes them.
+
+    Raises:
+        OptionsError: there are more inputs, or fewer, than the dataset was built from.
+        InputError: the dataset was not built from a source, or an input cannot be read.
+    """
+    # Links may be followed: what is read is compared with the dataset by digest.
+    recorded = Recorded(manifest.schema, manifest.options, is_grown=False, follow_links=True, log=_ignore)
+    return KINDS[kind_of_source(manifest)].restore(recorded, inputs)
+
+
+def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool, log: Log) -> Source:
+    """Return a source of new examples for a dataset, with the options that the dataset was built with.
+
+    Args:
+        manifest: of the dataset, which may have been resharded or merged since it was built.
+        inputs: as for ``restored_source``; they may hold only what is new.
+        follow_links: follow links even if the manifest does not record that the build did.
+        log: receives a line if the dataset does not have some columns of a table.
+
+    Raises:
+        OptionsError: there are more inputs, or fewer, than the dataset's kind of source has.
+        InputError: the manifest records no options of a source, or an input cannot be read.
+    """
+    options = _source_options(manifest)
+    recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
+    return KINDS[str(options["source"])].restore(recorded, inputs)
+
+
+def kind_of_source(manifest: Manifest) -> str:
+    """Return the name of the kind of source that a dataset was built from.
+
+    Raises:
+        InputError: the dataset was not made by one build, so that its files cannot be built again.
+    """
+    kind = manifest.options.get("source")
+    how = f"was made by {kind}" if isinstance(kind, str) else "does not record how it was made"
+    if isinstance(kind, str) and kind in KINDS:
+        if not manifest.options.get("appended"):
+            return kind
+        how = "was appended to"
+    raise InputError(
+        f"the dataset {manifest.name!r} {how}; only shards of a dataset that one build made from "
+        "its source can be rebuilt: make the dataset again, or restore the files from a backup"
+    )
+
+
+def restored_options(manifest: Manifest) -> Options:
+    """Return the options of a build, except those that have no effect on the bytes that it writes."""
+    given = manifest.options
+    return Options(
+        splits=cast("dict[str, str]", given["splits"]),
+        stratify=bool(given["stratify"]),
+        group_by=cast("str | None", given["group_by"]),
+        balance=cast("Balance", given["balance"]),
+        name=manifest.name,
+        max_rejected=Fraction(1),
+        duplicates=cast("Duplicates", given.get("duplicates", "keep")),
+        compression=manifest.compression,
+    )
+
+
+def restored_shards(manifest: Manifest) -> ShardCounts:
+    """Return the number of shards of each split that a build wrote."""
+    return ShardCounts(None, cast("dict[str, int]", manifest.options["shards"]))
+
+
+def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """Yield the options of the builds that a dataset was derived from by ``reshard`` and ``merge``."""
+    if options.get("source") == "reshard":
+        origins = [options["origin"]]
+    elif options.get("source") == "merge":
+        origins = cast("list[Json]", options["of"])
+    else:
+        yield options
+        return
+    for origin in origins:
+        yield from builds_of(cast("Mapping[str, Mapping[str, Json]]", origin)["options"])
+
+
+def _source_options(manifest: Manifest) -> Mapping[str, Json]:
+    """Return the options of the builds of a dataset, which must have the same options of sources."""
+    first, *others = builds_of(manifest.options)
+    remedy = "build the new examples as a dataset, and merge the two"
+    for build in (first, *others):
+        if build.get("source") not in KINDS:
+            raise InputError(
+                f"the dataset {manifest.name!r} was made by {build.get('source')}, so that its manifest "
+                f"records no options of a build; {remedy}"
+            )
+    for other in others:
+        names = {*first, *other} - _OF_BUILDS - set(decoder_versions())
+        differing = sorted(name for name in names if first.get(name) != other.get(name))
+        if differing:
+            raise InputError(
+                f"the dataset {manifest.name!r} was merged from builds with different options "
+                f"({', '.join(differing)}); {remedy}"
+            )
+    return first
+
+
+def _ignore(_: str) -> None:
+    """Drop a status line."""

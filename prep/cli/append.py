@@ -1,0 +1,56 @@
+"""The verb ``append``."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
+from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help="what the dataset was built from, with more in it, or only what is new: a folder of images, "
+        "array arguments, or a table and, if its images are in another folder, that folder",
+    )
+    add_dataset(parser)
+    add_shards(parser, "one for each 128 MiB of new inputs")
+    add(
+        "--max-rejected",
+        default="1%",
+        metavar="SHARE",
+        help="fail if more than this share of the new inputs is rejected (default: 1%%)",
+    )
+    add("--follow-links", action="store_true", help="follow links out of the folder of images")
+    add_json(parser, "print the new manifest as JSON")
+    parser.epilog = "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.derivation.append import append
+
+    made = append(
+        args.source,
+        args.dataset,
+        shards=shard_counts_of(args.shards),
+        max_rejected=args.max_rejected,
+        follow_links=args.follow_links,
+        beam_args=args.beam_args,
+        log=args.log,
+    )
+    print_manifest(made, as_json=args.json)
+    return 0
+
+
+APPEND = Verb(
+    "append",
+    "add new examples to a dataset, in new shards, with the options that it was built with",
+    _add_arguments,
+    _run,
+    takes_beam_args=True,
+    is_resumable=True,
+)

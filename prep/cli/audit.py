@@ -1,0 +1,55 @@
+"""The verb ``audit``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import get_args
+
+from tfshards.prep.auditing.findings import Kind
+from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.schemas import OptionsError
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    parser.add_argument(
+        "--distance",
+        default="32",
+        metavar="N",
+        help="treat images as near duplicates if at most N of the 256 bits of their hashes differ; "
+        "with none, find only identical bytes (default: 32)",
+    )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        choices=get_args(Kind),
+        help="exit with status 1 if there is a finding of this kind; repeatable",
+    )
+    add_json(parser, "print all findings as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.auditing.audit import audit
+    from tfshards.prep.auditing.text import audit_json, audit_text
+
+    found = audit(args.dataset, distance=_distance(args.distance))
+    print(json.dumps(audit_json(found)) if args.json else audit_text(found))
+    return 1 if any(finding.kind in args.fail_on for finding in found.findings) else 0
+
+
+def _distance(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise OptionsError(f"distance={text!r} must be a number of bits, or none")
+    return int(text)
+
+
+AUDIT = Verb(
+    "audit",
+    "find examples in two splits, duplicates, rare classes and unusual image sizes",
+    _add_arguments,
+    _run,
+)

@@ -1,0 +1,51 @@
+"""The verb ``build``."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
+from tfshards.prep.cli.verb import Verb, add_json, print_manifest
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    for kind in add_kinds(parser):
+        kind.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="replace an existing dataset whose inputs or options differ",
+        )
+        add_json(kind)
+        kind.epilog = (
+            "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
+        )
+
+
+def _run(args: argparse.Namespace) -> int:
+    source = source_of(args)
+    shards, options = settings_of(args)
+    # Importing Beam takes about a second, which only builds should pay for.
+    from tfshards.prep.building.build import build
+
+    manifest = build(
+        source,
+        args.dataset,
+        shards=shards,
+        seed=args.seed,
+        overwrite=args.overwrite,
+        options=options,
+        beam_args=args.beam_args,
+        log=args.log,
+    )
+    print_manifest(manifest, as_json=args.json)
+    return 0
+
+
+BUILD = Verb(
+    "build",
+    "build a dataset, or resume an interrupted build",
+    _add_arguments,
+    _run,
+    takes_beam_args=True,
+    is_resumable=True,
+)

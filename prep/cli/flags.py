@@ -1,0 +1,61 @@
+"""Messages of the library, which name parameters, in the words of the command line, which name flags."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import shlex
+
+from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.schemas.errors import one_line
+
+# A parameter and, directly after "=", the value that was found, as Python prints it.
+_PARAMETER = re.compile(
+    r"""(?<![^\s(])(?P<name>[a-z_]+)=
+    (?P<value>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | \{[^{}]*\} | \[[^\[\]]*\] | \([^()]*\)
+            | [^\s,;:()]*[^\s,;:().] | )""",
+    re.VERBOSE,
+)
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return what a user types for each parameter of a verb: its flag, or a positional's metavar."""
+    return {
+        action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
+        for action in parser._actions
+        if action.dest != "help"
+    }
+
+
+def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return a message in which each parameter of ``parser`` is its flag: ``shards=0`` is ``--shards 0``."""
+    flags = flags_of(parser)
+
+    def typed(match: re.Match[str]) -> str:
+        flag = flags.get(match["name"])
+        return match[0] if flag is None else _as_typed(flag, match["value"])
+
+    return _PARAMETER.sub(typed, message)
+
+
+def log_with_flags(parser: argparse.ArgumentParser) -> Log:
+    """Return a function that prints status lines with the flags of ``parser`` to standard error."""
+    return lambda line: to_stderr(with_flags(line, parser))
+
+
+def _as_typed(flag: str, value: str) -> str:
+    """Return a flag with its value, which is given as Python prints it, as it is typed in a shell."""
+    try:
+        found = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        found = value
+    if value == "" or found is True:
+        return flag
+    if isinstance(found, dict):
+        values = [f"{name}={number}" for name, number in found.items()]
+    elif isinstance(found, (list, tuple)):
+        values = [str(item) for item in found]
+    else:
+        values = [str(found) if isinstance(found, str) else value]
+    return " ".join(f"{flag} {one_line(shlex.quote(text))}" for text in values)

@@ -1,0 +1,55 @@
+"""The parser of the command line, made from the table of verbs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+from tfshards.prep.cli.verb import Verb
+from tfshards.schemas.errors import one_line
+
+
+def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
+    """Return the parser. Parsed arguments have the attributes ``verb``, and ``parser``: the verb's own."""
+    parser = _Parser(
+        prog="tfshards",
+        description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
+    )
+    parser.add_argument("--version", action="version", version=f"tfshards {version('tfshards')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
+    for verb in verbs.values():
+        own = commands.add_parser(verb.name, help=verb.help, description=_sentence(verb.help))
+        own.set_defaults(verb=verb, parser=own)
+        verb.add_arguments(own)
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports a mistake in one line, where argparse would print all options before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
+
+
+class _IntermixedParser(_Parser):
+    """A parser that accepts options between positional arguments as well, where argparse alone fails."""
+
+    _is_intermixed = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._is_intermixed or self._subparsers is not None:
+            # older releases of Python parse the two in turns, by this method
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False

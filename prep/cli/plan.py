@@ -1,0 +1,44 @@
+"""The verb ``plan``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
+from tfshards.prep.cli.verb import Verb, add_json
+from tfshards.schemas import OptionsError
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    for kind in add_kinds(parser):
+        kind.add_argument(
+            "--batch-size",
+            type=int,
+            default=32,
+            metavar="N",
+            help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
+        )
+        add_json(kind, "print the plan as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.building.decisions import outlook
+    from tfshards.prep.building.output_state import inspect_output
+    from tfshards.prep.building.preview import plan
+    from tfshards.prep.planning.text import plan_json, plan_text
+
+    if args.batch_size < 1:
+        raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
+    source = source_of(args)
+    shards, options = settings_of(args)
+    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
+    lines = [f"warning: {warning}" for warning in found.warnings]
+    for line in [*lines, *outlook(inspect_output(Path(args.dataset)), found.build_id)]:
+        args.log(line)
+    print(json.dumps(plan_json(found, args.batch_size)) if args.json else plan_text(found, args.batch_size))
+    return 0
+
+
+PLAN = Verb("plan", "show what build would produce, without decoding images", _add_arguments, _run)

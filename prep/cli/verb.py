@@ -1,0 +1,47 @@
+"""What the command line knows about a verb, and what several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfshards.schemas import Manifest
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command line.
+
+    Attributes:
+        name: name on the command line.
+        help: line in the list of verbs, and description of the verb.
+        add_arguments: adds the arguments of the verb to its parser. Each is stored under the name of the
+            library's parameter that it sets, since errors of the library name parameters.
+        run: runs the verb with the parsed arguments and returns the exit status. They include ``log``, which
+            prints status lines, and ``beam_args``.
+        takes_beam_args: whether pipeline options of Apache Beam may follow a bare ``--``.
+        is_resumable: whether the same command resumes an interrupted one.
+    """
+
+    name: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    takes_beam_args: bool = False
+    is_resumable: bool = False
+
+
+def add_dataset(parser: argparse.ArgumentParser, text: str = "folder of the dataset") -> None:
+    """Add the argument DATASET."""
+    parser.add_argument("dataset", metavar="DATASET", help=text)
+
+
+def add_json(parser: argparse.ArgumentParser, text: str = "print the manifest as JSON") -> None:
+    """Add the option ``--json``."""
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def print_manifest(manifest: Manifest, *, as_json: bool) -> None:
+    """Print the manifest, for people or as the JSON document that it is."""
+    print(manifest.to_text().strip() if as_json else repr(manifest))

@@ -1,0 +1,66 @@
+"""The verb ``verify``, with the option ``--repair``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.schemas import FormatError, OptionsError, Problem
+from tfshards.schemas.names import MANIFEST_NAME
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    add = parser.add_argument
+    add("--deep", action="store_true", help="read and check every record as well")
+    add("--decode", action="store_true", help="decode every image as well; implies --deep")
+    add(
+        "--repair",
+        dest="source",
+        action="append",
+        nargs="?",
+        metavar="SOURCE",
+        help="rebuild the damaged files, and no others, from what the dataset was built from: the folder of "
+        "images, each array argument (repeat --repair), or the table and, if its images are elsewhere, their "
+        "folder; without SOURCE, given last, only indexes and labels are rebuilt, from their shards",
+    )
+    add_json(parser, "print all problems as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.verification.report import VerificationReport
+    from tfshards.prep.verification.verify import verify
+
+    if args.source is not None:
+        return _repair(args)
+    try:
+        report = verify(args.dataset, deep=args.deep, decode=args.decode)
+    except FormatError as error:
+        problems = (Problem(f"{MANIFEST_NAME}: {found.place}", found.message) for found in error.problems)
+        report = VerificationReport(args.dataset, tuple(problems))
+    print(json.dumps(report.to_json()) if args.json else report)
+    return 0 if report else 1
+
+
+def _repair(args: argparse.Namespace) -> int:
+    from tfshards.prep.verification.repair import repair
+
+    for option in ("deep", "decode"):
+        if getattr(args, option):
+            raise OptionsError(
+                f"--repair compares digests and cannot be combined with {option}=True; repair first, then "
+                f"verify again with --{option}"
+            )
+    sources = [source for source in args.source if source is not None]
+    report = repair(args.dataset, sources, log=args.log)
+    print(json.dumps(report.to_json()) if args.json else report)
+    return 0 if report else 1
+
+
+VERIFY = Verb(
+    "verify",
+    "compare sizes, digests, indexes and labels of a dataset with its manifest",
+    _add_arguments,
+    _run,
+)

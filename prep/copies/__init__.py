@@ -1,1 +1,0 @@
-"""Making datasets of others, whose records are copied as they stand."""

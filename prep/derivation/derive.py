@@ -1,0 +1,115 @@
+"""Derive a dataset from the records of others: what ``reshard`` and ``merge`` share.
+
+As for a build, the output is locked, writing the manifest is the commit, an interrupted call resumes, and a
+repeated call finds the dataset up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from tfshards.prep.building.commit import commit, complete
+from tfshards.prep.building.decisions import is_up_to_date
+from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder
+from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.planning.options import Options
+from tfshards.prep.progress.lines import Log
+from tfshards.prep.writing.area import BuildArea
+from tfshards.schemas import BuildError, Manifest, Schema, Shard, Split
+from tfshards.schemas.digests import digest_together
+from tfshards.schemas.json_reader import Json
+
+# Writes the shards to the output of the area and returns the shards of each split.
+Write: TypeAlias = Callable[[BuildArea], Mapping[str, tuple[Shard, ...]]]
+
+
+def new_dataset(
+    dataset: str | os.PathLike[str], name: str | None, origins: Sequence[Origin]
+) -> tuple[Path, str]:
+    """Return the folder and the name of a derived dataset.
+
+    Raises:
+        OptionsError: the folder is an origin or is inside one, or its name is invalid for a dataset.
+    """
+    folder = output_folder(dataset, *(origin.root for origin in origins))
+    return folder, dataset_name(folder, Options(name=name))
+
+
+def derived_id(name: str, options: Mapping[str, Json], origins: Sequence[Origin]) -> str:
+    """Return the build id: a hash of everything that determines the bytes of the dataset."""
+    digest = hashlib.sha256(json.dumps([name, options], sort_keys=True).encode("ascii"))
+    for origin in origins:
+        digest.update(origin.manifest.to_text().encode("ascii"))
+    return digest.hexdigest()[:8]
+
+
+def derive(
+    outline: Manifest,
+    origins: Sequence[Origin],
+    folder: Path,
+    write: Write,
+    *,
+    overwrite: bool,
+    log: Log,
+) -> Manifest:
+    """Write and commit a dataset and return its manifest.
+
+    Args:
+        outline: manifest of the dataset, with splits that have no shards yet.
+        origins: datasets whose examples it holds.
+        folder: folder of the dataset.
+        write: function that writes the shards.
+        overwrite: replace another dataset, which stays readable until this one is committed.
+        log: receives status lines.
+
+    Raises:
+        InputError: another process writes to the folder, or it holds another dataset and ``overwrite`` is
+            False.
+        BuildError: the shards do not hold the examples of the origins; nothing is committed.
+    """
+    area = BuildArea(folder, outline.build_id)
+    with claimed(folder) as state:
+        found = is_up_to_date(state, outline.build_id, outline.options, overwrite=overwrite)
+        discard_others(state, outline.build_id, outline.options, log)
+        if found:
+            assert state.manifest is not None
+            complete(state.manifest, area, log)
+            log(f"{folder} is up to date")
+            return state.manifest
+        rejects = [reject for origin in origins for reject in origin.rejects()]
+        shards = write(area)
+        splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
+        manifest = replace(outline, splits=splits)
+        verify_examples(manifest, [origin.manifest for origin in origins])
+        commit(manifest, rejects, area)
+        complete(manifest, area, log)
+    return manifest
+
+
+def join_splits(parts: Sequence[Split], schema: Schema) -> Split:
+    """Return one split with the shards of all parts, in order. It counts labels if every part does."""
+    counts = sum((Counter(part.label_counts) for part in parts), Counter[str]())
+    names = schema.class_names or sorted(counts, key=int)
+    is_counted = all(part.label_counts or not part.num_examples for part in parts)
+    shards = tuple(shard for part in parts for shard in part.shards)
+    return Split(shards, {name: counts[name] for name in names} if is_counted and counts else {})
+
+
+def verify_examples(made: Manifest, of: Sequence[Manifest]) -> None:
+    """Raise BuildError unless each split holds exactly the examples that it has in the datasets ``of``."""
+    for name, split in made.splits.items():
+        parts = [manifest.splits[name] for manifest in of if name in manifest.splits]
+        expected = sum(part.num_examples for part in parts), digest_together(p.examples_digest for p in parts)
+        if (split.num_examples, split.examples_digest) != expected:
+            raise BuildError(
+                f"split {name!r}: {split.num_examples} examples with digest {split.examples_digest} were "
+                f"written, but their sources hold {expected[0]} with digest {expected[1]}; run tfshards "
+                "verify --deep on the sources"
+            )

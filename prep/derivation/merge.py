@@ -1,0 +1,170 @@
+"""Merge several datasets into one, split by split."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tfshards.prep.building.commit import rejects_text
+from tfshards.prep.derivation.compare import class_difference, feature_difference
+from tfshards.prep.derivation.derive import derive, derived_id, join_splits, new_dataset
+from tfshards.prep.derivation.keys import check_keys_differ, has_keys
+from tfshards.prep.derivation.link import link_shards
+from tfshards.prep.derivation.origin import Origin, open_origin
+from tfshards.prep.derivation.rewrite import rewrite_shards
+from tfshards.prep.derivation.rewrite_plan import RewritePlan
+from tfshards.prep.derivation.shard_options import ShardOptions
+from tfshards.prep.planning.shard_counts import ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.writing.area import BuildArea
+from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.json_reader import Json
+
+
+def merge(
+    sources: Sequence[str | os.PathLike[str]],
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    overwrite: bool = False,
+    options: ShardOptions | None = None,
+    log: Log = to_stderr,
+) -> Manifest:
+    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+
+    Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
+    only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
+    new names, or copied if the file system has no hard links; their sizes may differ. Otherwise new shards
+    are written, each of which mixes the datasets.
+
+    Args:
+        sources: folders of two or more datasets with the same features and class names.
+        dataset: folder of the new dataset; created if it is missing.
+        shards: number of new shards of each split, or a dict by split.
+        overwrite: replace another dataset in ``dataset``.
+        options: size, balance and compression of new shards, and the name of the new dataset.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the datasets are incompatible, a split has fewer examples than shards, or ``dataset``
+            already holds other files.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    options = options or ShardOptions()
+    asked = ShardCounts.of(shards)
+    asked.check_shard_size(options.shard_size)
+    _check_sources(sources)
+    origins = [open_origin(root) for root in sources]
+    folder, name = new_dataset(dataset, options.name, origins)
+    for other in origins[1:]:
+        _check_same(origins[0], other)
+    splits = _splits(origins)
+    is_linked = options.keeps_shards and asked == ShardCounts()
+    if is_linked:
+        _check_compression(origins)
+    num_shards = {} if is_linked else options.num_shards(splits, asked)
+    compression = options.compression or origins[0].manifest.compression
+    recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
+    if not is_linked:
+        recorded |= options.to_json(num_shards, compression)
+    outline = replace(_outline(origins, name, splits, recorded), compression=compression)
+
+    def write(area: BuildArea) -> Mapping[str, tuple[Shard, ...]]:
+        if has_keys(origins[0]):
+            check_keys_differ(origins)
+        else:
+            log("warning: the examples have no keys, so repeated examples cannot be found")
+        if is_linked:
+            return link_shards(area, name, origins, log)
+        balance = options.balance or "count"
+        return rewrite_shards(RewritePlan(area, name, origins, num_shards, balance, compression), log)
+
+    return derive(outline, origins, folder, write, overwrite=overwrite, log=log)
+
+
+def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
+    if isinstance(sources, (str, bytes)) or len(sources) < 2:
+        raise OptionsError(f"sources={sources!r} must be two or more datasets")
+    real = [os.path.realpath(root) for root in sources]
+    twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
+    if twice is not None:
+        raise OptionsError(f"sources= contains {os.fspath(twice)} twice; give each dataset once")
+
+
+def _check_same(first: Origin, other: Origin) -> None:
+    """Raise InputError unless the two datasets have the same features and classes."""
+    both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
+    difference = feature_difference(*both)
+    if difference:
+        raise InputError(f"{difference}; merged datasets need the same features: build one of them again")
+    difference = class_difference(*both)
+    if difference:
+        raise InputError(
+            f"{difference}; merged datasets need the same classes: build {other.root} again with the class "
+            f"names of {first.root}"
+        )
+
+
+def _check_compression(origins: Sequence[Origin]) -> None:
+    """Raise InputError unless all datasets have the same compression."""
+    first = origins[0]
+    for other in origins[1:]:
+        if other.manifest.compression != first.manifest.compression:
+            raise InputError(
+                f"{first.root} has compression {first.manifest.compression!r}, {other.root} has "
+                f"{other.manifest.compression!r}; give compression= to write all shards again"
+            )
+
+
+def _outline(
+    origins: Sequence[Origin], name: str, splits: Mapping[str, Split], options: Mapping[str, Json]
+) -> Manifest:
+    """Return the manifest of the new dataset, without shards."""
+    manifests = [origin.manifest for origin in origins]
+    rejects = [reject for origin in origins for reject in origin.rejects()]
+    cuts = manifests[0].split_cuts
+    return Manifest(
+        name=name,
+        build_id=derived_id(name, options, origins),
+        schema=manifests[0].schema,
+        splits={split: replace(held, shards=()) for split, held in splits.items()},
+        totals=_totals([manifest.totals for manifest in manifests]),
+        options=options,
+        # different cuts do not determine the split of a key
+        split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
+        rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+    )
+
+
+def _splits(origins: Sequence[Origin]) -> dict[str, Split]:
+    """Return all splits, each with its shards in all datasets."""
+    found: dict[str, Split] = {}
+    names = dict.fromkeys(name for origin in origins for name in origin.manifest.splits)
+    for name in names:
+        parts = [origin.manifest.splits[name] for origin in origins if name in origin.manifest.splits]
+        found[name] = join_splits(parts, origins[0].manifest.schema)
+    return found
+
+
+def _totals(parts: Sequence[Totals]) -> Totals:
+    """Return the sums of the totals of all datasets."""
+
+    def together(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+        return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
+
+    reasons = {
+        outcome: together([part.reasons.get(outcome, {}) for part in parts])
+        for outcome in ("rejected", "skipped")
+    }
+    return Totals(
+        entries=sum(part.entries for part in parts),
+        accepted=sum(part.accepted for part in parts),
+        rejected=sum(part.rejected for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        reasons=reasons,
+        conversions=together([part.conversions for part in parts]),
+    )

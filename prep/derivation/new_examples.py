@@ -1,0 +1,203 @@
+"""Find the examples of a source that a dataset does not hold, and the split of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+
+from tfshards.prep.building.duplicates import is_still_duplicate
+from tfshards.prep.building.restore import builds_of
+from tfshards.prep.derivation.compare import class_difference, feature_difference
+from tfshards.prep.derivation.keys import Hashes, hash_keys, read_keys
+from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.planning.splits import Membership, split_by_cuts
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.sources.base import Accepted, Listing, Reader
+from tfshards.prep.sources.keys import RowKeys, to_bytes
+from tfshards.prep.writing.area import Reject
+from tfshards.schemas import InputError, Schema
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+
+# Options in which the source may differ from the build.
+_MAY_DIFFER = {"source", "follow_links", "split_column"}
+# Number of rows that are compared with the examples of the dataset, if rows are identified by their numbers.
+_ROWS_COMPARED = 64
+
+
+@dataclass(frozen=True)
+class NewExamples:
+    """The inputs of a source that a dataset does not hold.
+
+    Attributes:
+        listing: listing of only these inputs, with the splits, class names and class numbers of the dataset.
+        cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
+        num_known: number of inputs of the source that the dataset holds, or has rejected with this content.
+        rejects: inputs that the dataset has rejected, except those with new content.
+    """
+
+    listing: Listing
+    cuts: Mapping[str, Json]
+    num_known: int
+    rejects: list[Reject]
+
+
+def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
+    """Return the inputs whose keys the dataset does not have, and rejected inputs with new content.
+
+    Raises:
+        InputError: the source's examples do not fit the dataset, or nothing determines their splits.
+        BuildError: a record of the dataset is damaged.
+    """
+    listing = reader.listing()
+    _check_options(reader, origin)
+    _check_schema(listing.schema, origin)
+    keys = read_keys(origin, f"keys of {origin.manifest.name}")
+    is_known = np.isin(hash_keys(listing.keys), np.concatenate(keys))
+    _check_rows(listing, reader, origin, is_known, keys)
+    kept = []
+    for reject in origin.rejects():
+        number = listing.find(reject.key)
+        if number is None:
+            kept.append(reject)
+        elif _is_unchanged(reject, number, listing, reader):
+            kept.append(reject)
+            is_known[number] = True
+    # keys are sorted as bytes, which is not the order of row numbers
+    numbers = np.array(sorted(np.flatnonzero(~is_known).tolist(), key=listing.keys.__getitem__), np.int64)
+    new = replace(
+        listing,
+        keys=[listing.keys[number] for number in numbers.tolist()],
+        sizes=listing.sizes[numbers],
+        stamps=listing.stamps[numbers],
+        labels=None if listing.labels is None else listing.labels[numbers],
+        splits=None,
+        warnings=(*listing.warnings, *_new_classes(listing, origin)),
+    )
+    membership = _membership(new, numbers, listing, reader, origin)
+    new = replace(new, splits=membership.examples)
+    return NewExamples(new, membership.cuts, int(is_known.sum()), kept)
+
+
+def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:
+    """Whether an input that the dataset rejected still has the content for which it was rejected."""
+    if listing.sizes[number] != reject.size:
+        return False
+    if listing.stamps[number] == reject.stamp:
+        return True
+    # a copied file has another modification time, but the same content
+    (outcome,) = reader.read(listing.rows(np.array([number], dtype=np.int64)), listing.schema)
+    if isinstance(outcome, Accepted):
+        return is_still_duplicate(reject, outcome, listing, reader)
+    return (outcome.reason, outcome.detail) == (reject.reason, reject.detail)
+
+
+def _check_schema(schema: Schema, origin: Origin) -> None:
+    """Raise InputError unless the source has the features and the class names of the dataset."""
+    whole = origin.manifest.schema
+    difference = feature_difference(whole, str(origin.root), schema, "the source")
+    if difference:
+        raise InputError(f"{difference}; new examples need the features of the dataset")
+    difference = class_difference(whole, str(origin.root), schema, "the source")
+    if difference:
+        raise InputError(f"{difference}; new examples need the class names of the dataset")
+
+
+def _new_classes(listing: Listing, origin: Origin) -> tuple[str, ...]:
+    """Return a warning if classes without names have no examples in the dataset."""
+    if listing.labels is None or listing.schema.class_names:
+        return ()
+    known = {int(label) for split in origin.manifest.splits.values() for label in split.label_counts}
+    new = sorted(set(np.unique(listing.labels).tolist()) - known) if known else []
+    if not new:
+        return ()
+    what = f"the class {new[0]} has no examples in {origin.root}"
+    return (f"{what}; a model trained on it may have no output for this class",)
+
+
+def _check_options(reader: Reader, origin: Origin) -> None:
+    """Raise InputError if the options of the source differ from those of every build of the dataset."""
+    options = reader.options()
+    names = sorted(set(options) - _MAY_DIFFER - set(decoder_versions()))
+    builds = [
+        build for build in builds_of(origin.manifest.options) if build.get("source") == options["source"]
+    ]
+    differing = [[name for name in names if build.get(name) != options[name]] for build in builds]
+    if builds and all(differing):
+        name = differing[0][0]
+        raise InputError(
+            f"{origin.root} was built with {name}={builds[0].get(name)!r}, the source has {options[name]!r}; "
+            "give paths instead of a source to use the options of the build"
+        )
+
+
+def _membership(
+    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, origin: Origin
+) -> Membership:
+    """Return the split of each new example; ``numbers`` are their numbers in the whole listing."""
+    splits, cuts = origin.manifest.splits, origin.manifest.split_cuts
+    if not len(numbers):
+        return Membership({}, cuts)
+    if listing.splits:
+        unknown = [split for split in listing.splits if split not in splits]
+        if unknown:
+            raise InputError(
+                f"the source has the split {unknown[0]!r}, {origin.root} has only {', '.join(splits)}"
+            )
+        examples = {
+            split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
+        }
+        return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
+    build = next((build for build in builds_of(origin.manifest.options) if build.get("splits")), None)
+    if cuts and build:
+        ratios = {name: Fraction(ratio) for name, ratio in cast("Mapping[str, str]", build["splits"]).items()}
+        by = cast("str | None", build.get("group_by"))
+        groups = reader.groups(listing, by) if by else None
+        return split_by_cuts(
+            new.keys,
+            cuts,
+            ratios,
+            strata=new.labels,
+            groups=[groups[number] for number in numbers.tolist()] if groups else None,
+        )
+    if len(splits) > 1:
+        raise InputError(
+            f"nothing determines the splits of the new examples: {origin.root} has the splits "
+            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, as by folders"
+        )
+    return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})
+
+
+def _check_rows(
+    listing: Listing, reader: Reader, origin: Origin, is_known: BoolArray, keys: Sequence[Hashes]
+) -> None:
+    """Raise InputError if known rows, which are identified by numbers, differ from those of the dataset.
+
+    Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect.
+    """
+    if not isinstance(listing.keys, RowKeys) or any(f.kind == "image" for f in listing.schema.features):
+        return
+    known = np.flatnonzero(is_known)
+    some = known[np.linspace(0, max(0, len(known) - 1), min(len(known), _ROWS_COMPARED)).astype(np.int64)]
+    rows = listing.rows(some)
+    encode = example_encoder(listing.schema)
+    together, ends = np.concatenate(keys), np.cumsum([len(shard) for shard in keys])
+    hashes = hash_keys([to_bytes(row.key) for row in rows])
+    for row, key, outcome in zip(rows, hashes, reader.read(rows, listing.schema), strict=True):
+        number = int(np.flatnonzero(together == key)[0])
+        shard = int(np.searchsorted(ends, number, side="right"))
+        held = origin.frames(origin.manifest.shards[shard])
+        found, _ = held.read(number - int(ends[shard]) + len(keys[shard]))
+        held.close()
+        assert isinstance(outcome, Accepted)
+        if found[12:-4] != b"".join(encode(outcome.values)):
+            raise InputError(
+                f"row {row.key} of the source differs from row {row.key} of {origin.root}: rows are "
+                "identified by their numbers; give the rows of the dataset, followed by the new ones"
+            )

@@ -1,0 +1,108 @@
+"""Open a dataset from which others are derived: its manifest, indexes, labels, records and rejects."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfshards.prep.building.commit import read_rejects, rejects_text
+from tfshards.prep.records.reader import FrameReader
+from tfshards.prep.writing.area import Reject
+from tfshards.schemas import InputError, Manifest, Shard, read_manifest
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.index import IntArray, RecordIndex, index_path, parse_index
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.labels import labels_path, parse_labels
+from tfshards.schemas.manifest import file_problems
+
+# The end of every message about damage.
+SEE_VERIFY = "tfshards verify lists all damage"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A committed dataset.
+
+    Attributes:
+        root: folder of the dataset.
+        manifest: manifest of the dataset.
+    """
+
+    root: Path
+    manifest: Manifest
+
+    def index(self, shard: Shard) -> RecordIndex:
+        """Return the offsets of the records of a shard.
+
+        Raises:
+            InputError: the index is missing or damaged.
+        """
+        path = index_path(shard.path)
+        return parse_index(self._checked_file(shard, path).decode("ascii"), path)
+
+    def frames(self, shard: Shard) -> FrameReader:
+        """Return a reader of single frames of a shard.
+
+        Raises:
+            InputError: the index is missing or damaged.
+            OSError: the shard cannot be read.
+        """
+        return FrameReader(self.root / shard.path, self.manifest.compression, self.index(shard))
+
+    def labels(self, shard: Shard) -> IntArray | None:
+        """Return the label of each record of a shard, shape ``(num_examples,)``; None if there are no labels.
+
+        Raises:
+            InputError: the file of labels is missing or damaged.
+        """
+        path = labels_path(shard.path)
+        if path not in shard.companion_digests:
+            return None
+        return parse_labels(self._checked_file(shard, path), shard.num_examples, path)
+
+    def rejects(self) -> list[Reject]:
+        """Return the rejected inputs.
+
+        Raises:
+            InputError: the file that lists them is missing or damaged.
+        """
+        if not self.manifest.totals.rejected:
+            return []
+        name = f"rejected-{self.manifest.build_id}.jsonl"
+        rejects = read_rejects(self.root / name)
+        if bytes_digest(rejects_text(rejects)) != self.manifest.rejects_digest:
+            raise self._damaged(f"{name}: its digest differs from the manifest's")
+        return rejects
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what the manifest of a derived dataset records about this one."""
+        manifest = self.manifest
+        return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
+
+    def _checked_file(self, shard: Shard, path: str) -> bytes:
+        """Return the content of the index or labels of a shard, after comparing its digest."""
+        try:
+            data = (self.root / path).read_bytes()
+        except OSError as error:
+            raise self._damaged(f"{path}: cannot be read: {error.strerror}") from None
+        if bytes_digest(data) != shard.companion_digests[path]:
+            raise self._damaged(f"{path}: its digest differs from the manifest's")
+        return data
+
+    def _damaged(self, problem: str) -> InputError:
+        return InputError(f"{self.root} is damaged: {problem}; {SEE_VERIFY}")
+
+
+def open_origin(root: str | os.PathLike[str]) -> Origin:
+    """Return the dataset in ``root`` after checking the sizes of its shards.
+
+    Raises:
+        InputError: ``root`` is not a dataset, or a shard is missing or has another size.
+        FormatError: the manifest is damaged.
+    """
+    origin = Origin(Path(root), read_manifest(root))
+    problems = file_problems(origin.manifest, root)
+    if problems:
+        raise origin._damaged(str(problems[0]))
+    return origin

@@ -1,0 +1,99 @@
+"""Write new shards whose records are copied, frame by frame, from the shards of the origins.
+
+No record is parsed. Threads suffice, because reading, checksums, hashing and compression release the GIL.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tfshards.prep.derivation.rewrite_plan import RewritePlan, plan_split
+from tfshards.prep.derivation.shard_pass import ShardPass
+from tfshards.prep.engines import in_process
+from tfshards.prep.engines.in_process import NUM_THREADS
+from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.verification.check_files import shard_problems
+from tfshards.prep.writing.area import FinishedShard, ShardId
+from tfshards.schemas import Shard
+from tfshards.schemas.files import require_space
+from tfshards.schemas.sizes import size
+
+# Number of shards that a thread writes in one pass if the records of each come from all parts of the origins.
+# Each of them holds up to one run of records in memory.
+_SHARDS_PER_PASS = 32
+
+
+def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
+    """Write the shards that an earlier attempt has not finished and return the shards of each split.
+
+    Raises:
+        InputError: an origin is damaged, or the output has too little space.
+        BuildError: a record of an origin is damaged, or the output cannot be written.
+    """
+    plan.area.open()
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        found = pool.map(lambda shard: _finished(plan, shard), plan.shards)
+        finished = {shard: done for shard, done in zip(plan.shards, found, strict=True) if done}
+    missing = [shard for shard in plan.shards if shard not in finished]
+    split_plans = {split: plan_split(plan, split) for split in plan.num_shards}
+    _log_start(plan, len(finished), log)
+    _require_space(plan, finished)
+    progress = Progress(plan.name, sum(split_plans[shard.split].num_examples(shard) for shard in missing))
+    passes = [
+        ShardPass(plan, split_plans[split], group, progress.reporter)
+        for split in plan.num_shards
+        for group in _groups(plan, [shard for shard in missing if shard.split == split])
+    ]
+    stop = threading.Event()
+    in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set()))
+    written = {shard: plan.area.read_finished("first", shard) for shard in plan.shards}
+    return {
+        split: tuple(done.shard for shard, done in written.items() if done and shard.split == split)
+        for split in plan.num_shards
+    }
+
+
+def _finished(plan: RewritePlan, shard: ShardId) -> FinishedShard | None:
+    """Return a new shard that an earlier attempt finished, if its files are unchanged."""
+    done = plan.area.read_finished("first", shard)
+    is_planned = done and done.shard.path == plan.shard_path(shard)
+    return done if done and is_planned and not shard_problems(plan.area.out, done.shard) else None
+
+
+def _log_start(plan: RewritePlan, num_finished: int, log: Log) -> None:
+    of, build_id = counted(len(plan.shards), "shard"), plan.area.build_id
+    if num_finished:
+        log(f"resuming build {build_id}: {num_finished} of {of} finished")
+        return
+    manifests = [origin.manifest for origin in plan.origins]
+    examples = counted(sum(manifest.num_examples for manifest in manifests), "example")
+    record_bytes = sum(shard.record_bytes for manifest in manifests for shard in manifest.shards)
+    log(f"starting build {build_id}: {examples}, {size(record_bytes)}, {of}")
+
+
+def _require_space(plan: RewritePlan, finished: Mapping[ShardId, FinishedShard]) -> None:
+    """Raise InputError if the output's file system cannot hold the missing shards."""
+    shards = [shard for origin in plan.origins for shard in origin.manifest.shards]
+    compressions = {origin.manifest.compression for origin in plan.origins}
+    if plan.compression == "none":
+        needed = sum(shard.record_bytes for shard in shards)
+    elif compressions == {"gzip"}:
+        needed = sum(shard.num_bytes for shard in shards)
+    else:
+        # the ratio of compression is unknown
+        needed = 0
+    written = sum(done.shard.num_bytes for done in finished.values())
+    require_space(plan.area.out, max(0, needed - written), "the dataset")
+
+
+def _groups(plan: RewritePlan, shards: Sequence[ShardId]) -> Iterator[Sequence[ShardId]]:
+    """Yield the shards that are written in one pass."""
+    # A run of records can be read from an uncompressed file without reading the rest. A compressed file must
+    # be read from its start, and records that are assigned by size are spread over all files.
+    is_cut = plan.balance == "count" and all(origin.manifest.compression == "none" for origin in plan.origins)
+    per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // NUM_THREADS)))
+    for start in range(0, len(shards), per_pass):
+        yield shards[start : start + per_pass]

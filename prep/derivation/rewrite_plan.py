@@ -1,0 +1,101 @@
+"""Plan which records of which origins each new shard holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.derivation.assignment import assign, interleave
+from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.planning.options import Balance
+from tfshards.prep.writing.area import BuildArea, ShardId
+from tfshards.prep.writing.shard import shard_path
+from tfshards.schemas import Shard
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.manifest import Compression
+
+
+@dataclass(frozen=True)
+class RewritePlan:
+    """The new shards of a dataset, and what they are written from.
+
+    Attributes:
+        area: build area of the new dataset.
+        name: name of the new dataset.
+        origins: datasets whose records it holds.
+        num_shards: number of new shards of each split.
+        balance: what is balanced, the number of examples or the bytes.
+        compression: compression of the new shards.
+    """
+
+    area: BuildArea
+    name: str
+    origins: Sequence[Origin]
+    num_shards: Mapping[str, int]
+    balance: Balance
+    compression: Compression
+
+    @property
+    def shards(self) -> list[ShardId]:
+        """All new shards."""
+        return [ShardId(split, index) for split, count in self.num_shards.items() for index in range(count)]
+
+    def shard_path(self, shard: ShardId) -> str:
+        """Return the path of a new shard, relative to the dataset."""
+        return shard_path(self.name, shard, self.area.build_id, self.num_shards[shard.split])
+
+
+@dataclass(frozen=True, eq=False)
+class SplitPlan:
+    """The records of one split, and the new shard of each.
+
+    Attributes:
+        shards: shards of the origins, each with the index of its origin.
+        starts: shape ``(len(shards),)``, number of the first record of each shard.
+        order: shape ``(num_examples,)``, record numbers in the order in which they are assigned.
+        layout: for each new shard, indices into ``order``, ascending.
+        labels: shape ``(num_examples,)``, by record number; None if the examples have no labels.
+    """
+
+    shards: list[tuple[int, Shard]]
+    starts: IntArray
+    order: IntArray
+    layout: list[IntArray]
+    labels: IntArray | None
+
+    def num_examples(self, shard: ShardId) -> int:
+        """Return the number of records of a new shard."""
+        return len(self.layout[shard.shard_index])
+
+    def labels_of(self, shard: ShardId) -> IntArray | None:
+        """Return the labels of the records of a new shard, in order; None if there are no labels."""
+        if self.labels is None:
+            return None
+        return self.labels[self.order[self.layout[shard.shard_index]]]
+
+
+def plan_split(plan: RewritePlan, split: str) -> SplitPlan:
+    """Return the plan of one split.
+
+    Raises:
+        InputError: an index or a file of labels of an origin is damaged.
+    """
+    splits = [origin.manifest.splits.get(split) for origin in plan.origins]
+    shards = [(index, shard) for index, held in enumerate(splits) if held for shard in held.shards]
+    order = interleave([held.num_examples for held in splits if held])
+    sizes = None
+    if plan.balance == "bytes":
+        indexes = [plan.origins[index].index(shard) for index, shard in shards]
+        sizes = np.concatenate([index.lengths for index in indexes])[order]
+    ends = np.cumsum([shard.num_examples for _, shard in shards])
+    found = [plan.origins[index].labels(shard) for index, shard in shards]
+    labels = [of_shard for of_shard in found if of_shard is not None]
+    return SplitPlan(
+        shards=shards,
+        starts=np.concatenate([[0], ends[:-1]]),
+        order=order,
+        layout=assign(len(order), plan.num_shards[split], sizes),
+        labels=np.concatenate(labels) if labels else None,
+    )

@@ -1,0 +1,74 @@
+"""Options of the shards that reshard and merge write."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from tfshards.prep.planning.options import Balance
+from tfshards.prep.planning.shard_counts import ShardCounts
+from tfshards.schemas import OptionsError, Split
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import Compression
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Options of new shards, except their number; None keeps what the origins have.
+
+    Attributes:
+        shard_size: bytes of records per shard, for splits whose number of shards is not given.
+        balance: ``count`` (the default of new shards): shards differ by at most one example; ``bytes``: by as
+            few bytes of records as longest-first packing gives.
+        compression: compression of the new shards.
+        name: name of the new dataset; by default the last part of its path.
+
+    Raises:
+        OptionsError: an option is not allowed.
+    """
+
+    shard_size: int | None = None
+    balance: Balance | None = None
+    compression: Compression | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.shard_size is not None and self.shard_size < 1:
+            raise OptionsError(f"shard_size={self.shard_size} must be at least 1 byte")
+        if self.balance not in (None, *get_args(Balance)):
+            raise OptionsError(f"balance={self.balance!r} must be one of {', '.join(get_args(Balance))}")
+        if self.compression not in (None, *get_args(Compression)):
+            allowed = " or ".join(get_args(Compression))
+            raise OptionsError(f"compression={self.compression!r} must be {allowed}")
+
+    @property
+    def keeps_shards(self) -> bool:
+        """Whether any existing shards satisfy these options."""
+        return self.shard_size is None and self.balance is None and self.compression is None
+
+    def num_shards(self, splits: Mapping[str, Split], counts: ShardCounts) -> dict[str, int]:
+        """Return the number of new shards of each split.
+
+        Args:
+            splits: splits by name, each with the shards of all origins.
+            counts: the requested numbers of shards.
+
+        Raises:
+            InputError: a split does not exist, or has fewer examples than shards.
+        """
+        by_size = {
+            name: math.ceil(split.record_bytes / self.shard_size) if self.shard_size else len(split.shards)
+            for name, split in splits.items()
+        }
+        num_examples = {name: split.num_examples for name, split in splits.items()}
+        return counts.of_splits(num_examples, by_size, self.shard_size)
+
+    def to_json(self, num_shards: Mapping[str, int], compression: Compression) -> dict[str, Json]:
+        """Return what the manifest records about new shards, given their number in each split."""
+        # another release of zlib may write different bytes
+        zlib_release: dict[str, Json] = {"gzip": zlib.ZLIB_RUNTIME_VERSION}
+        options: dict[str, Json] = {"shards": dict(num_shards), "balance": self.balance or "count"}
+        return options if compression == "none" else {**options, "compression": zlib_release}

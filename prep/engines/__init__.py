@@ -1,0 +1,1 @@
+"""Run a function over items: on Apache Beam, or on threads of this process."""

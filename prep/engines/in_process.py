@@ -1,0 +1,59 @@
+"""Run work on threads of this process: for derived datasets, tests, and builds too small for a pipeline."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tfshards.prep.engines.table import Work
+from tfshards.schemas import OptionsError
+
+# More threads than cores only wait for each other.
+NUM_THREADS = max(2, min(4, os.cpu_count() or 1))
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise OptionsError if there are any arguments, since they are for Apache Beam."""
+    if arguments:
+        raise OptionsError(
+            f"beam_args={list(arguments)!r} has no effect with engine='in_process'; leave it out"
+        )
+
+
+def run(work: Work, arguments: Sequence[str] = ()) -> None:
+    """Call the function with every item.
+
+    Raises:
+        Exception: the first failure; no call starts after it.
+    """
+    check_arguments(arguments)
+    failures: list[BaseException] = []
+
+    def call(item: object) -> None:
+        if failures:
+            return
+        try:
+            work.function(item)
+        except BaseException as error:  # every failure must reach the main thread
+            failures.append(error)
+            work.stop(str(error))
+
+    def call_all() -> None:
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            list(pool.map(call, work.items))
+        work.progress.end()
+
+    thread = threading.Thread(target=call_all, name="in_process", daemon=True)
+    try:
+        thread.start()
+        work.progress.follow()
+    except KeyboardInterrupt as interrupt:
+        failures.append(interrupt)
+        work.stop("interrupted")
+        if thread.ident is not None:
+            thread.join(timeout=10)
+        raise
+    if failures:
+        raise failures[0]

@@ -1,0 +1,67 @@
+"""The interface of an engine, and the table of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+
+from tfshards.prep.progress.lines import Progress
+from tfshards.schemas import OptionsError
+
+EngineName: TypeAlias = Literal["beam", "in_process"]
+
+# The module of each engine, which has the functions of ``Engine``. It is imported when it is first used.
+_MODULES = {
+    "beam": "tfshards.prep.engines.beam",
+    "in_process": "tfshards.prep.engines.in_process",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A function and the items that an engine calls it with.
+
+    Attributes:
+        function: called with each item, in any order, in any process, perhaps more than once. The function
+            and the items must be picklable if the engine uses other processes.
+        items: one item per call.
+        progress: shown while the engine runs.
+        stop: called with a reason when a call has failed or was lost, or when the user interrupts; it makes
+            running calls end early.
+        log_path: file for the output of the processes that an engine starts.
+    """
+
+    function: Callable[[Any], None]
+    items: Sequence[object]
+    progress: Progress
+    stop: Callable[[str], None]
+    log_path: Path | None = None
+
+
+class Engine(Protocol):
+    """The functions of an engine's module."""
+
+    def check_arguments(self, arguments: Sequence[str]) -> None:
+        """Raise OptionsError if the engine does not know one of the arguments."""
+
+    def run(self, work: Work, arguments: Sequence[str] = ()) -> None:
+        """Call the function with every item.
+
+        Raises:
+            Exception: the first failure; the other calls were stopped.
+        """
+
+
+def find_engine(name: str) -> Engine:
+    """Return the engine of this name.
+
+    Raises:
+        OptionsError: there is no such engine.
+    """
+    if name not in _MODULES:
+        known = " or ".join(map(repr, get_args(EngineName)))
+        raise OptionsError(f"engine={name!r} must be {known}")
+    return cast("Engine", import_module(_MODULES[name]))

@@ -1,0 +1,1 @@
+"""Decode and normalize images, and decide which are accepted."""

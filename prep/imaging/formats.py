@@ -1,0 +1,120 @@
+"""The table of image formats: how files of each are recognized, and which of them are stored as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tfshards.prep.imaging import jpeg, png
+from tfshards.prep.imaging.opened import Opened
+from tfshards.prep.imaging.options import ImageOptions
+
+# Of an opened image, the file's bytes and a JPEG's structure; see ``ImageFormat``.
+PixelFault: TypeAlias = "Callable[[bytes, jpeg.Structure | None], str | None]"
+IsKept: TypeAlias = "Callable[[Opened, bytes, jpeg.Structure | None, ImageOptions], bool]"
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """One format.
+
+    Attributes:
+        name: Pillow's name for it.
+        suffixes: of file names, in lower case with their dot.
+        start: a regular expression of the first bytes, if they identify the format beyond doubt. TGA has no
+            signature, and BMP, ICO, PCX, SGI and PPM have one of a byte or two that any file may begin with.
+            Files that begin like TIFF include camera makers' raw files, which hold a preview.
+        needs_suffix: whether a text may begin like a file of this format, so that it is read by suffix only.
+        is_decoded_by_loader: whether TensorFlow decodes it.
+        has_one_picture: whether further frames in a file are previews or alternatives of its one picture.
+        pixel_fault: returns how a file has fewer pixels than its header states, where Pillow fills in the
+            rest; None if Pillow fails by itself.
+        is_kept: returns whether TensorFlow and Pillow decode the bytes to the same pixels, in the channels
+            that the options ask for; None if images of this format are always re-encoded.
+    """
+
+    name: str
+    suffixes: tuple[bytes, ...]
+    start: bytes | None = None
+    needs_suffix: bool = False
+    is_decoded_by_loader: bool = False
+    has_one_picture: bool = False
+    pixel_fault: PixelFault | None = None
+    is_kept: IsKept | None = None
+
+
+def _png_inside(data: bytes, _: jpeg.Structure | None) -> str | None:
+    """Return the fault of a PNG in an icon."""
+    start = data.find(png.SIGNATURE)
+    return png.pixel_fault(data[start:]) if start > 0 else None
+
+
+# Only formats whose decoders run no program: neither PostScript nor Windows metafiles, and no containers of
+# scientific data that need a plugin. Pillow tries them in this order.
+FORMATS = (
+    ImageFormat(
+        "JPEG",
+        (b".jpg", b".jpeg", b".jpe", b".jfif", b".mpo"),
+        rb"\xff\xd8\xff",
+        is_decoded_by_loader=True,
+        has_one_picture=True,
+        pixel_fault=lambda data, built: jpeg.pixel_fault(data, built) if built else None,
+        is_kept=jpeg.is_kept,
+    ),
+    ImageFormat(
+        "PNG",
+        (b".png", b".apng"),
+        rb"\x89PNG\r\n\x1a\n",
+        is_decoded_by_loader=True,
+        pixel_fault=lambda data, _: png.pixel_fault(data),
+        is_kept=png.is_kept,
+    ),
+    ImageFormat("WEBP", (b".webp",), rb"RIFF....WEBP", is_decoded_by_loader=True),
+    ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True),
+    ImageFormat("BMP", (b".bmp",)),
+    ImageFormat("DIB", (b".dib",), needs_suffix=True),
+    ImageFormat("TIFF", (b".tif", b".tiff")),
+    ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)"),
+    ImageFormat(
+        "HEIF",
+        (b".heic", b".heif"),
+        rb"....ftyp(?:heic|heix|hevc|hevx|heim|heis|mif1|msf1)",
+        has_one_picture=True,
+    ),
+    ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm")),
+    ImageFormat("TGA", (b".tga",), needs_suffix=True),
+    ImageFormat("ICO", (b".ico",), pixel_fault=_png_inside),
+    ImageFormat("JPEG2000", (b".jp2", b".j2k", b".jpx"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"),
+    ImageFormat("PCX", (b".pcx",), needs_suffix=True),
+    ImageFormat("QOI", (b".qoi",), rb"qoif"),
+    ImageFormat("SGI", (b".sgi",)),
+)
+
+SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}
+BY_SUFFIX_ALONE = frozenset(row.name for row in FORMATS if row.needs_suffix)
+HEAD_BYTES = 32
+# Tables that Hugging Face's datasets have next to the images that they describe.
+METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+
+# An MPO file is a JPEG followed by more of them, such as a camera's previews.
+_BY_NAME = {row.name: row for row in FORMATS} | {"MPO": FORMATS[0]}
+_STARTS = [(re.compile(row.start, re.DOTALL), row) for row in FORMATS if row.start]
+_TIFF_STARTS = (b"II*\x00", b"MM\x00*")
+_OTHER = ImageFormat("", ())
+
+
+def format_named(name: str | None) -> ImageFormat:
+    """Return the row of a format by Pillow's name; one without a name and without rules if there is none."""
+    return _BY_NAME.get(name or "", _OTHER)
+
+
+def format_of(head: bytes) -> ImageFormat | None:
+    """Return the format that the first ``HEAD_BYTES`` of a file identify beyond doubt, or None."""
+    return next((row for start, row in _STARTS if start.match(head)), None)
+
+
+def is_tiff(head: bytes) -> bool:
+    """Whether the first bytes are those of a TIFF file, or of a camera's raw file, which begins alike."""
+    return head.startswith(_TIFF_STARTS)

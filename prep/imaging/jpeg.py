@@ -1,0 +1,200 @@
+"""The structure of a JPEG file, where Pillow does not look: it ignores faults after the last row.
+
+Format: ITU-T T.81, annex B. Pixels are not decoded here.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tfshards.prep.imaging.opened import Opened
+from tfshards.prep.imaging.options import Channels, ImageOptions
+
+START = b"\xff\xd8\xff"
+
+_FRAMES = (0xC0, 0xC1, 0xC2)
+# Lossless, hierarchical and arithmetic ones, too; between them stand tables and a reserved marker.
+_ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE = 0xC2
+# By number of components, as Pillow names the kind of pixels.
+_MODES = {1: "L", 3: "RGB"}
+# By the channels asked for: the modes that both decoders turn into the same pixels.
+_KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")}
+_END, _SCAN = 0xD9, 0xDA
+# Huffman and quantisation tables, restart interval, application data, comment.
+_OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
+_APPLICATION = range(0xE0, 0xF0)
+# By marker and length: what says nothing about the pixels that the decoder does not see for itself.
+_BARE = {(0xE0, 16): b"JFIF\0", (0xEE, 14): b"Adobe"}
+_END_MARKER = b"\xff\xd9"
+# Inside a scan are the data byte 0xFF, which a zero follows, and the restarts.
+_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
+
+
+class Header(NamedTuple):
+    """What a file says of itself that has nothing but pixels: an ``Opened``.
+
+    Attributes:
+        mode: Pillow's name for the kind of pixels: L or RGB.
+        size: width and height in pixels.
+        format: JPEG.
+        info: nothing.
+    """
+
+    mode: str
+    size: tuple[int, int]
+    format: str = "JPEG"
+    info: Mapping[str | tuple[int, int], object] = MappingProxyType({})
+
+
+class Structure(NamedTuple):
+    """How a JPEG file is built.
+
+    Attributes:
+        is_plain: there is one frame, 8-bit baseline or progressive Huffman, with every coefficient, and all
+            is whole up to its end. Of a file whose scans leave out coefficients, two releases of libjpeg may
+            make different pixels.
+        num_scans: how many scans there are; or, if it is not plain, how often their mark stands in the file,
+            which application data may hold, too.
+        frame: the offset after the marker of the first frame, or None if none is found.
+        header: the whole header of a plain file, if it has but the usual marks of JFIF and Adobe, and
+            comments: no EXIF, no color profile, no second picture.
+    """
+
+    is_plain: bool
+    num_scans: int
+    frame: int | None
+    header: Header | None = None
+
+
+class Segment(NamedTuple):
+    """A marker and what follows it, up to the data of a scan.
+
+    Attributes:
+        marker: the second byte of the marker.
+        start: the offset of the segment's length, after the marker.
+        end: the offset after the segment, which in a damaged file may be beyond its end.
+    """
+
+    marker: int
+    start: int
+    end: int
+
+
+def segments(data: bytes) -> Iterator[Segment]:
+    """Yield the segments of a file, up to its end marker or to where it is damaged."""
+    offset, has_scan = 2, False
+    last_offset = len(data) - 4
+    while offset <= last_offset or data[offset : offset + 2] == _END_MARKER:
+        if data[offset] != 0xFF:
+            return
+        marker, start = data[offset + 1], offset + 2
+        if marker == 0xFF:
+            # any number of them may precede a marker
+            offset += 1
+            continue
+        if marker == _END:
+            yield Segment(marker, start, start)
+            return
+        # the length counts its own two bytes
+        length = data[start] << 8 | data[start + 1]
+        offset = start + length
+        yield Segment(marker, start, offset)
+        if length < 2 or offset > len(data):
+            return
+        has_scan = has_scan or marker == _SCAN
+        if has_scan:
+            # a scan's data have no length: they end at the next marker
+            found = _MARKER_IN_SCAN.search(data, offset)
+            if found is None:
+                return
+            offset = found.start()
+
+
+def frame_header(data: bytes) -> tuple[int, int, int] | None:
+    """Return height, width and number of components by the first frame (ITU-T T.81, B.2.2).
+
+    Returns:
+        None if there is no frame before the first scan.
+    """
+    for marker, start, _ in segments(data):
+        if marker in _ANY_FRAME:
+            return struct.unpack_from(">HHB", data, start + 3) if start + 8 <= len(data) else None
+        if marker == _SCAN:
+            return None
+    return None
+
+
+def structure(data: bytes) -> Structure:
+    """Return how the file is built."""
+    num_frames, num_scans = 0, 0
+    frame: int | None = None
+    # by component, a bit for each of the 64 coefficients of its blocks
+    missing: dict[int, int] = {}
+    is_bare = True
+    for marker, start, end in segments(data):
+        if marker == _END:
+            is_plain = num_frames == 1 and num_scans > 0 and not any(missing.values())
+            header = _header(data, frame) if is_plain and is_bare and frame is not None else None
+            return Structure(is_plain, num_scans, frame, header)
+        if marker in _ANY_FRAME and frame is None and not num_scans:
+            frame = start
+        if end < start + 2 or end > len(data):
+            break
+        if marker in _FRAMES and data[start + 2] == 8:
+            num_frames += 1
+            missing = dict.fromkeys(data[start + 8 : end : 3], (1 << 64) - 1)
+        elif marker == _SCAN:
+            num_scans += 1
+            first, last, bits = data[end - 3 : end]
+            if last < 64:
+                # With their lowest bits, these coefficients are whole; the last scan of them counts.
+                coefficients = (2 << last) - (1 << first)
+                for component in data[start + 3 : end - 3 : 2]:
+                    rest = missing.get(component, 0)
+                    missing[component] = rest | coefficients if bits & 15 else rest & ~coefficients
+        elif marker not in _OTHERS:
+            break
+        elif marker in _APPLICATION:
+            is_bare = is_bare and data[start + 2 : start + 7] == _BARE.get((marker, end - start))
+    return Structure(False, data.count(b"\xff\xda"), frame)
+
+
+def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOptions) -> bool:
+    """Whether Pillow and TensorFlow decode a JPEG to the same pixels, in the channels asked for."""
+    allowed = image.mode in _KEPT_MODES[options.channels] and options.format in ("keep", "jpeg")
+    return built is not None and allowed and built.is_plain
+
+
+def _header(data: bytes, frame: int) -> Header | None:
+    length, _, height, width, num_components = struct.unpack_from(">HBHHB", data, frame)
+    mode = _MODES.get(num_components)
+    is_sound = mode is not None and length == 8 + 3 * num_components and height > 0 and width > 0
+    return Header(mode, (width, height)) if is_sound and mode else None
+
+
+def pixel_fault(data: bytes, built: Structure) -> str | None:
+    """Return how the file is too short for the size in its header, or None if it is not.
+
+    Of blocks that are missing libjpeg makes grey ones, if an end marker follows. A block takes at least a bit
+    in a progressive file, else two: this finds a header that lies, not a few rows that are lost.
+    """
+    frame = built.frame
+    if frame is None or len(data) < frame + 8 or data[frame - 1] not in _FRAMES:
+        # lossless and arithmetic files need less
+        return None
+    height, width = struct.unpack_from(">HH", data, frame + 3)
+    end = frame + int.from_bytes(data[frame : frame + 2], "big")
+    samplings = [divmod(byte, 16) for byte in data[frame + 9 : end : 3]]
+    widest, highest = (max((pair[axis] for pair in samplings), default=1) or 1 for axis in (0, 1))
+    blocks = sum(
+        -(-width * across // (8 * widest)) * -(-height * down // (8 * highest)) for across, down in samplings
+    )
+    needed = blocks * (1 if data[frame - 1] == _PROGRESSIVE else 2) // 8
+    if len(data) >= needed:
+        return None
+    return f"{len(data)} bytes, where {width} x {height} pixels take at least {needed}"

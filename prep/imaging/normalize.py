@@ -1,0 +1,315 @@
+"""Turn image files into bytes that TensorFlow decodes to what Pillow shows, or reject them with a reason.
+
+Neither library applies the EXIF orientation while decoding, and they disagree about palettes, transparency,
+16 bits, CMYK and broken checksums: hence the rules in ``whitelist``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.imaging import fax, jpeg
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.pillow import (
+    Image,
+    UnidentifiedImageError,
+    formats_of,
+    one_at_a_time,
+    own_settings,
+)
+from tfshards.prep.imaging.whitelist import (
+    ImageError,
+    check_limits,
+    check_pixels,
+    check_side,
+    check_size,
+    is_kept,
+    notes_of,
+)
+
+_ORIENTATION = 0x0112
+_BITS_PER_SAMPLE = 258
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = (5, 6, 7, 8)
+# A JPEG is decoded at the smallest scale that still has this many times the pixels of a side that are wanted.
+_REDUCING_GAP = 3
+# Of photos it makes files as small as zlib-ng's usual level 6 does, in less than half the time.
+_PNG_LEVEL = 3
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """An accepted image.
+
+    Attributes:
+        data: its encoded bytes.
+        conversions: what was done to it, or left undone, by the names that the manifest counts.
+    """
+
+    data: bytes
+    conversions: tuple[str, ...] = ()
+
+
+def normalize(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalized:
+    """Return ``data`` itself if TensorFlow decodes it to what Pillow shows, else the picture encoded anew.
+
+    Args:
+        data: the file's bytes.
+        options: what to do.
+        suffix: of the file's name, in lower case with its dot; its content counts for more.
+
+    Raises:
+        ImageError: the image is rejected.
+    """
+    if len(data) > options.max_bytes:
+        raise ImageError("too large", f"{len(data)} bytes; at most {options.max_bytes}")
+    if options.check == "none":
+        return Normalized(data)
+    if not data:
+        raise ImageError("empty", "the file has no bytes")
+    built = jpeg.structure(data) if data.startswith(jpeg.START) else None
+    kept = _kept_jpeg(built, data, options, suffix) if built else None
+    if kept is not None:
+        return kept
+    allowed = formats_of(suffix)
+    try:
+        with own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=allowed) as image:
+            return _keep_or_convert(image, built, data, options, suffix)
+    except ImageError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise ImageError("too large", str(error)) from None
+    except UnidentifiedImageError:
+        if _is_heif(data) and "HEIF" not in allowed:
+            raise ImageError("unsupported", "HEIC; install tfshards[heic] to read it") from None
+        known = ", ".join(allowed)
+        raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, opens as none of {known}") from None
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        detail = f"{type(error).__name__}: {error}".strip()
+        raise ImageError("damaged", detail.encode("unicode_escape").decode()) from None
+
+
+def _is_heif(data: bytes) -> bool:
+    found = format_of(data[:HEAD_BYTES])
+    return found is not None and found.name == "HEIF"
+
+
+def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:
+    """Return a JPEG that is kept, or None if it may not be: then all the rest has to look at it.
+
+    Most files are such ones, and small: Pillow's parser takes as long as a sixth of the check. It decides
+    nothing here; whatever is not kept goes its way, so that each fault is found and named in one place.
+    """
+    header = built.header
+    if header is None or (options.size and options.size.size(*header.size) != header.size):
+        return None
+    try:
+        check_limits(header, built, options)
+        check_pixels(header, data, built)
+        if not is_kept(header, data, built, options):
+            return None
+        if options.check == "decode":
+            # The whole stream is read, but an eighth of the size and no color computed: half the cost.
+            width, height = header.size
+            eighth = (-(-width // 8), -(-height // 8))
+            with one_at_a_time(header.size):
+                # to the decoder: the mode of what it makes, no color space of what it reads, the scale
+                Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
+    except (ImageError, OSError, ValueError):
+        return None
+    return Normalized(data, tuple(notes_of(header, suffix)))
+
+
+def _keep_or_convert(
+    image: Image.Image, built: jpeg.Structure | None, data: bytes, options: ImageOptions, suffix: bytes
+) -> Normalized:
+    check_limits(image, built, options)
+    notes = list(notes_of(image, suffix))
+    orientation = _orientation(image) if options.orientation == "apply" else 1
+    # Pillow turns a TIFF as it decodes it, and tells the size that it then has
+    sideways = orientation in _SIDEWAYS and image.format != "TIFF"
+    upright = image.size[::-1] if sideways else image.size
+    size = options.size.size(*upright) if options.size else upright
+    keeps = orientation == 1 and size == image.size and is_kept(image, data, built, options)
+    if options.check == "decode" or not keeps:
+        check_pixels(image, data, built)
+        with one_at_a_time(image.size):
+            _check_fax(image, data)
+    if keeps:
+        if options.check == "decode":
+            # The whole JPEG stream is read, but an eighth of the size and no color computed: half the cost.
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+            with one_at_a_time(image.size):
+                image.load()
+        return Normalized(data, tuple(notes))
+    if size != upright and not options.mask:
+        wide, high = (_REDUCING_GAP * side for side in size)
+        image.draft(None, (high, wide) if sideways else (wide, high))
+    with one_at_a_time(image.size):
+        return Normalized(*_convert(image, options, orientation, size, notes))
+
+
+def _check_fax(image: Image.Image, data: bytes) -> None:
+    """Raise ImageError if the image is a fax-compressed TIFF that lacks rows."""
+    tags: dict[int, object] = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
+    compression = tags.get(fax.COMPRESSION)
+    if compression not in fax.COMPRESSIONS:
+        return
+    if image.mode != "1":
+        raise ImageError("unsupported", f"fax-compressed, mode {image.mode}; only black and white is known")
+    name = fax.COMPRESSIONS[compression]
+
+    def encode(is_white: bool, size: tuple[int, int]) -> bytes:
+        page, encoded = Image.new("1", size, is_white), io.BytesIO()
+        kinds = {tag: tags[tag] for tag in (fax.T4_OPTIONS,) if tag in tags}
+        # one strip, so large that none is begun behind it
+        page.save(encoded, "TIFF", compression=name, tiffinfo=kinds, strip_size=1 << 30)
+        with Image.open(encoded, formats=("TIFF",)) as saved:
+            (start,), (length,) = (
+                saved.tag_v2[tag]  # type: ignore[attr-defined]
+                for tag in (fax.STRIP_OFFSETS, fax.STRIP_SIZES)
+            )
+        return encoded.getvalue()[start : start + length]
+
+    def decode(page: bytes) -> bytes:
+        with Image.open(io.BytesIO(page), formats=("TIFF",)) as opened:
+            return opened.tobytes()
+
+    fax.check_rows(tags, data, encode, decode)
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 where there is none that can be read."""
+    if image.format == "PNG":
+        # its EXIF may stand behind the pixels; what is wrong with these is no fault of the EXIF
+        with one_at_a_time(image.size):
+            image.load()
+    try:
+        found = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # as damaged bytes may have it; the picture need not suffer
+        return 1
+    return found if found in _TURNS else 1
+
+
+def _convert(
+    image: Image.Image, options: ImageOptions, orientation: int, size: tuple[int, int], notes: list[str]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the picture encoded anew, and all that was done to it."""
+    was_jpeg = image.format in ("JPEG", "MPO")
+    image.load()
+    # an icon's header need not tell the size of what is in it
+    check_size(image, options)
+    picture = _mask(image) if options.mask else _with_channels(image, options, notes.append)
+    if orientation != 1:
+        notes.append("orientation applied")
+        picture = picture if image.format == "TIFF" else picture.transpose(_TURNS[orientation])
+    if size != picture.size:
+        if options.mask:
+            picture = picture.resize(size, Image.Resampling.NEAREST)
+        else:
+            picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
+        notes.append("resized")
+        was_jpeg = was_jpeg and not options.mask
+    else:
+        was_jpeg = False
+    return _encode(picture, options, was_jpeg), (*notes, "re-encoded")
+
+
+def _mask(image: Image.Image) -> Image.Image:
+    """Return a map of classes with its values as they are stored: palette indices, or grey."""
+    if image.mode == "P":
+        return Image.fromarray(np.asarray(image))
+    if image.mode in ("1", "L"):
+        return image.convert("L")
+    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits")
+
+
+def _with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str], None]) -> Image.Image:
+    """Return the picture in mode L, RGB or RGBA, with 8 bits a channel."""
+    picture = _with_eight_bits(image, note)
+    has_alpha = picture.has_transparency_data
+    is_grey = picture.mode in ("1", "L", "LA", "La")
+    if picture.mode == "P":
+        note("palette to RGB")
+    if has_alpha:
+        picture = picture.convert("RGBA")
+        if options.keeps_alpha:
+            return picture
+        if options.alpha == "drop":
+            note("alpha dropped")
+        else:
+            note("alpha over white")
+            white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
+            picture = Image.alpha_composite(white, picture)
+        picture = picture.convert("RGB")
+    elif picture.mode == "CMYK":
+        note("CMYK to RGB")
+    elif picture.mode not in ("1", "L", "P", "RGB"):
+        note(f"{picture.mode} to RGB")
+    if options.channels == 1 and not is_grey:
+        # a name on disk keeps its spelling: it is in manifests
+        note("colour to grey")
+        is_grey = True
+    if is_grey:
+        # by the weights of ITU-R 601-2, as Pillow has them
+        return (picture if picture.mode in ("1", "L", "RGB") else picture.convert("RGB")).convert("L")
+    return picture.convert("RGB")
+
+
+def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
+    """Return the picture with 8 bits a channel.
+
+    Of 16 bits the upper eight count, as TensorFlow has it, and Pillow for color. White is 65,535 for 32-bit
+    integers, and 1.0 for floating point numbers; a picture with values beyond is rejected, since no file says
+    what it means by them.
+    """
+    if image.mode == "1":
+        note("1 bit to 8")
+    if not (image.mode.startswith("I") or image.mode == "F"):
+        return image
+    values = np.asarray(image)
+    if image.mode == "F":
+        note("float to 8 bits")
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ImageError("unsupported", "mode F: has values outside of 0 (black) to 1 (white)")
+        return Image.fromarray(np.rint(values * 255).astype(np.uint8))
+    note("16 bits to 8" if image.mode.startswith("I;16") else "32 bits to 8")
+    if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
+        raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
+    # a TIFF may have 12, which Pillow leaves in the lower bits
+    num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0] if image.mode == "I;16" else 16
+    grey = Image.fromarray((values >> num_bits - 8).astype(np.uint8))
+    if "transparency" in image.info:
+        grey.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
+    return grey
+
+
+def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
+    # neither a profile nor a transparent color of the file that it came from
+    picture.info = {}
+    encoded = io.BytesIO()
+    as_jpeg = options.format == "jpeg" or (
+        options.format == "keep" and (was_jpeg or options.jpeg_quality is not None)
+    )
+    if as_jpeg and picture.mode in ("L", "RGB"):
+        check_side(picture.size, "jpeg")
+        picture.save(encoded, "JPEG", quality=options.quality)
+    elif options.format == "webp":
+        check_side(picture.size, "webp")
+        picture.save(encoded, "WEBP", lossless=True)
+    else:
+        picture.save(encoded, "PNG", compress_level=_PNG_LEVEL)
+    return encoded.getvalue()

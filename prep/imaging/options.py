@@ -1,0 +1,193 @@
+"""What a build does to images: the options, each checked, and no pixel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from tfshards.schemas import OptionsError
+from tfshards.schemas.json_reader import Json
+
+Check: TypeAlias = Literal["decode", "header", "none"]
+Orientation: TypeAlias = Literal["apply", "keep"]
+Alpha: TypeAlias = Literal["white", "drop", "keep"]
+Animation: TypeAlias = Literal["reject", "first"]
+Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
+Channels: TypeAlias = Literal[1, 3, 4, "keep"]
+
+_JPEG_QUALITY = 95
+# libjpeg and libwebp write no longer side, and libpng reads none longer than MAX_SIDE.
+LONGEST = {"jpeg": 65_500, "webp": 16_383}
+MAX_SIDE = 1_000_000
+# What applies even where files are taken as they are.
+_FOR_ANY_CHECK = ("check", "max_bytes")
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The size that images get.
+
+    Attributes:
+        short: the shorter side in pixels; smaller images stay as they are.
+        long: the longer side in pixels; smaller images stay as they are.
+        exact: ``(height, width)`` in pixels, whatever the image's own.
+    """
+
+    short: int | None = None
+    long: int | None = None
+    exact: tuple[int, int] | None = None
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Return the new ``(width, height)`` of an image, each at least 1."""
+        if self.exact:
+            return self.exact[1], self.exact[0]
+        side = min(width, height) if self.short else max(width, height)
+        wanted = self.short or self.long or side
+        if side <= wanted:
+            return width, height
+        return max(1, round(width * wanted / side)), max(1, round(height * wanted / side))
+
+
+def parse_resize(text: str) -> Resize:
+    """Return the size in a text such as ``short=256``, ``long=1024`` or ``224x224`` (height x width).
+
+    Raises:
+        OptionsError: the text is not of that form.
+    """
+    match = re.fullmatch(r"(?:(short|long)=(\d{1,6})|(\d{1,6})x(\d{1,6}))", text)
+    if not match or "0" in {(side or "1").lstrip("0") or "0" for side in match.group(2, 3, 4)}:
+        raise OptionsError(
+            f"resize={text!r} must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH, such as short=256 or 224x224"
+        )
+    if match[3]:
+        return Resize(exact=(int(match[3]), int(match[4])))
+    return Resize(short=int(match[2])) if match[1] == "short" else Resize(long=int(match[2]))
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """What becomes of each image of a build.
+
+    Attributes:
+        check: ``decode`` decodes every image; ``header`` only those that are re-encoded; both reject what
+            cannot be shown. ``none`` takes the files' bytes as they are, and of the other options only
+            ``max_bytes`` then applies.
+        orientation: ``apply`` turns images upright by their EXIF tag, ``keep`` leaves pixels and tag alone.
+        channels: of the decoded pixels: 1 (grey), 3 (RGB), 4 (RGBA), or ``keep``: those that each image has.
+        alpha: ``white`` lays the picture over white, ``drop`` forgets the alpha channel, ``keep`` stores it,
+            which takes 4 channels. None is ``keep`` if the channels allow it, else ``white``.
+        animation: files of several frames are rejected, or give their ``first`` one.
+        resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``, with Lanczos' filter.
+        format: what is stored. ``keep`` keeps bytes that need no change, and writes all else as PNG, but a
+            JPEG that is resized as JPEG.
+        jpeg_quality: 1 to 100; if given, what ``keep`` would write as PNG is written as JPEG.
+        mask: the image is a map of classes: palette indices are its values, it has one channel, it is resized
+            without mixing, and stored as PNG.
+        max_pixels: of an image, by its header.
+        max_bytes: of a file.
+        max_frames: of a file whose first frame is taken.
+        max_scans: of a progressive JPEG; each costs a whole pass over the image.
+
+    Raises:
+        OptionsError: an option is not allowed, or two exclude each other.
+    """
+
+    check: Check = "decode"
+    orientation: Orientation = "apply"
+    channels: Channels = 3
+    alpha: Alpha | None = None
+    animation: Animation = "reject"
+    resize: str | None = None
+    format: Format = "keep"
+    jpeg_quality: int | None = None
+    mask: bool = False
+    max_pixels: int = 89_000_000
+    max_bytes: int = 1 << 30
+    max_frames: int = 10_000
+    max_scans: int = 100
+
+    def __post_init__(self) -> None:
+        for name, value, kind in (
+            ("check", self.check, Check),
+            ("orientation", self.orientation, Orientation),
+            ("channels", self.channels, Channels),
+            ("alpha", "keep" if self.alpha is None else self.alpha, Alpha),
+            ("animation", self.animation, Animation),
+            ("format", self.format, Format),
+        ):
+            # True equals 1
+            if value not in get_args(kind) or isinstance(value, (bool, float)):
+                raise OptionsError(f"{name}={value!r} must be one of {', '.join(map(str, get_args(kind)))}")
+        for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
+            limit = getattr(self, name)
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise OptionsError(f"{name}={limit!r} must be an integer of at least 1")
+        quality = self.jpeg_quality
+        is_integer = isinstance(quality, int) and not isinstance(quality, bool)
+        if quality is not None and not (is_integer and 1 <= quality <= 100):
+            raise OptionsError(f"jpeg_quality={quality!r} must be an integer from 1 to 100")
+        if not isinstance(self.resize, (str, type(None))):
+            raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
+        resize = self.size
+        self._check_pairs()
+        largest = max(resize.exact) if resize and resize.exact else 0
+        if largest > LONGEST.get(self.format, MAX_SIDE):
+            raise OptionsError(f"resize={self.resize!r}: no side of a {self.format} image can be so long")
+        if resize and resize.exact and resize.exact[0] * resize.exact[1] > self.max_pixels:
+            raise OptionsError(f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}")
+
+    def _check_pairs(self) -> None:
+        """Raise OptionsError if two options exclude each other."""
+        has_alpha = self.keeps_alpha or self.channels == 4
+        changed = [f"{name}=" for name in self._changed() if name not in _FOR_ANY_CHECK]
+        if self.check == "none" and changed:
+            raise OptionsError(f"check='none' takes the bytes as they are: leave out {' and '.join(changed)}")
+        if self.alpha == "keep" and self.channels not in (4, "keep"):
+            raise OptionsError("alpha='keep' needs channels=4, or channels='keep'")
+        if self.animation == "reject" and "max_frames" in self._changed():
+            raise OptionsError(
+                "max_frames= needs animation='first': without it, images of several frames are rejected"
+            )
+        if self.format == "jpeg" and has_alpha:
+            raise OptionsError(
+                "format='jpeg' has no alpha channel: choose png, or alpha='white' with channels=1 or 3"
+            )
+        if self.jpeg_quality is not None and (self.format in ("png", "webp") or self.channels == 4):
+            where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
+            raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")
+        if self.format == "webp" and self.channels != 3:
+            raise OptionsError("format='webp' needs channels=3: TensorFlow decodes no other from it reliably")
+        if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):
+            raise OptionsError("mask=True needs channels=1 and format='png', without jpeg_quality=")
+
+    @property
+    def keeps_alpha(self) -> bool:
+        """Whether an alpha channel is stored."""
+        return (self.alpha or ("keep" if self.channels in (4, "keep") else "white")) == "keep"
+
+    @property
+    def size(self) -> Resize | None:
+        """``resize``, parsed."""
+        return None if self.resize is None else parse_resize(self.resize)
+
+    @property
+    def quality(self) -> int:
+        """The quality of what is written as JPEG."""
+        return self.jpeg_quality or _JPEG_QUALITY
+
+    @property
+    def shape(self) -> tuple[int | None, int | None, int | None]:
+        """Height, width and channels of the decoded pixels; None for what differs from image to image."""
+        height, width = (self.size and self.size.exact) or (None, None)
+        return height, width, None if self.channels == "keep" else self.channels
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the options that change which bytes are written."""
+        # what nobody has asked for is left out, so that later releases can add to it
+        return {"check": self.check, **{name: getattr(self, name) for name in self._changed()}}
+
+    def _changed(self) -> list[str]:
+        """Return the names of the options that are not what they are by default."""
+        fields = type(self).__dataclass_fields__.items()
+        return [name for name, field in fields if getattr(self, name) != field.default]

@@ -1,0 +1,137 @@
+"""The structure of a PNG file, where Pillow checks less than the libpng that TensorFlow reads with.
+
+Format: www.w3.org/TR/png-3. Pixels are not decoded here.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import NamedTuple
+
+from tfshards.prep.imaging.opened import Opened
+from tfshards.prep.imaging.options import Channels, ImageOptions
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Width, height, depth, color type, compression, filter, interlacing.
+_HEADER = struct.Struct(">II5B")
+_PALETTE = 3
+# By the channels asked for: the modes that both decoders turn into the same pixels.
+_KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {
+    1: ("1", "L"),
+    3: ("1", "L", "RGB"),
+    4: ("L", "RGB"),
+    "keep": ("1", "L", "RGB"),
+}
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# Each pass of an interlaced image: its first column and row, and the steps between them (section 8.1).
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+# zlib makes at most 1,032 bytes of one: this bounds what is in memory.
+_INFLATE_BYTES = 1 << 14
+
+
+class _Chunk(NamedTuple):
+    name: bytes
+    body: memoryview
+    checksum: int
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether all chunks are whole, in order and true to their checksums, with at most 8 bits and no tRNS.
+
+    Chunks that a decoder must know are only the header, the pixels and the end.
+    """
+    chunks = list(_chunks(data))
+    names = [chunk.name for chunk in chunks]
+    # pixels may come in several chunks, but on end.
+    runs = [
+        name for name, before in zip(names, [b"", *names], strict=False) if name != b"IDAT" or before != name
+    ]
+    return (
+        names[:1] == [b"IHDR"]
+        # a capital first letter marks what a decoder must know
+        and [name for name in runs if name[:1].isupper()] == [b"IHDR", b"IDAT", b"IEND"]
+        and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
+        and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
+        and len(SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
+        and _is_plain_header(*_HEADER.unpack_from(chunks[0].body))
+    )
+
+
+def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> bool:
+    """Whether Pillow and TensorFlow decode a PNG to the same pixels, in the channels asked for."""
+    modes = _KEPT_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
+    allowed = image.mode in modes and options.format in ("keep", "png")
+    # of fewer bits a sample, TensorFlow makes an alpha channel that is nearly transparent
+    allowed = allowed and (options.channels != 4 or depth(data) == 8)
+    return allowed and "transparency" not in image.info and is_plain(data)
+
+
+def depth(data: bytes) -> int:
+    """Return the bits a sample, by the header, if that comes first."""
+    return data[24]
+
+
+def _is_plain_header(
+    _width: int, _height: int, depth: int, _color: int, compression: int, filtering: int, interlaced: int
+) -> bool:
+    return depth <= 8 and compression == filtering == 0 and interlaced <= 1
+
+
+def pixel_fault(data: bytes) -> str | None:
+    """Return how the pixels are not what the header says, or None if they are.
+
+    Of rows that are missing Pillow makes black ones, and of a palette that is missing shades of grey, where
+    libpng fails.
+
+    Raises:
+        zlib.error: they are damaged in another way.
+    """
+    chunks = list(_chunks(data))
+    header = _HEADER.unpack_from(next(chunk.body for chunk in chunks if chunk.name == b"IHDR"))
+    expected = _num_pixel_bytes(*header)
+    if header[3] == _PALETTE and not _has_palette(chunks):
+        return "no palette before the pixels"
+    compressed = b"".join(chunk.body for chunk in chunks if chunk.name == b"IDAT")
+    stream = zlib.decompressobj()
+    found = 0
+    for start in range(0, len(compressed), _INFLATE_BYTES):
+        found += len(stream.decompress(compressed[start : start + _INFLATE_BYTES]))
+        if stream.eof or found > expected:
+            break
+    if found > expected:
+        return f"the pixels go on behind their {expected} bytes"
+    if found < expected:
+        return f"the pixels end after {found} of {expected} bytes"
+    return None if stream.eof else "the checksum of the pixels is cut"
+
+
+def _has_palette(chunks: list[_Chunk]) -> bool:
+    before = takewhile(lambda chunk: chunk.name != b"IDAT", chunks)
+    return any(chunk.name == b"PLTE" and len(chunk.body) for chunk in before)
+
+
+def _num_pixel_bytes(
+    width: int, height: int, depth: int, color: int, _compression: int, _filtering: int, interlaced: int
+) -> int:
+    total = 0
+    for left, top, step_x, step_y in _PASSES if interlaced else ((0, 0, 1, 1),):
+        columns, rows = -(-(width - left) // step_x), -(-(height - top) // step_y)
+        if columns > 0 and rows > 0:
+            # a byte before each row says how it is filtered
+            total += rows * (1 + (columns * depth * _CHANNELS[color] + 7) // 8)
+    return total
+
+
+def _chunks(data: bytes) -> Iterator[_Chunk]:
+    """Yield each whole chunk, up to the end marker."""
+    view, place, name = memoryview(data), len(SIGNATURE), b""
+    while place + 12 <= len(data) and name != b"IEND":
+        length, name = int.from_bytes(view[place : place + 4], "big"), data[place + 4 : place + 8]
+        end = place + 12 + length
+        if end > len(data):
+            return
+        yield _Chunk(name, view[place + 8 : end - 4], int.from_bytes(view[end - 4 : end], "big"))
+        place = end

@@ -1,0 +1,88 @@
+"""Look at images that are stored in a dataset: describe, verify, and compare them."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from tfshards.prep.imaging.pillow import (
+    Image,
+    Picture,
+    UnidentifiedImageError,
+    formats,
+    one_at_a_time,
+    own_settings,
+)
+
+if TYPE_CHECKING:
+    from tfshards.schemas import Feature
+
+# What an audit reads: only decoders that execute nothing.
+_GLANCED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_MAX_GLANCED_PIXELS = 89_000_000
+
+
+def describe(data: bytes) -> str:
+    """Return format, height x width, and mode of encoded image bytes, for people."""
+    try:
+        with Image.open(io.BytesIO(data), formats=formats()) as image:
+            return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return "no image that can be read"
+
+
+# What the modes decode to for those who read them: bilevel and palette images have the channels of what
+# they stand for.
+_CHANNELS = {"1": 1, "L": 1, "I;16": 1, "P": 3, "RGB": 3, "RGBA": 4, "LA": 4, "PA": 4}
+
+
+def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
+    """Return why a stored image is not what ``feature`` says, all of its pixels decoded; None if it is.
+
+    An image may have fewer channels than the feature, since those who read it ask for as many.
+    """
+    height, width, channels = feature.shape
+    try:
+        with own_settings(max_pixels), Image.open(io.BytesIO(data), formats=formats()) as image:
+            if image.width * image.height > max_pixels:
+                size = f"{image.width} x {image.height} pixels"
+                return f"the image {feature.name!r} has {size}; at most {max_pixels} are decoded"
+            with one_at_a_time(image.size):
+                image.load()
+            sides, mode = (image.height, image.width), image.mode
+    except UnidentifiedImageError:
+        return f"the image {feature.name!r} starts with {data[:8].hex(' ')}, and cannot be decoded"
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        detail = f"{type(error).__name__}: {error}".encode("unicode_escape").decode()
+        return f"the image {feature.name!r} cannot be decoded: {detail}"
+    if any(side not in (None, own) for side, own in zip((height, width), sides, strict=True)):
+        stated = " x ".join("?" if side is None else str(side) for side in (height, width))
+        found = f"{sides[0]} x {sides[1]} pixels"
+        return f"the image {feature.name!r} has {found}, the schema says {stated}"
+    if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
+        return f"the image {feature.name!r} is of mode {mode}, the schema says {channels} channels"
+    return None
+
+
+def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
+    """Return an image's (width, height) in pixels and a grey copy of it, ``side`` pixels wide and high.
+
+    With a side of 0 there is no copy, and no pixel is decoded. A JPEG is decoded at the smallest scale that
+    has twice the side.
+
+    Raises:
+        ValueError: the image cannot be decoded; it says why, without control characters.
+    """
+    try:
+        with own_settings(_MAX_GLANCED_PIXELS), Image.open(io.BytesIO(data), formats=_GLANCED) as image:
+            size = image.size
+            if not side:
+                return size, None
+            if size[0] * size[1] > _MAX_GLANCED_PIXELS:
+                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {_MAX_GLANCED_PIXELS}")
+            image.draft("L", (2 * side, 2 * side))
+            return size, image.convert("L").resize((side, side), Image.Resampling.LANCZOS)
+    except UnidentifiedImageError:
+        raise ValueError(f"opens as none of {', '.join(_GLANCED)}") from None
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        raise ValueError(str(error).encode("unicode_escape").decode()) from None

@@ -1,0 +1,115 @@
+"""Options of a build other than its source, number of shards and seed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, get_args
+
+from tfshards.prep.planning.splits import check_ratios, parse_ratios
+from tfshards.schemas import OptionsError
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.names import name_fault
+
+Balance = Literal["count", "bytes"]
+Duplicates = Literal["keep", "drop", "fail"]
+
+DEFAULT_SHARD_SIZE = 128 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a build.
+
+    Attributes:
+        splits: ratio of each split, in order; they add up to 1. If empty, the splits are those of the source,
+            or a single split ``train``. Use a Fraction, or a string such as ``"1/3"`` or ``"90%"``, for a
+            ratio that is not exact as a float.
+        stratify: apply the ratios to each class separately.
+        group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
+        shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
+        balance: ``count`` for shards that differ by at most one example, ``bytes`` for shards of similar
+            source bytes, packed longest first.
+        name: name of the dataset; by default the last part of its path.
+        max_rejected: largest share of the inputs that may be rejected; the build fails if there are more.
+        duplicates: ``keep`` all inputs with the same content, ``drop`` all but the one with the smallest key,
+            or ``fail``.
+        compression: compression of the shards; ``gzip`` makes shards of uncompressed examples smaller, and
+            slower to read.
+
+    Raises:
+        OptionsError: an option is not allowed, or two exclude each other.
+    """
+
+    splits: Mapping[str, Fraction | float | str] = field(default_factory=dict)
+    stratify: bool = False
+    group_by: str | None = None
+    shard_size: int | None = None
+    balance: Balance = "count"
+    name: str | None = None
+    max_rejected: Fraction | float | str = Fraction(1, 100)
+    duplicates: Duplicates = "keep"
+    compression: Compression = "none"
+
+    def __post_init__(self) -> None:
+        check_ratios(self.ratios)
+        if self.stratify and self.group_by:
+            raise OptionsError(
+                "stratify=True and group_by= cannot be combined: a group may hold several classes"
+            )
+        for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
+            if value and not self.splits:
+                raise OptionsError(f'{option} requires ratios: give splits={{"train": 0.9, "val": 0.1}}')
+        if self.balance not in get_args(Balance):
+            raise OptionsError(f"balance={self.balance!r} must be one of {', '.join(get_args(Balance))}")
+        if self.duplicates not in get_args(Duplicates):
+            allowed = ", ".join(get_args(Duplicates))
+            raise OptionsError(f"duplicates={self.duplicates!r} must be one of {allowed}")
+        if self.compression not in get_args(Compression):
+            allowed = " or ".join(get_args(Compression))
+            raise OptionsError(f"compression={self.compression!r} must be {allowed}")
+        if self.shard_size is not None and self.shard_size < 1:
+            raise OptionsError(f"shard_size={self.shard_size} must be at least one byte")
+        if self.name is not None and name_fault(self.name):
+            raise OptionsError(f"name={name_fault(self.name)}")
+        if not 0 <= self.rejected_share <= 1:
+            meant = f"; was {self.max_rejected}% meant?" if 2 <= self.rejected_share <= 100 else ""
+            raise OptionsError(f"max_rejected={str(self.max_rejected)!r} must lie between 0% and 100%{meant}")
+
+    @property
+    def ratios(self) -> dict[str, Fraction]:
+        """Exact split ratios; a float is taken as the decimal number that it prints as."""
+        return parse_ratios([f"{name}={ratio}" for name, ratio in self.splits.items()])
+
+    @property
+    def rejected_share(self) -> Fraction:
+        """Exact value of ``max_rejected``."""
+        return parse_share(str(self.max_rejected))
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the options that change which bytes are written, for the build id and the manifest."""
+        return {
+            "splits": {name: str(ratio) for name, ratio in self.ratios.items()},
+            "stratify": self.stratify,
+            "group_by": self.group_by,
+            "balance": self.balance,
+            # "fail" as well: it shows that the dataset has no duplicates
+            **({} if self.duplicates == "keep" else {"duplicates": self.duplicates}),
+            # other releases of zlib may write other bytes
+            **({} if self.compression == "none" else {"compression": {"gzip": zlib.ZLIB_RUNTIME_VERSION}}),
+        }
+
+
+def parse_share(text: str) -> Fraction:
+    """Return the share in a text such as ``1%`` or ``0.01``.
+
+    Raises:
+        OptionsError: the text is not of that form.
+    """
+    try:
+        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise OptionsError(f"max_rejected={text!r} must be a share such as 1% or 0.01") from None

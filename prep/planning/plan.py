@@ -1,0 +1,151 @@
+"""Plan a build: splits, shards and build id, from the listing alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.planning.balance import lay_out
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
+from tfshards.prep.planning.shard_counts import ShardCounts
+from tfshards.prep.planning.splits import Membership, split_by_ratio
+from tfshards.prep.sources.base import Listing, Reader
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import FORMAT_VERSION
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """What a build will produce if no input is rejected.
+
+    Attributes:
+        listing: listing of the source.
+        membership: examples of each split.
+        layouts: for each split, the example numbers of each shard in the order of writing.
+        build_id: 8 hex digits.
+        options: all options that change the output, as the manifest stores them.
+        warnings: warnings for the person who runs the build.
+    """
+
+    listing: Listing
+    membership: Membership
+    layouts: Mapping[str, list[IntArray]]
+    build_id: str
+    options: Mapping[str, Json]
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Return the table that ``tfshards plan`` prints."""
+        from tfshards.prep.planning.text import plan_text
+
+        return plan_text(self)
+
+
+def make_plan(
+    reader: Reader,
+    name: str,
+    shards: ShardCounts,
+    seed: int,
+    options: Options,
+    listing: Listing | None = None,
+) -> Plan:
+    """Return what a build from ``reader`` will produce, by its own listing or by ``listing``.
+
+    Raises:
+        OptionsError: ``seed`` is out of range, or ``shards`` excludes ``options.shard_size``.
+        InputError: the source does not allow what was asked.
+    """
+    shards.check_shard_size(options.shard_size)
+    if not 0 <= seed < 1 << 63:
+        raise OptionsError(f"seed={seed} must lie between 0 and 2^63 - 1")
+    listing = listing or reader.listing()
+    membership = _membership(reader, listing, seed, options)
+    shard_size = options.shard_size or DEFAULT_SHARD_SIZE
+    counts = shards.of_splits(
+        {split: len(examples) for split, examples in membership.examples.items()},
+        {
+            split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
+            for split, examples in membership.examples.items()
+        },
+        options.shard_size,
+    )
+    sizes = listing.sizes if options.balance == "bytes" else None
+    layouts = {
+        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
+        for split, examples in membership.examples.items()
+    }
+    all_options: dict[str, Json] = {
+        **reader.options(),
+        **options.to_json(),
+        "shards": dict(counts),
+        "seed": seed,
+    }
+    build_id = _build_id(listing, name, all_options)
+    warnings = (*listing.warnings, *_missing_classes(listing, membership))
+    return Plan(listing, membership, layouts, build_id, all_options, warnings)
+
+
+def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
+    """Yield a warning for each split that has no examples of classes that other splits have."""
+    if listing.labels is None:
+        return
+    present = np.unique(listing.labels)
+    names = listing.schema.class_names
+    for split, examples in membership.examples.items():
+        lacking = np.setdiff1d(present, listing.labels[examples]).tolist()
+        if lacking:
+            listed = ", ".join(repr(names[label]) if names else str(label) for label in lacking[:_SHOWN])
+            more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+            yield f"the split {split!r} has no examples of {listed}{more}; the classes keep their numbers"
+
+
+def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
+    if not options.splits:
+        everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
+        return Membership(listing.splits or everything)
+    if listing.splits:
+        raise InputError(f"the source has the splits {', '.join(listing.splits)} already; leave out splits=")
+    if options.stratify and listing.labels is None:
+        raise InputError("stratify=True requires one label per example, and the source has no labels")
+    groups = reader.groups(listing, options.group_by) if options.group_by else None
+    strata = listing.labels if options.stratify else None
+    return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+
+
+def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
+    """Return a hash of everything that determines which bytes are written."""
+    digest = hashlib.sha256()
+    header = {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "schema": listing.schema.to_json(),
+        "options": dict(options),
+        "identity": listing.identity,
+        "skipped": dict(listing.skipped),
+    }
+    digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
+    digest.update(b"\0".join(listing.keys))
+    for numbers in (listing.sizes, listing.stamps, listing.labels):
+        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").tobytes())
+    return digest.hexdigest()[:8]
+
+
+def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
+    """Return the number of examples of each class in the shards of a split; empty without labels."""
+    if listing.labels is None:
+        return {}
+    values, counts = np.unique(listing.labels[np.concatenate(layout)], return_counts=True)
+    found = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    names = listing.schema.class_names
+    if names:
+        return {name: found.get(label, 0) for label, name in enumerate(names)}
+    return {str(label): count for label, count in found.items()}

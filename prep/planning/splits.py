@@ -1,0 +1,193 @@
+"""Assign examples to splits by ratio: pure functions, by which data added later never move an old key.
+
+Keys are sorted by a keyed hash and cut exactly at the ratios; the hash values at the cuts are kept. A key's
+split is then a function of its own hash and the cuts: the number of cuts that are not above the hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+from typing import cast
+
+import numpy as np
+
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.names import name_fault
+
+# Not below any hash: the cut of a split that has no example of a class.
+_END = "f" * 32
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The splits of a listing.
+
+    Attributes:
+        examples: example numbers of each split, ascending; no split is empty.
+        cuts: names of the splits in order, and for each stratum (number of the class, or ``all``) one hash
+            value per cut, as the manifest stores them; empty if no ratios were given.
+    """
+
+    examples: Mapping[str, IntArray]
+    cuts: Mapping[str, Json] = field(default_factory=dict)
+
+
+def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
+    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly.
+
+    Raises:
+        OptionsError: a text is not of that form, a name is repeated, or the ratios do not add up to 1.
+    """
+    ratios: dict[str, Fraction] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            ratio = Fraction(number[:-1]) / 100 if number.endswith("%") else Fraction(number)
+        except (ValueError, ZeroDivisionError):
+            raise OptionsError(f"splits={text!r} must be NAME=RATIO, such as train=0.9 or val=10%") from None
+        if name in ratios:
+            raise OptionsError(f"splits={text!r} gives the ratio of split {name!r} a second time")
+        ratios[name] = ratio
+    check_ratios(ratios)
+    return ratios
+
+
+def check_ratios(ratios: Mapping[str, Fraction]) -> None:
+    """Raise OptionsError if a name or ratio is not allowed, or the ratios do not add up to 1."""
+    for name, ratio in ratios.items():
+        fault = name_fault(name)
+        if fault:
+            raise OptionsError(f"the split name {fault}")
+        if not 0 < ratio <= 1:
+            raise OptionsError(f"split {name!r}: the ratio {_shown(ratio)} must be above 0 and at most 1")
+    total = sum(ratios.values())
+    if ratios and total != 1:
+        listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())
+        raise OptionsError(f"the split ratios {listed} add up to {_shown(total)}; they must add up to 1")
+
+
+def _shown(ratio: Fraction | int) -> str:
+    try:
+        return f"{float(ratio):g}"
+    except OverflowError:
+        return "of more than 300 digits"
+
+
+def split_by_ratio(
+    keys: Sequence[bytes],
+    ratios: Mapping[str, Fraction],
+    seed: int,
+    *,
+    strata: IntArray | None = None,
+    groups: Sequence[bytes] | None = None,
+) -> Membership:
+    """Return the splits of ``keys`` by ``ratios``, which add up to 1.
+
+    Args:
+        keys: key of each example.
+        ratios: ratio of each split, in order.
+        seed: seed of the hash; other seeds give other splits.
+        strata: shape ``(num_examples,)``; the examples of each value are split separately by the ratios, with
+            sizes by largest remainder.
+        groups: group of each example. Examples of one group stay together, so that sizes are only as close to
+            the ratios as whole groups allow. Cannot be combined with ``strata``.
+
+    Raises:
+        InputError: a split would be empty.
+    """
+    names = list(ratios)
+    cuts: dict[str, Json] = {}
+    parts: list[list[IntArray]] = [[] for _ in names]
+    everyone = np.arange(len(keys), dtype=np.int64)
+    for stratum in [None] if strata is None else np.unique(strata).tolist():
+        members = everyone if stratum is None else np.flatnonzero(strata == stratum)
+        hashes = np.array([_hash((groups or keys)[number], seed) for number in members.tolist()])
+        order = np.argsort(hashes, kind="stable")
+        bounds = _cut_groups(hashes[order], ratios) if groups else _cut(len(members), ratios)
+        ranks = hashes[order]
+        cuts["all" if stratum is None else str(stratum)] = [
+            str(ranks[bound]) if bound < len(ranks) else _END for bound in bounds[1:-1]
+        ]
+        for part, start, end in zip(parts, bounds, bounds[1:], strict=False):
+            part.append(members[order[start:end]])
+    examples = {name: np.sort(np.concatenate(part)) for name, part in zip(names, parts, strict=True)}
+    for name, members in examples.items():
+        if not len(members):
+            what = f"{len(set(groups))} groups" if groups else f"{len(keys)} examples"
+            share = f"{float(ratios[name]):.3g} of {what}"
+            raise InputError(f"split {name!r} would be empty: {share}; give it a larger ratio or more data")
+    return Membership(examples, {"splits": list(names), "seed": seed, "cuts": cuts})
+
+
+def split_by_cuts(
+    keys: Sequence[bytes],
+    membership: Mapping[str, Json],
+    ratios: Mapping[str, Fraction],
+    *,
+    strata: IntArray | None = None,
+    groups: Sequence[bytes] | None = None,
+) -> Membership:
+    """Return the splits of keys that were added later, by the cuts of an earlier ``split_by_ratio``.
+
+    No key ever leaves its split. The hashes of a stratum that had no examples before are cut at the ratios.
+
+    Args:
+        keys: key of each example.
+        membership: the cuts, as in ``Membership``.
+        ratios: ratios from which the cuts were computed.
+        strata: as for ``split_by_ratio``; required if the cuts are by stratum.
+        groups: as for ``split_by_ratio``.
+
+    Returns:
+        The splits that are not empty, and the cuts with those of new strata.
+    """
+    names, seed = cast("list[str]", membership["splits"]), cast("int", membership["seed"])
+    cuts = dict(cast("Mapping[str, list[str]]", membership["cuts"]))
+    is_stratified = "all" not in cuts
+    split_of = np.zeros(len(keys), dtype=np.int64)
+    for number, key in enumerate(groups or keys):
+        stratum = str(int(strata[number])) if is_stratified and strata is not None else "all"
+        bounds = cuts.setdefault(stratum, _cuts_at(ratios))
+        split_of[number] = bisect_right(bounds, _hash(key, seed))
+    examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(names)}
+    found = {name: members for name, members in examples.items() if len(members)}
+    return Membership(found, {**membership, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
+
+
+def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
+    """Return the hashes that cut the range of all hashes at the cumulative ratios."""
+    shares = list(accumulate(ratios.values()))[:-1]
+    return [f"{min(int(share * (1 << 128)), (1 << 128) - 1):032x}" for share in shares]
+
+
+def _hash(key: bytes, seed: int) -> str:
+    """Return the keyed hash by which keys are sorted, as 32 hex digits (docs/format.md)."""
+    return hashlib.blake2b(key, digest_size=16, key=str(seed).encode(), person=b"tfshards-split").hexdigest()
+
+
+def _cut(count: int, ratios: Mapping[str, Fraction]) -> list[int]:
+    """Return the bounds of parts of ``count`` in the given ratios, by largest remainder."""
+    shares = [ratio * count for ratio in ratios.values()]
+    sizes = [int(share) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda index: (sizes[index] - shares[index], index))
+    for index in by_remainder[: count - sum(sizes)]:
+        sizes[index] += 1
+    return [0, *np.cumsum(sizes).tolist()]
+
+
+def _cut_groups(ranks: np.typing.NDArray[np.str_], ratios: Mapping[str, Fraction]) -> list[int]:
+    """Return the bounds between groups that are nearest to the ratios; ``ranks`` is sorted."""
+    edges = np.concatenate([[0], np.flatnonzero(ranks[1:] != ranks[:-1]) + 1, [len(ranks)]])
+    bounds, wanted = [0], Fraction(0)
+    for ratio in ratios.values():
+        wanted += ratio * len(ranks)
+        nearest = int(edges[np.argmin(np.abs(edges - float(wanted)))])
+        bounds.append(max(nearest, bounds[-1]))
+    return bounds

@@ -1,0 +1,61 @@
+"""A plan as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from tfshards.prep.planning.plan import Plan, label_counts
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.sizes import size
+from tfshards.schemas.summary import class_lines, schema_lines, span, table
+
+_WORKER_COUNTS = range(1, 9)
+
+
+def plan_text(plan: Plan, batch_size: int = 32) -> str:
+    """Return splits, shards, features, classes, and the steps per epoch for 1 to 8 workers.
+
+    Args:
+        plan: what a build would produce.
+        batch_size: number of examples per batch of one worker.
+    """
+    rows = [("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")]
+    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
+    steps = [(f"steps per epoch, batch {batch_size}", *workers)]
+    for name, layout in plan.layouts.items():
+        counts = [len(shard) for shard in layout]
+        num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
+        bytes_span = f"{size(min(num_bytes))} to {size(max(num_bytes))}"
+        rows.append(
+            (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
+        )
+        steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    lines = [
+        f"would be build {plan.build_id}",
+        *table(rows),
+        *schema_lines(plan.listing.schema),
+        *class_lines(classes, plan.listing.schema),
+        *table(steps),
+        *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
+    ]
+    return "\n".join(lines)
+
+
+def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
+    """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
+    splits: dict[str, Json] = {}
+    for name, layout in plan.layouts.items():
+        num_examples = sum(map(len, layout))
+        splits[name] = {
+            "num_examples": num_examples,
+            "num_shards": len(layout),
+            "examples_per_shard": [*map(len, layout)],
+            "bytes_per_shard": [int(plan.listing.sizes[shard].sum()) for shard in layout],
+            "label_counts": dict(label_counts(plan.listing, layout)),
+            "steps_per_epoch": {str(count): num_examples // (batch_size * count) for count in _WORKER_COUNTS},
+        }
+    return {
+        "build_id": plan.build_id,
+        "schema": plan.listing.schema.to_json(),
+        "splits": splits,
+        "skipped": dict(plan.listing.skipped),
+    }

@@ -1,0 +1,1 @@
+"""Record frames, tf.train.Example without TensorFlow, and the file of one shard."""

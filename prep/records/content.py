@@ -1,0 +1,42 @@
+"""The digest of an example's content, by which examples that differ in key or label only are recognized.
+
+Content is the stored images; without images, all values but the key and the label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from tfshards.prep.records.example import Values, example_encoder
+from tfshards.schemas import Feature, InputError, Schema
+
+DIGEST_BYTES = 16
+
+
+def check_comparable(schema: Schema) -> None:
+    """Raise InputError if examples hold nothing but keys and labels, so that all would be duplicates."""
+    if not _compared(schema):
+        raise InputError(
+            "duplicates= compares images, or values other than the label; the source has neither"
+        )
+
+
+def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
+    """Return a function from the values of an example, in the schema's order, to 32 hex digits."""
+    compared = _compared(schema)
+    places = [schema.features.index(feature) for feature in compared]
+    encode = example_encoder(Schema(tuple(compared)))
+
+    def digest(values: Sequence[Values]) -> str:
+        hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        for part in encode([values[place] for place in places]):
+            hashed.update(part)
+        return hashed.hexdigest()
+
+    return digest
+
+
+def _compared(schema: Schema) -> list[Feature]:
+    images = [feature for feature in schema.features if feature.kind == "image"]
+    return images or [feature for feature in schema.features if feature.name not in ("key", "label")]

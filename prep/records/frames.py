@@ -1,0 +1,46 @@
+"""The TFRecord file format: the frame around each record.
+
+Format: tensorflow/core/lib/io/record_writer.h. A frame is the length of the data (uint64, little-endian), the
+masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import google_crc32c
+
+from tfshards.schemas.crc32c import MASK_DELTA
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+FOOTER = struct.Struct("<I")
+
+_HEADER = struct.Struct("<QI")
+_LENGTH = struct.Struct("<Q")
+
+
+def frame(*record: bytes) -> tuple[bytes, ...]:
+    """Return the frame of a record in parts, in order: the header, the record's own parts, the footer."""
+    return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
+
+
+def masked_crc32c(*parts: bytes) -> int:
+    """Return the CRC-32C of the concatenated parts, rotated and offset as TFRecord files store it."""
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
+
+
+def parse_header(header: bytes) -> int | None:
+    """Return the length of the data after a header of 12 bytes; None if its checksum does not match."""
+    length, crc = _HEADER.unpack(header)
+    return length if crc == masked_crc32c(header[:8]) else None
+
+
+@lru_cache(maxsize=1024)
+def _header(length: int) -> bytes:
+    packed = _LENGTH.pack(length)
+    return packed + FOOTER.pack(masked_crc32c(packed))

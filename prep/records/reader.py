@@ -1,0 +1,248 @@
+"""The one reader of frames: in file order, up to the first fault or past damage, or single ones by index."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+
+from tfshards.prep.records.frames import (
+    FOOTER,
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    frame,
+    masked_crc32c,
+    parse_header,
+)
+from tfshards.schemas import TfshardsError
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
+from tfshards.schemas.manifest import Compression
+
+# What reading damaged compressed data raises.
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+
+_BUFFER_BYTES = 1 << 20
+_PART_BYTES = 1 << 26
+_REST_IS_LOST = "; the records after it cannot be located"
+
+
+class RecordError(TfshardsError):
+    """A shard's bytes are not what they were when it was written.
+
+    Attributes:
+        path: the shard.
+        record: the number of the first damaged record.
+        offset: the byte at which its frame starts, uncompressed.
+        fault: what is wrong with it.
+    """
+
+    def __init__(self, path: Path, record: int, offset: int, fault: str) -> None:
+        self.path: Path = path
+        self.record: int = record
+        self.offset: int = offset
+        self.fault: str = fault
+        super().__init__(f"{path}: record {record} at byte {offset}: {fault}")
+
+
+class Frame(NamedTuple):
+    """One frame, sound or damaged.
+
+    Attributes:
+        number: the number of the record in its shard.
+        offset: the byte at which the frame starts, uncompressed.
+        data: the record; None if it cannot be located.
+        checksum: the masked CRC-32C that the frame of ``data`` should have.
+        is_sound: whether ``data`` is what was written, which is possible even after a damaged header.
+        fault: what is wrong with the frame, or None.
+        is_last: whether nothing after it can be read.
+    """
+
+    number: int
+    offset: int
+    data: bytes | None
+    checksum: int = 0
+    is_sound: bool = False
+    fault: str | None = None
+    is_last: bool = False
+
+    def require_data(self, path: Path) -> bytes:
+        """Return the data.
+
+        Raises:
+            RecordError: anything is wrong with the frame; the error names ``path`` as its file.
+        """
+        if self.data is None or self.fault is not None:
+            raise RecordError(path, self.number, self.offset, self.fault or "")
+        return self.data
+
+
+def read_records(path: Path, compression: Compression = "none") -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the data of each record, with both checksums of every frame compared.
+
+    Offsets count the bytes of the frames, uncompressed.
+
+    Raises:
+        RecordError: a frame is incomplete, a checksum does not match, or the compressed data are damaged.
+        OSError: the file cannot be read.
+    """
+    for found in read_frames(path, compression):
+        if found.fault is None and found.data is not None:
+            yield found.offset, found.data
+        else:
+            found.require_data(path)
+
+
+def read_frames(
+    path: Path,
+    compression: Compression = "none",
+    *,
+    index: RecordIndex | None = None,
+    record_bytes: int | None = None,
+) -> Iterator[Frame]:
+    """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
+
+    After damaged data comes the next frame. After a damaged header, reading resumes where the index says that
+    the next record starts. No memory is taken for a length that the file does not have.
+
+    Args:
+        path: the file.
+        compression: of the file.
+        index: the offsets of the records, if they are known to be right.
+        record_bytes: how many bytes the frames of a compressed file may have.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    number = offset = 0
+    try:
+        with open_shard(path, compression) as file:
+            end: float = os.fstat(file.fileno()).st_size
+            if compression == "gzip":
+                end = math.inf if record_bytes is None else record_bytes
+            bounds = None if index is None else np.append(index.offsets, index.num_bytes)
+            while header := file.read(HEADER_BYTES):
+                length = parse_header(header) if len(header) == HEADER_BYTES else None
+                if length is not None and offset + FRAME_OVERHEAD + length <= end:
+                    found = _with_data(file, number, offset, length)
+                else:
+                    found = _without_length(file, header, number, offset, end=end, bounds=bounds)
+                yield found
+                if found.is_last:
+                    return
+                if found.data is not None:
+                    number, offset = number + 1, offset + FRAME_OVERHEAD + len(found.data)
+                else:
+                    number, offset = _next(bounds, offset, end)
+                    file.seek(offset)
+    except GZIP_ERRORS as error:
+        fault = f"the compressed data are damaged: {error}{_REST_IS_LOST}"
+        yield Frame(number, offset, None, fault=fault, is_last=True)
+
+
+class FrameReader:
+    """Reads single frames of a shard by the numbers of their records, fastest in ascending order."""
+
+    def __init__(self, path: Path, compression: Compression, index: RecordIndex) -> None:
+        # views give Python's integers one by one, which lists of them would all hold at once
+        self._offsets, self._lengths = index.offsets.data, index.lengths.data
+        self._path = path
+        self._opened = open_shard(path, compression)
+        self._file = self._opened.__enter__()
+        self._at = 0
+
+    def read(self, record: int) -> tuple[bytes, bytes]:
+        """Return the frame of a record, and its last 4 bytes, with both checksums compared.
+
+        Raises:
+            RecordError: a checksum does not match, or the compressed data are damaged.
+        """
+        offset, length = self._offsets[record], self._lengths[record]
+        try:
+            if offset != self._at:
+                self._file.seek(offset)
+            found = self._file.read(length)
+        except GZIP_ERRORS as error:
+            fault = f"the compressed data are damaged: {error}"
+            raise RecordError(self._path, record, offset, fault) from None
+        self._at = offset + len(found)
+        header, _, footer = frame(found[HEADER_BYTES:-FOOTER_BYTES])
+        if not (found.startswith(header) and found.endswith(footer) and len(found) == length):
+            raise RecordError(self._path, record, offset, "a checksum of its frame does not match")
+        return found, footer
+
+    def close(self) -> None:
+        """Close the file."""
+        self._opened.__exit__(None, None, None)
+
+
+def open_shard(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
+    """Return a shard's file, open for reading its frames; offsets in it count uncompressed bytes."""
+    if compression == "gzip":
+        return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
+    return path.open("rb", buffering=_BUFFER_BYTES)
+
+
+def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
+    """Return the frame whose header was just read and has this length."""
+    data = file.read(length) if length <= _BUFFER_BYTES else _read_long(file, length)
+    footer = file.read(FOOTER_BYTES)
+    if len(data) < length or len(footer) < FOOTER_BYTES:
+        # the file is compressed and does not know its end beforehand, or it was just truncated
+        return Frame(number, offset, None, fault=_too_long(length), is_last=True)
+    checksum = masked_crc32c(data)
+    if FOOTER.unpack(footer)[0] == checksum:
+        return Frame(number, offset, data, checksum, True)
+    fault = "the checksum of the record's data does not match"
+    return Frame(number, offset, data, checksum, False, fault)
+
+
+def _without_length(
+    file: BinaryIO, header: bytes, number: int, offset: int, *, end: float, bounds: IntArray | None
+) -> Frame:
+    """Return the frame of a header that cannot be right, with its data if ``bounds`` shows where they end.
+
+    ``bounds`` has the shape ``(num_examples + 1,)``: where each frame starts, and where the last one ends.
+    """
+    if offset >= end:
+        fault = f"the records should end at byte {end}, and more bytes follow"
+        return Frame(number, offset, None, fault=fault, is_last=True)
+    if len(header) < HEADER_BYTES:
+        fault = f"the file ends {len(header)} bytes into the frame's header"
+        return Frame(number, offset, None, fault=fault, is_last=True)
+    length = parse_header(header)
+    fault = "the checksum of the record's length does not match" if length is None else _too_long(length)
+    if bounds is None:
+        return Frame(number, offset, None, fault=fault + _REST_IS_LOST, is_last=True)
+    after, start = _next(bounds, offset, end)
+    if after and bounds[after - 1] == offset and bounds[after] <= end:
+        found = _with_data(file, after - 1, offset, int(bounds[after]) - offset - FRAME_OVERHEAD)
+        return found._replace(fault=fault + ("; its data are sound" if found.is_sound else ""))
+    return Frame(number, offset, None, fault=fault, is_last=start >= end)
+
+
+def _next(bounds: IntArray | None, offset: int, end: float) -> tuple[int, int]:
+    """Return the number and the start of the first record after ``offset``, or the end of the file."""
+    # without an index, the frame before would have been the last
+    assert bounds is not None
+    number = int(np.searchsorted(bounds[:-1], offset, side="right"))
+    return number, int(bounds[number]) if number < len(bounds) - 1 else int(end)
+
+
+def _read_long(file: BinaryIO, length: int) -> bytes:
+    """Return so many bytes, or all that are left; in parts, since a length may be anything."""
+    parts, missing = [], length
+    while missing and (part := file.read(min(missing, _PART_BYTES))):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def _too_long(length: int) -> str:
+    return f"states {length} bytes of data, more than the file has"

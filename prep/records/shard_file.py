@@ -1,0 +1,198 @@
+"""The file of one shard while it grows: its bytes, and all that the manifest will say of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+
+from tfshards.prep.records.example import SMALL_BYTES
+from tfshards.prep.records.frames import frame
+from tfshards.schemas import Shard
+from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, index_path
+from tfshards.schemas.labels import labels_bytes, labels_path
+from tfshards.schemas.manifest import Compression
+
+# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
+_WRITE_BYTES = 1 << 16
+# Hashing lets other threads run meanwhile. To do so for each small buffer costs more time than the hashing.
+_HASHED_BYTES = 1 << 20
+_LEVEL = 6
+
+
+class Frames(NamedTuple):
+    """A run of records as they stand in a shard.
+
+    Attributes:
+        buffers: the bytes of the file.
+        lengths: of each frame, uncompressed.
+        footers: the last 4 bytes of each frame, one after the other.
+    """
+
+    buffers: list[bytes]
+    lengths: list[int]
+    footers: bytes
+
+
+def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> Frames:
+    """Return the frames of records, each given in parts.
+
+    Compressed, the run is a gzip member of its own (RFC 1952), so that several can be made side by side.
+    """
+    framed = [frame(*record) for record in records]
+    lengths = [sum(map(len, parts)) for parts in framed]
+    footers = b"".join(parts[-1] for parts in framed)
+    buffers = join_small(part for parts in framed for part in parts)
+    return compressed(Frames(buffers, lengths, footers), compression)
+
+
+def compressed(frames: Frames, compression: Compression) -> Frames:
+    """Return a run of records as it stands in a shard of this compression; ``frames`` has none yet."""
+    if compression == "gzip" and frames.lengths:
+        return frames._replace(buffers=[_gzip(frames.buffers)])
+    return frames
+
+
+@dataclass
+class ShardFile:
+    """A shard that is being written to a new file, run by run; a context manager that closes it.
+
+    Attributes:
+        path: of the file.
+        has_labels: whether each record has a label.
+    """
+
+    path: Path
+    has_labels: bool = False
+
+    def __post_init__(self) -> None:
+        self._file = self.path.open("xb", buffering=0)
+        self._digest = hashlib.sha256()
+        self._num_bytes = 0
+        self._last_bytes = b""
+        self._lengths: list[int] = []
+        self._footers: list[bytes] = []
+        self._labels: list[bytes] = []
+
+    def __enter__(self) -> ShardFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if error is not None:
+            # on a full disk, other files that say why need its room
+            with suppress(OSError):
+                self.path.unlink()
+
+    def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
+        """Write a run of records behind those that are there.
+
+        Args:
+            frames: the run.
+            labels: of its records, where they have labels.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        for group in _groups(frames.buffers, _HASHED_BYTES):
+            self._digest.update(group[0] if len(group) == 1 else b"".join(group))
+        for group in _groups(frames.buffers, _WRITE_BYTES):
+            self._write(group)
+        self._num_bytes += sum(map(len, frames.buffers))
+        tail = b"".join(buffer[-NUM_LAST_BYTES:] for buffer in frames.buffers[-NUM_LAST_BYTES:])
+        self._last_bytes = (self._last_bytes + tail)[-NUM_LAST_BYTES:]
+        self._lengths += frames.lengths
+        self._footers.append(frames.footers)
+        self._labels.append(labels_bytes(labels))
+
+    def sync(self) -> None:
+        """Make what was written last through a power failure."""
+        os.fsync(self._file.fileno())
+
+    @property
+    def index(self) -> bytes:
+        """The text of the shard's index."""
+        return self._index.to_text().encode("ascii")
+
+    @property
+    def labels(self) -> bytes:
+        """The content of the shard's labels; empty, too, where it has none."""
+        return b"".join(self._labels)
+
+    def companions(self, path: str) -> dict[str, bytes]:
+        """Return the content of the index and the labels of the shard at ``path`` in the dataset, by path."""
+        labels = {labels_path(path): self.labels} if self.has_labels else {}
+        return {index_path(path): self.index, **labels}
+
+    def shard(self, path: str) -> Shard:
+        """Return what the manifest says of the shard, at ``path`` in the dataset."""
+        lengths = np.array(self._lengths, dtype=np.int64)
+        checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
+        return Shard(
+            path,
+            len(lengths),
+            self._num_bytes,
+            self._index.num_bytes,
+            f"sha256:{self._digest.hexdigest()}",
+            bytes_digest(self.index),
+            examples_digest(lengths - FRAME_OVERHEAD, checksums),
+            self._last_bytes.hex(),
+            bytes_digest(self.labels) if self.has_labels else "",
+        )
+
+    @property
+    def _index(self) -> RecordIndex:
+        return RecordIndex(np.array(self._lengths, dtype=np.int64))
+
+    def _write(self, group: Sequence[bytes]) -> None:
+        num_bytes = sum(map(len, group))
+        written = os.writev(self._file.fileno(), group)
+        # The rest of a write that a signal, or a disk that is nearly full, cut short.
+        rest = memoryview(b"".join(group))[written:] if written < num_bytes else b""
+        while rest:
+            rest = rest[os.write(self._file.fileno(), rest) :]
+
+
+def _gzip(buffers: Iterable[bytes]) -> bytes:
+    # 16 asks for gzip's header, in which zlib leaves the time 0
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return b"".join([*map(compressor.compress, buffers), compressor.flush()])
+
+
+def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
+    """Yield the buffers in groups of about so many bytes; a larger buffer ends its group."""
+    group: list[bytes] = []
+    filled = 0
+    for buffer in buffers:
+        group.append(buffer)
+        filled += len(buffer)
+        if filled >= num_bytes:
+            yield group
+            group, filled = [], 0
+    if group:
+        yield group
+
+
+def join_small(buffers: Iterable[bytes]) -> list[bytes]:
+    """Return the same bytes with small neighbours joined; large buffers are not copied."""
+    joined: list[bytes] = []
+    small: list[bytes] = []
+    for buffer in buffers:
+        if len(buffer) < SMALL_BYTES:
+            small.append(buffer)
+        else:
+            joined += (b"".join(small), buffer)
+            small.clear()
+    return [*joined, b"".join(small)]

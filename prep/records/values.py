@@ -1,0 +1,79 @@
+"""Whether the values in a record are what the schema says."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tfshards.prep.records.example import Decoded, decode_example, empty_wires
+from tfshards.schemas import Feature, Manifest
+from tfshards.schemas.json_reader import Json
+
+# What the integers of a list may be, by dtype; int64 are all that the list itself can hold.
+_RANGES = {
+    "bool": range(2),
+    **{f"int{bits}": range(-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32)},
+    **{f"uint{bits}": range(1 << bits) for bits in (8, 16, 32)},
+}
+
+
+def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
+    """Return the values of a record, and what contradicts the schema."""
+    try:
+        values = decode_example(data)
+    except ValueError as error:
+        return {}, str(error)
+    names = set(manifest.schema.names)
+    others = names ^ set(values)
+    for name in sorted(others - _dropped(dict(manifest.options))) if others else ():
+        what = "is missing" if name in names else "is not in the schema"
+        return {}, f"the feature {name!r} {what}"
+    for feature in manifest.schema.features:
+        fault = _value_fault(feature, values[feature.name])
+        if fault:
+            return {}, f"the feature {feature.name!r} {fault}"
+    for name, wire in empty_wires(data).items() if not all(values.values()) else ():
+        # TensorFlow looks at the type of a list, whether it has elements or not
+        if wire and name in names and wire != manifest.schema[name].wire:
+            return (
+                {},
+                f"the feature {name!r} is an empty list of {wire} instead of {manifest.schema[name].wire}",
+            )
+    classes = len(manifest.schema.class_names)
+    for feature in manifest.schema.features if classes else ():
+        labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
+        unknown = [label for label in labels if not 0 <= label < classes]
+        if unknown:
+            return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
+    return values, None
+
+
+def _dropped(options: Json) -> set[str]:
+    """Return the features that records may have although the schema has not: those that ``adopt`` dropped.
+
+    They are in the options of the dataset that was adopted, or of those that were made of it.
+    """
+    if isinstance(options, list):
+        return {name for item in options for name in _dropped(item)}
+    if not isinstance(options, dict):
+        return set()
+    dropped = options.get("dropped") if options.get("source") == "adopt" else None
+    own = {name for name in dropped if isinstance(name, str)} if isinstance(dropped, list) else set()
+    return own | {name for value in options.values() for name in _dropped(value)}
+
+
+def _value_fault(feature: Feature, values: Decoded) -> str | None:
+    wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
+    # a list of any length has the right one
+    count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
+    if len(values) != count:
+        return f"has {len(values)} values instead of {count}"
+    if values and not isinstance(values[0], wanted):
+        return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
+    if feature.kind == "raw":
+        length = len(cast("list[bytes]", values)[0])
+        return None if length == feature.num_bytes else f"has {length} bytes instead of {feature.num_bytes}"
+    if feature.wire == "int64" and feature.dtype in _RANGES:
+        allowed = _RANGES[feature.dtype]
+        beyond = [value for value in cast("list[int]", values) if value not in allowed]
+        return f"holds {beyond[0]}, which is no {feature.dtype}" if beyond else None
+    return None

@@ -1,0 +1,1 @@
+"""NumPy arrays, in memory, in .npy files and in .npz archives."""

@@ -1,0 +1,160 @@
+"""Parse the arguments that name arrays: files, archives, and files that are parts of one array.
+
+X.npy, NAME=X.npy           one array
+X-0.npy X-1.npy ...         one array X in parts, in the order of their numbers
+NAME='X-*.npy'              the same, found by a pattern
+NAME=A.npy NAME=B.npy       one array in parts, in this order
+ALL.npz                     all arrays in the archive
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from tfshards.prep.sources.arrays.files import Files, GivenArray
+from tfshards.prep.sources.arrays.npz import Member, list_members
+from tfshards.schemas import InputError, OptionsError
+
+_NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
+# The files of a pattern belong together, so they may be numbered in other ways, too.
+_NUMBERED_IN_PATTERN = re.compile(r"(.*?)[-_.]?([0-9]+)(?:-of-([0-9]+))?")
+_FORMS = "NAME=FILE.npy, FILE.npy or FILE.npz"
+_REMEDY = "give every part, or name arrays that are not parts of one with NAME=FILE.npy"
+
+
+class _Group(NamedTuple):
+    name: str
+    paths: tuple[str, ...]
+
+
+class _Part(NamedTuple):
+    path: str
+    prefix: str
+    number: int
+    of: int | None
+
+
+def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
+    """Return the arrays that the arguments describe, by name.
+
+    Raises:
+        OptionsError: an argument has another form, a name is repeated, or a part is missing.
+        InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
+    """
+    bare = [path for name, path in map(_split, arguments) if name is None]
+    groups = _numbered_groups(bare)
+    columns: dict[str, GivenArray] = {}
+    for argument in arguments:
+        for name, source in _sources(argument, groups):
+            known = columns.get(name)
+            if isinstance(known, Files) and isinstance(source, Files) and known.is_named and source.is_named:
+                repeated = sorted(set(known.paths) & set(source.paths))
+                if repeated:
+                    raise OptionsError(f"{argument}: {repeated[0]} is a part of {name!r} twice")
+                columns[name] = Files(known.paths + source.paths)
+            elif known is not None:
+                raise OptionsError(f"{argument}: two arrays are named {name!r}; name them with NAME=FILE.npy")
+            else:
+                columns[name] = source
+    return columns
+
+
+def _split(argument: str) -> tuple[str | None, str]:
+    """Return the name, or None, and the path in ``NAME=PATH`` or ``PATH``."""
+    name, equals, path = argument.partition("=")
+    # the name of a folder may contain "=", as in year=2024/
+    return (name, path) if equals and "/" not in name else (None, argument)
+
+
+def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tuple[str, GivenArray]]:
+    name, path = _split(argument)
+    if path.endswith(".npz") and name is None:
+        yield from ((member, Member(path, member)) for member in list_members(path))
+        return
+    if not path.endswith(".npy") or name == "":
+        raise OptionsError(f"{argument}: must be {_FORMS}")
+    group: _Group | None = _Group(Path(path).stem, (path,))
+    if name is None and path in groups:
+        group = groups[path]
+    elif glob.has_magic(path) and not os.path.exists(path):
+        group = _matches(argument, path)
+    if group is None:
+        return
+    feature = group.name if name is None else name
+    if feature == "key" or not feature.isprintable():
+        raise OptionsError(f"{argument}: an array cannot be named {feature!r}; name it with NAME=FILE.npy")
+    yield feature, Files(group.paths, is_named=name is not None)
+
+
+def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
+    """Return the parts among the paths: the first path of a group maps to the group, others to None."""
+    found: dict[str, list[_Part]] = {}
+    for path in paths:
+        part = _part(path, _NUMBERED)
+        if part:
+            found.setdefault(part.prefix, []).append(part)
+    groups: dict[str, _Group | None] = {}
+    for prefix, parts in found.items():
+        # the number of a single file may mean anything, but "3-of-8" implies other parts
+        if len(parts) == 1 and parts[0].of is None:
+            continue
+        try:
+            group = _in_order(parts)
+        except ValueError as error:
+            raise OptionsError(f"parts of {prefix!r}: {error}") from None
+        groups.update({part.path: None for part in parts})
+        groups[parts[0].path] = group
+    return groups
+
+
+def _matches(argument: str, pattern: str) -> _Group:
+    paths = sorted(glob.glob(pattern))
+    if not paths:
+        raise InputError(f"{argument}: there is no such file, and no file matches the pattern")
+    parts = [_part(path, _NUMBERED_IN_PATTERN) for path in paths]
+    try:
+        return _in_order(parts)
+    except ValueError as error:
+        raise InputError(f"{argument}: {error}") from None
+
+
+def _part(path: str, pattern: re.Pattern[str]) -> _Part | None:
+    found = pattern.fullmatch(Path(path).stem) if path.endswith(".npy") else None
+    return found and _Part(path, found[1], int(found[2]), int(found[3]) if found[3] else None)
+
+
+def _in_order(parts: Sequence[_Part | None]) -> _Group:
+    """Return the parts in the order of their numbers.
+
+    Raises:
+        ValueError: the parts are not numbered in the same way, without gaps, from 0 or 1.
+    """
+    numbered = [part for part in parts if part]
+    alike = {(Path(part.path).parent, part.prefix, part.of) for part in numbered}
+    if len(numbered) < len(parts) or len(alike) > 1:
+        raise ValueError(
+            "are not numbered in the same way in one folder; give them in order as NAME=A.npy NAME=B.npy"
+        )
+    by_number = {part.number: part for part in numbered}
+    if len(by_number) < len(numbered):
+        twice = next(part for part in numbered if by_number[part.number] is not part)
+        raise ValueError(
+            f"{twice.path} and {by_number[twice.number].path} have the same number; give each part once"
+        )
+    of = numbered[0].of
+    # counted from 0, like shards, or from 1
+    first = 0 if 0 in by_number or (of is not None and of not in by_number) else 1
+    end = max(by_number) + 1 if of is None else first + of
+    missing = list(islice((number for number in range(first, end) if number not in by_number), 4))
+    if missing:
+        listed = ", ".join(map(str, missing[:3])) + (", ..." if len(missing) > 3 else "")
+        raise ValueError(f"number {listed} is missing; {_REMEDY}")
+    if len(by_number) > end - first:
+        raise ValueError(f"there are {len(by_number)} parts of {of}; {_REMEDY}")
+    return _Group(numbered[0].prefix, tuple(by_number[number].path for number in range(first, end)))

@@ -1,0 +1,244 @@
+"""Arrays in .npy files that workers map into memory: in one file, or in parts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.sources.arrays.npy import Header
+from tfshards.schemas import InputError
+from tfshards.schemas.index import IntArray
+
+AnyArray: TypeAlias = npt.NDArray[np.generic]
+
+
+class MappedArray(Protocol):
+    """One feature of every example.
+
+    Attributes:
+        dtype: NumPy's string for the dtype, with the byte order, or ``bfloat16``.
+        shape: shape with the number of examples first.
+    """
+
+    @property
+    def dtype(self) -> str:
+        """See the class."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See the class."""
+
+    def take(self, numbers: IntArray) -> AnyArray:
+        """Return a copy of these rows; bfloat16 values are returned as uint16.
+
+        Raises:
+            InputError: a file is missing, or has changed since it was listed.
+        """
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file is missing, or has changed since it was listed."""
+
+    def summary(self) -> tuple[object, ...]:
+        """Return values that identify layout and content, for the build id."""
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """An array in one .npy file, or a field of a structured array.
+
+    Attributes:
+        path: the file; empty if only the header was read.
+        dtype: see ``MappedArray``; a dtype without fields.
+        shape: see ``MappedArray``.
+        layout: values that identify layout and content, for the build id.
+        fields: names of the field, from the outermost to the innermost; empty for the whole array.
+        identity: size and modification time of the user's own file, which may change; empty for a copy.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: tuple[object, ...]
+    fields: tuple[str, ...] = ()
+    identity: str = ""
+
+    def open(self) -> AnyArray:
+        """Return the array, mapped read-only; bfloat16 values are returned as uint16.
+
+        Raises:
+            InputError: the file is missing, or has changed since it was listed.
+        """
+        self.check_unchanged()
+        dtype = np.dtype("<u2" if self.dtype == "bfloat16" else self.dtype)
+        if not math.prod(self.shape) * dtype.itemsize:
+            return np.zeros(self.shape, dtype)
+        array = map_file(self.path)
+        for name in self.fields:
+            array = cast("npt.NDArray[np.void]", array)[name]
+        return array
+
+    def take(self, numbers: IntArray) -> AnyArray:
+        """Return a copy of these rows, see ``MappedArray``."""
+        rows: AnyArray = np.asarray(self.open()[numbers])
+        self.check_unchanged()
+        return rows
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the file is missing, or has changed since it was listed."""
+        try:
+            if not self.identity or file_identity(os.stat(self.path)) == self.identity:
+                return
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{self.path}: changed after the build listed it; run the command again")
+
+    def summary(self) -> tuple[object, ...]:
+        """Return what identifies layout and content, for the build id."""
+        return self.layout
+
+
+@dataclass(frozen=True)
+class MappedParts:
+    """Several arrays concatenated along axis 0; rows are read from the part that holds them.
+
+    Attributes:
+        parts: arrays with the same shape after the first axis, and the same dtype except for the byte order
+            and the length of strings.
+    """
+
+    parts: tuple[MappedFile, ...]
+
+    @property
+    def dtype(self) -> str:
+        """Dtype that holds the values of every part, in native byte order."""
+        widest = max((np.dtype(part.dtype) for part in self.parts), key=lambda dtype: dtype.itemsize)
+        native: str = widest.newbyteorder("=").str
+        return native
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the concatenated array, with the number of examples first."""
+        return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+
+    def take(self, numbers: IntArray) -> AnyArray:
+        """Return a copy of these rows, see ``MappedArray``."""
+        ends = np.cumsum([part.shape[0] for part in self.parts])
+        indexes = np.searchsorted(ends, numbers, side="right")
+        rows: AnyArray = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        for index in np.unique(indexes).tolist():
+            part, chosen = self.parts[index], indexes == index
+            rows[chosen] = part.take(numbers[chosen] - (ends[index] - part.shape[0]))
+        return rows
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file is missing, or has changed since it was listed."""
+        for part in self.parts:
+            part.check_unchanged()
+
+    def summary(self) -> tuple[object, ...]:
+        """Return what identifies layout and content, for the build id."""
+        return tuple(part.summary() for part in self.parts)
+
+
+def map_file(path: str) -> AnyArray:
+    """Return the array in an .npy file, mapped read-only.
+
+    Raises:
+        InputError: the file cannot be mapped.
+    """
+    try:
+        array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, OverflowError) as error:
+        # for example because the file was truncated after its header was checked
+        raise InputError(f"{path}: cannot be mapped into memory: {error}") from None
+    return array
+
+
+def mapped_fields(
+    path: str, header: Header, content: str, *, identity: str = ""
+) -> dict[tuple[str, ...], MappedFile]:
+    """Return the array in an .npy file with the name ``()``, or the fields of a structured array by name.
+
+    Args:
+        path: the file.
+        header: its header.
+        content: text that identifies the content, for the build id.
+        identity: identity of the file if it is the user's own file rather than a copy.
+    """
+    if header.dtype.names is None:
+        layout = (header.dtype.str, header.shape, header.fortran, content)
+        return {(): MappedFile(path, header.dtype.str, header.shape, layout, (), identity)}
+    whole = map_file(path)
+    # offsets in a copy are relative to the start of its data, whose position may differ between copies
+    start = _address(whole) - (header.offset if identity else 0)
+    return {
+        names: MappedFile(
+            path,
+            field.dtype.str,
+            field.shape,
+            (field.dtype.str, field.shape, False, content, _address(field) - start, field.strides),
+            names,
+            identity,
+        )
+        for names, field in fields_within(whole)
+    }
+
+
+def fields_within(array: AnyArray, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], AnyArray]]:
+    """Yield the innermost fields of a structured array, as views with their names; or any other array."""
+    if array.dtype.names is None:
+        yield names, array
+    else:
+        for name in array.dtype.names:
+            field = cast("npt.NDArray[np.void]", array)[name]
+            yield from fields_within(field, (*names, name))
+
+
+def _address(array: AnyArray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def whole(array: MappedArray) -> AnyArray:
+    """Return a copy of all rows. Use it only for scalars, since other arrays may not fit into memory."""
+    return array.take(np.arange(array.shape[0], dtype=np.int64))
+
+
+def file_identity(status: os.stat_result) -> str:
+    """Return a text that changes with the file."""
+    return f"{status.st_size} bytes at {status.st_mtime_ns}"
+
+
+def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArray:
+    """Return several arrays as one, concatenated along axis 0.
+
+    Args:
+        name: name of the feature, for messages.
+        parts: one or more arrays, each with the name of its file.
+
+    Raises:
+        InputError: the parts differ in dtype, or in shape after the first axis.
+    """
+    (first_path, first), *others = parts
+    if not others:
+        return first
+    for path, part in others:
+        if _item(part) != _item(first):
+            found, wanted = (f"{np.dtype(each.dtype)} {each.shape[1:]}" for each in (part, first))
+            raise InputError(
+                f"{path}: as a part of {name!r} holds {found} per example, but {first_path} holds {wanted}; "
+                "parts must have the same dtype and shape"
+            )
+    return MappedParts(tuple(part for _, part in parts))
+
+
+def _item(array: MappedFile) -> tuple[object, ...]:
+    dtype = np.dtype(array.dtype)
+    kind = dtype.kind if dtype.kind in "SU" else dtype.newbyteorder("=")
+    return kind, array.shape[1:]

@@ -1,0 +1,184 @@
+"""Copy arrays from .npz archives into .npy files that can be mapped, after checking the archives.
+
+NumPy writes stored or deflated members, one after another; any other archive is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mapped_fields
+from tfshards.prep.sources.arrays.npy import read_header
+from tfshards.schemas import InputError
+
+_COPY_BYTES = 1 << 20
+# Every archive ends with a record of 22 bytes and an optional comment.
+_END_BYTES, _END_MAGIC = 22, b"PK\5\6"
+_LOCAL_HEADER_BYTES = 30
+_ENCRYPTED = 1
+# The maximum ratio of deflate, see zlib.net/zlib_tech.html.
+_MAX_DEFLATE_RATIO = 1032
+_METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
+_OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One array in an .npz file.
+
+    Attributes:
+        archive: path of the .npz file.
+        name: name of the array.
+    """
+
+    archive: str
+    name: str
+
+
+def list_members(path: str) -> list[str]:
+    """Return the names of the arrays in an archive, sorted.
+
+    Raises:
+        InputError: the archive cannot be read, or is unsound.
+    """
+    with _opened(path, path) as (archive, _):
+        return sorted(info.filename.removesuffix(".npy") for info in archive.infolist())
+
+
+def copied_bytes(member: Member) -> int:
+    """Return the size of the copy of a member.
+
+    Raises:
+        InputError: the archive cannot be read, or is unsound.
+    """
+    with _opened(member.archive, _where(member)) as (archive, _):
+        return archive.getinfo(f"{member.name}.npy").file_size
+
+
+def stage_member(member: Member, target: Path, *, preview: bool) -> dict[tuple[str, ...], MappedFile]:
+    """Copy a member to ``target``; return it with the name ``()``, or its fields by their names.
+
+    Args:
+        member: the array.
+        target: the .npy file to write.
+        preview: copy only arrays with one axis.
+
+    Raises:
+        InputError: the member cannot be read, is not an array, is damaged, or has another size than declared.
+    """
+    where = _where(member)
+    with _opened(member.archive, where) as (archive, identity):
+        info = archive.getinfo(f"{member.name}.npy")
+        with archive.open(info) as file:
+            header = read_header(file, where, info.file_size)
+        is_copied = not preview or len(header.shape) == 1
+        with archive.open(info) as file:
+            if is_copied:
+                _copy(file, target)
+            else:
+                # a sparse file of the right size, because only the layout of the fields is read
+                target.write_bytes(file.read(header.offset))
+                os.truncate(target, info.file_size)
+        if target.stat().st_size != info.file_size:
+            raise EOFError("is shorter than its header declares")
+    fields = mapped_fields(str(target), header, identity)
+    if is_copied:
+        return fields
+    target.unlink()
+    return {names: replace(array, path="") for names, array in fields.items()}
+
+
+def _where(member: Member) -> str:
+    return f"{member.archive}[{member.name}]"
+
+
+@contextmanager
+def _opened(path: str, where: str) -> Iterator[tuple[zipfile.ZipFile, str]]:
+    """Yield an archive and its identity, after checking its directory.
+
+    Raises:
+        InputError: the archive cannot be read, is unsound, or changes while it is open.
+    """
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            with zipfile.ZipFile(file) as archive:
+                fault = _fault(archive, file, status.st_size)
+                if fault:
+                    raise InputError(f"{path}: {fault}")
+                yield archive, file_identity(status)
+            if file_identity(os.fstat(file.fileno())) != file_identity(status):
+                raise InputError(f"{path}: changed while it was read; run the command again")
+    except InputError:
+        raise
+    except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
+        raise InputError(f"{where}: cannot be read: {error}") from None
+
+
+def _fault(archive: zipfile.ZipFile, file: BinaryIO, num_bytes: int) -> str | None:
+    """Return what is wrong with the directory of an archive, or None."""
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    if not infos:
+        return "has no members"
+    # zipfile also accepts bytes after the last record, and bytes before the archive
+    file.seek(max(0, num_bytes - _END_BYTES - len(archive.comment)))
+    end = file.read(_END_BYTES)
+    if not end.startswith(_END_MAGIC) or struct.unpack("<H", end[-2:])[0] != len(archive.comment):
+        return "bytes follow the end of the archive; it is damaged, or two files in one"
+    if infos[0].header_offset != 0:
+        return f"{infos[0].header_offset} bytes precede the archive; it is damaged, or two files in one"
+    ends = [*(info.header_offset for info in infos[1:]), archive.start_dir]
+    times = Counter(info.filename for info in infos)
+    for info, end_offset in zip(infos, ends, strict=True):
+        fault = f"occurs {times[info.filename]} times" if times[info.filename] > 1 else _member_fault(info)
+        least = _LOCAL_HEADER_BYTES + len(info.filename) + info.compress_size
+        if not fault and info.header_offset + least > end_offset:
+            fault = "overlaps the next one; the archive is damaged"
+        if fault:
+            return f"the member {info.orig_filename!r} {fault}"
+    return None
+
+
+def _member_fault(info: zipfile.ZipInfo) -> str | None:
+    name = info.orig_filename
+    if name != info.filename or "\\" in name or {"", ".", ".."} & set(name.removesuffix("/").split("/")):
+        return "has a path as its name; rename it to a plain NAME.npy"
+    if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
+        return "is a folder or a link; an .npz file holds arrays only"
+    if not name.endswith(".npy") or name == ".npy":
+        return "is not an array; every member must be a NAME.npy"
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted; unpack the archive and use its .npy files"
+    if info.compress_type not in _METHODS:
+        # other decompressors allocate as much memory as the data demands
+        method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
+        allowed = " and ".join(_METHODS.values())
+        return (
+            f"is compressed by {method}, but only {allowed} members can be read; use numpy.savez_compressed"
+        )
+    is_stored = info.compress_type == zipfile.ZIP_STORED
+    most = info.compress_size * (1 if is_stored else _MAX_DEFLATE_RATIO)
+    if info.file_size > most or (is_stored and info.file_size < most):
+        held = f"its {info.compress_size} bytes, {_METHODS[info.compress_type]}, cannot hold"
+        return f"declares {info.file_size} bytes, which {held}"
+    return None
+
+
+def _copy(source: IO[bytes], target: Path) -> None:
+    """Copy a member; zipfile checks its checksum, and stops at the size that it declares."""
+    with target.open("wb") as file:
+        for block in iter(partial(source.read, _COPY_BYTES), b""):
+            try:
+                file.write(block)
+            except OSError as error:
+                raise InputError(f"{target}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,229 @@
+"""Arrays whose first axis counts the examples; each array, or field of a structured array, is a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.arrays.arguments import open_arguments
+from tfshards.prep.sources.arrays.features import feature_of, is_text, row_bytes, strings, values_of
+from tfshards.prep.sources.arrays.files import (
+    Chunk,
+    GivenArray,
+    bytes_to_copy,
+    fields_of,
+    stage_array,
+    stage_chunks,
+    two_features,
+)
+from tfshards.prep.sources.arrays.labels import read_labels
+from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.keys import RowKeys
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas.files import require_space
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+
+_KEY = Feature("key", "bytes", "bytes")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Arrays of equal length; the key of an example is its row number.
+
+    Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
+    bytes. A feature named ``label`` holds classes if it consists of integer scalars (at most 10,000 different
+    ones, none negative), or of strings, which are then the class names.
+
+    Attributes:
+        arrays: a dict by feature name of NumPy arrays, paths of .npy files, or lists of paths of files whose
+            arrays are concatenated; axis 0 counts the examples, and the fields of a structured array become
+            features ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an iterable of
+            such dicts or structured arrays, which are concatenated along axis 0; it is read once, so that a
+            generator can supply arrays larger than memory.
+        lists: names of the features to store as int64 or float lists.
+        class_names: class names in label order; the feature ``label`` must hold the names or their numbers.
+            A class may have no examples.
+
+    Raises:
+        OptionsError: there are no arrays, or the class names are empty or repeated.
+    """
+
+    arrays: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk]
+    lists: tuple[str, ...] = ()
+    class_names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arrays, np.ndarray):
+            if not self.arrays.dtype.names:
+                raise OptionsError(
+                    "arrays= is an array without fields, which has no name; give {'NAME': array}"
+                )
+        elif isinstance(self.arrays, Mapping) and not self.arrays:
+            raise OptionsError("arrays= is empty; give at least one array")
+        check_class_names(self.class_names)
+
+    @classmethod
+    def open(
+        cls,
+        arguments: Sequence[str],
+        lists: tuple[str, ...] = (),
+        class_names: Sequence[str] | None = None,
+    ) -> Arrays:
+        """Return the arrays that the arguments of a command line describe.
+
+        Args:
+            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (the file's stem is the name), ``FILE.npz`` (all its
+                arrays), or parts of one array: ``X-0.npy X-1.npy``, ``NAME=X-*.npy``, or
+                ``NAME=A.npy NAME=B.npy``.
+            lists: see the class.
+            class_names: see the class.
+
+        Raises:
+            OptionsError: an argument has another form, a name is repeated, or a part is missing.
+            InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
+        """
+        return cls(open_arguments(arguments), lists, class_names)
+
+    def location(self) -> None:
+        """Return None, because the dataset may be in the folder of the array files."""
+        return
+
+    def with_class_names(self, names: Sequence[str]) -> Arrays:
+        """Return the source with these class names, unless it has its own."""
+        return self if self.class_names is not None else replace(self, class_names=names)
+
+    def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
+        """Return a reader of the arrays; arrays that are not in .npy files are copied into ``folder``.
+
+        Args:
+            folder: an empty folder.
+            preview: copy no more than listing and grouping need.
+
+        Raises:
+            InputError: an array cannot be read, or the disk has too little space for the copies.
+        """
+        given = self.arrays
+        if isinstance(given, np.ndarray):
+            given = fields_of(given)
+        if isinstance(given, Mapping):
+            staged = _stage(given, folder, preview=preview)
+        else:
+            staged = stage_chunks(given, folder)
+        return ArraysReader(staged, self.lists, tuple(self.class_names or ()))
+
+
+def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> dict[str, MappedArray]:
+    if not preview:
+        require_space(folder, sum(map(bytes_to_copy, given.values())), "the copy of the arrays")
+    staged: dict[str, MappedArray] = {}
+    for index, (name, source) in enumerate(given.items()):
+        for feature, array in stage_array(name, source, _folder(folder, index), preview=preview).items():
+            if feature in staged:
+                raise InputError(two_features(feature))
+            staged[feature] = array
+    return staged
+
+
+def _folder(parent: Path, index: int) -> Path:
+    folder = parent / str(index)
+    folder.mkdir()
+    return folder
+
+
+@dataclass(frozen=True)
+class ArraysReader:
+    """The reader of ``Arrays``, after each array was staged in files that can be mapped.
+
+    Attributes:
+        arrays: mapped arrays by feature name.
+        lists: see ``Arrays``.
+        class_names: see ``Arrays``; empty if there are none.
+    """
+
+    arrays: Mapping[str, MappedArray]
+    lists: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output."""
+        return {"source": "arrays", "lists": [*sorted(self.lists)]}
+
+    def listing(self) -> Listing:
+        """Return the listing; only the labels are read.
+
+        Raises:
+            InputError: the arrays differ in length, have no rows, or one has an unsupported dtype.
+        """
+        lengths = {name: array.shape[0] for name, array in self.arrays.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise InputError(f"the arrays differ in length: {listed}; every array needs one row per example")
+        unknown = sorted(set(self.lists) - set(lengths))
+        if unknown:
+            raise InputError(
+                f"lists={unknown[0]!r}: there is no such array; the arrays are {', '.join(lengths)}"
+            )
+        count = next(iter(lengths.values()))
+        if not count:
+            raise InputError("the arrays have no rows; there is nothing to build")
+        if _KEY.name in lengths:
+            raise InputError(
+                "an array is named 'key', which is the name of the row number; choose another name, "
+                "or name the structured array that has this field with NAME=FILE.npy"
+            )
+        labels = read_labels(self.arrays.get("label"), self.class_names)
+        features = [
+            feature_of(
+                name, array, as_list=name in self.lists, is_label=name == "label" and labels is not None
+            )
+            for name, array in self.arrays.items()
+        ]
+        size = sum(map(row_bytes, self.arrays.values()))
+        if not size:
+            # for arrays without values, the size of a file does not limit the number of rows
+            raise InputError("the rows of the arrays hold no values; there is nothing to build")
+        return Listing(
+            schema=Schema((*features, _KEY), labels.class_names if labels else ()),
+            keys=RowKeys(count),
+            sizes=np.full(count, size, dtype=np.int64),
+            stamps=np.zeros(count, dtype=np.int64),
+            labels=labels.numbers if labels else None,
+            identity=repr([(name, *array.summary()) for name, array in self.arrays.items()]),
+        )
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+        """Return the values of each row."""
+        numbers = np.array([int(row.key) for row in rows], dtype=np.int64)
+        columns = [_values(schema[name], array, rows, numbers) for name, array in self.arrays.items()]
+        keys = [row.key.encode("ascii") for row in rows]
+        return [Accepted(values) for values in zip(*columns, keys, strict=True)]
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        """Return the group of each row: its value in the array ``by``.
+
+        Raises:
+            InputError: there is no array of scalars with this name.
+        """
+        array = self.arrays.get(by)
+        if array is None or len(array.shape) != 1:
+            scalars = [name for name, array in self.arrays.items() if len(array.shape) == 1]
+            raise InputError(
+                f"group_by={by!r} is not an array of scalars; these are {', '.join(scalars) or 'none'}"
+            )
+        values = whole(array)
+        return strings(by, values) if is_text(array) else [str(value).encode() for value in values.tolist()]
+
+
+def _values(feature: Feature, array: MappedArray, rows: Sequence[Row], numbers: IntArray) -> Sequence[Values]:
+    if feature.kind == "label" and is_text(array):
+        # the listing has the numbers of the classes
+        array.check_unchanged()
+        return [row.label for row in rows]
+    return values_of(feature, array.take(numbers), array.dtype)

@@ -1,0 +1,149 @@
+"""The interface of every source: a listing of its examples, and a reader of some of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.schemas import Schema
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+
+
+class Row(NamedTuple):
+    """One example in a plan file, with everything that a worker needs to read it.
+
+    Attributes:
+        key: key of the example, unique in its source.
+        label: number of the class, or -1.
+        size: number of bytes in the source.
+        stamp: modification time in nanoseconds since 1970; 0 where the listing's identity covers the content.
+    """
+
+    key: str
+    label: int
+    size: int
+    stamp: int
+
+
+class Accepted(NamedTuple):
+    """The values of an example, in the order of the schema, and how its images were converted."""
+
+    values: Sequence[Values]
+    conversions: tuple[str, ...] = ()
+
+
+class Rejected(NamedTuple):
+    """Why an input is rejected: a pure function of its bytes and the options."""
+
+    reason: str
+    detail: str
+
+
+Outcome: TypeAlias = "Accepted | Rejected"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The examples of a source, sorted by key. The number of an example is its index in this order.
+
+    Attributes:
+        schema: schema of the examples.
+        keys: unique keys, sorted, without NUL.
+        sizes: source bytes of each example, shape ``(num_examples,)`` int64.
+        stamps: stamp of each example (see ``Row``), shape ``(num_examples,)`` int64.
+        labels: class number of each example, shape ``(num_examples,)`` int64; None without labels.
+        splits: example numbers of each split, ascending, if the source has splits.
+        skipped: number of skipped entries by reason.
+        identity: text that changes with any content that sizes and stamps do not cover.
+        warnings: warnings for the user.
+    """
+
+    schema: Schema
+    keys: Sequence[bytes]
+    sizes: IntArray
+    stamps: IntArray
+    labels: IntArray | None = None
+    splits: Mapping[str, IntArray] | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    identity: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples."""
+        return len(self.keys)
+
+    @property
+    def num_entries(self) -> int:
+        """The number of examples and skipped entries."""
+        return len(self.keys) + sum(self.skipped.values())
+
+    def find(self, key: str) -> int | None:
+        """Return the number of the example with this key, as plans store it, or None."""
+        wanted = to_bytes(key)
+        if isinstance(self.keys, RowKeys):
+            number = int(key) if key.isdecimal() else len(self.keys)
+        else:
+            number = bisect_left(self.keys, wanted)
+        return number if number < len(self.keys) and self.keys[number] == wanted else None
+
+    def rows(self, numbers: IntArray) -> list[Row]:
+        """Return the plan rows of these examples."""
+        keys = [to_text(self.keys[number]) for number in numbers.tolist()]
+        labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
+        columns = (keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
+        return list(map(Row._make, zip(*columns, strict=True)))
+
+
+class Reader(Protocol):
+    """A source whose content is in files, so that workers can read it."""
+
+    def listing(self) -> Listing:
+        """Return the listing, without reading pixels."""
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+        """Return the values of each row, or why it is rejected, in order.
+
+        Raises:
+            InputError: an input cannot be read, is missing, or has changed since it was listed.
+        """
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        """Return the group of each example; a split by ratio keeps the examples of a group together.
+
+        Raises:
+            OptionsError: this source cannot group by ``by``.
+            InputError: an example has no group.
+        """
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output, for the build id and the manifest."""
+
+
+class Source(Protocol):
+    """An input as a user describes it."""
+
+    def stage(self, folder: Path, *, preview: bool = False) -> Reader:
+        """Return a reader, after copying into ``folder`` what workers cannot read in place.
+
+        Args:
+            folder: an empty folder.
+            preview: copy no more than listing and grouping need; no rows will be read.
+        """
+
+    def location(self) -> Path | None:
+        """Return the folder that must not contain the output, or None."""
+
+    def with_class_names(self, names: Sequence[str]) -> Source:
+        """Return the source with the class names of the dataset that it is appended to.
+
+        These need not all occur in the source. A source whose class names the user gave keeps them.
+        """

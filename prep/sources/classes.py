@@ -1,0 +1,119 @@
+"""Class names in label order: given by the user, or found in the data."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+_SHOWN = 5
+# The escapes of labels.txt (see views.labels), which are fewer than those of Python.
+_ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
+_ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
+
+
+def check_class_names(names: Sequence[str] | None) -> None:
+    """Raise OptionsError unless the names are None, or one or more different strings."""
+    if names is None:
+        return
+    if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
+        raise OptionsError(f"class_names={names!r} must be a list of strings, in label order")
+    if not names:
+        raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise OptionsError(f"class_names= contains {twice[0]!r} twice; give each class once")
+
+
+def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> tuple[str, ...]:
+    """Return the class names in label order: the given names, or the names in the data, sorted.
+
+    Args:
+        found: names in the data.
+        given: names that the data must have, in label order, or None.
+        where: start of the message about a given name that is not in the data.
+
+    Raises:
+        InputError: a name in the data is not given, or a given name is not in the data.
+    """
+    names = set(found)
+    if given is None:
+        return tuple(sorted(names))
+    new, missing = sorted(names - set(given)), [name for name in given if name not in names]
+    faults = []
+    if new:
+        faults.append(
+            f"{_listed(new)} not among them; add new classes at their end, and build the dataset again"
+        )
+    if missing:
+        faults.append(f"{_listed(missing)} among them, but {where} of that name")
+    if faults:
+        raise InputError("the classes differ from the given class names: " + "; ".join(faults))
+    return tuple(given)
+
+
+def twins(names: Iterable[str]) -> list[str]:
+    """Return a warning for each pair of names that differ only by case or by Unicode normalization."""
+    first: dict[str, str] = {}
+    lines = []
+    for name in sorted(names):
+        alike = unicodedata.normalize("NFC", name).casefold()
+        if alike in first:
+            lines.append(f"{first[alike]!r} and {name!r} are two classes, but look alike")
+        else:
+            first[alike] = name
+    return lines
+
+
+def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    r"""Return the class names in a file: one per line, in label order, escaped as in ``labels.txt``.
+
+    Raises:
+        InputError: the file cannot be read, or a line is empty, repeated, or not escaped.
+    """
+    try:
+        # bytes, because a lone \r would end a line of text; some editors write a byte order mark
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8: {error}") from None
+    # not splitlines(), which also splits at other characters
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    names: dict[str, None] = {}
+    for number, line in enumerate(lines, 1):
+        name = _unescaped(line, f"{path}, line {number}")
+        if not name or name in names:
+            fault = f"repeats {name!r}" if name else "is empty"
+            raise InputError(f"{path}, line {number}: {fault}; write one class per line")
+        names[name] = None
+    return tuple(names)
+
+
+def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the class names of a dataset.
+
+    Raises:
+        InputError: ``dataset`` is not a dataset, or its classes have no names.
+    """
+    names = read_manifest(dataset).schema.class_names
+    if not names:
+        raise InputError(f"{dataset}: its classes have no names; choose a dataset with class names")
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return f"{shown}{more} {'are' if len(names) > 1 else 'is'}"
+
+
+def _unescaped(line: str, where: str) -> str:
+    if _ESCAPED.fullmatch(line) is None:
+        raise InputError(rf"{where}: has a backslash that is not escaped; write it as \\")
+    return _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)

@@ -1,0 +1,140 @@
+"""A folder of images: with class folders, with split folders, with both, or without folders."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.image_file import read_image
+from tfshards.prep.sources.images.layout import arrange
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.tree import images_in
+from tfshards.schemas import InputError, OptionsError, Schema
+from tfshards.schemas.json_reader import Json
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """A folder of image files; the key of an example is its path relative to the folder.
+
+    The top-level folders are splits if all are named train, training, validation, valid, val, dev, test
+    or testing; otherwise they are classes, which are searched recursively. The classes of all splits are
+    numbered in the sorted order of their names. Without folders there are no labels.
+
+    Attributes:
+        root: the folder.
+        images: how images are checked, converted and stored.
+        class_names: class names in label order, which must be the names of the class folders; by default the
+            sorted names of these folders.
+        follow_links: follow links to folders, and to files outside of the folder.
+        allow_missing_classes: accept names in ``class_names`` without a folder.
+
+    Raises:
+        OptionsError: a class name is repeated, or the name of the folder is empty.
+    """
+
+    root: str | bytes | os.PathLike[str]
+    images: ImageOptions = field(default_factory=ImageOptions)
+    class_names: Sequence[str] | None = None
+    follow_links: bool = False
+    allow_missing_classes: bool = False
+
+    def __post_init__(self) -> None:
+        if not os.fspath(self.root):
+            raise OptionsError("root= is empty; give '.' for the working directory")
+        check_class_names(self.class_names)
+
+    def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:
+        """Return the source itself, since its content is in files."""
+        return self
+
+    def location(self) -> Path:
+        """Return the folder."""
+        return Path(os.fsdecode(self.root))
+
+    def with_class_names(self, names: Sequence[str]) -> ImageFolder:
+        """Return the source with these class names, unless it has its own; some may have no folder."""
+        if self.class_names is not None:
+            return self
+        return replace(self, class_names=names, allow_missing_classes=True)
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output."""
+        # which images are accepted, and how they are converted, depends on the versions of the decoders
+        decoders = {} if self.images.check == "none" else decoder_versions()
+        links: dict[str, Json] = {"follow_links": True} if self.follow_links else {}
+        return {"source": "images", **self.images.to_json(), **links, **decoders}
+
+    def listing(self) -> Listing:
+        """Return the listing, by the names, sizes and modification times of the files.
+
+        Raises:
+            InputError: the folder is missing or cannot be read, or holds no images.
+        """
+        root = os.path.realpath(os.fsencode(self.root))
+        if not os.path.isdir(root):
+            problem = "is not a folder" if os.path.exists(root) else "does not exist"
+            raise InputError(f"{self.location()} {problem}")
+        skipped: Counter[str] = Counter()
+        try:
+            found = sorted(images_in(root, skipped, follow_links=self.follow_links))
+        except OSError as error:
+            raise InputError(
+                f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
+            ) from None
+        if not found:
+            listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+            seen = f" (skipped: {listed})" if skipped else ""
+            known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
+            raise InputError(
+                f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
+                "by their content"
+            )
+        return arrange(
+            root,
+            found,
+            skipped,
+            self.images.shape,
+            class_names=self.class_names,
+            allow_missing_classes=self.allow_missing_classes,
+            follow_links=self.follow_links,
+        )
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+        """Return the image, label and key of each row, or why it is rejected."""
+        return [self._read_one(row, has_label="label" in schema.names) for row in rows]
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
+
+        The expression is searched for in the key, the path relative to the folder.
+        """
+        if by == "folder":
+            return [os.path.dirname(key) for key in listing.keys]
+        try:
+            pattern = re.compile(os.fsencode(by))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise OptionsError(f"group_by={by!r} is not a regular expression: {error}") from None
+        if pattern.groups != 1:
+            raise OptionsError(f"group_by={by!r} must be 'folder', or a regular expression with one (group)")
+        found = [pattern.search(key) for key in listing.keys]
+        for key, match in zip(listing.keys, found, strict=True):
+            if not match or match[1] is None:
+                raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
+        return [match[1] for match in found if match]
+
+    def _read_one(self, row: Row, *, has_label: bool) -> Outcome:
+        key = to_bytes(row.key)
+        image = read_image(os.path.join(os.fsencode(self.root), key), row, self.images)
+        if isinstance(image, Rejected):
+            return image
+        return Accepted((image.data, row.label, key) if has_label else (image.data, key), image.conversions)

@@ -1,0 +1,1 @@
+"""CSV, JSON Lines and Parquet tables, with columns of image paths."""

@@ -1,0 +1,114 @@
+"""What each column of a table is used for, as determined by its name or by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tfshards.schemas import InputError
+
+_FILE_NAME = "file_name"
+_SUFFIX = "_file_name"
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """The roles that the user assigns to columns; the names of other columns determine their roles.
+
+    Attributes:
+        images: columns of image paths; each becomes a feature with the name of the column.
+        masks: columns of paths of masks, whose pixel values are classes.
+        label: column of classes; by default ``label``, if it exists.
+        split: column of split names; by default ``split``, if it exists.
+        drop: columns that are not stored.
+    """
+
+    images: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
+    label: str | None = None
+    split: str | None = None
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AssignedColumns:
+    """What each column of a table is used for.
+
+    Attributes:
+        images: feature name by column of paths; the paths of the first column are the keys.
+        label: column of classes, or None.
+        split: column of split names, or None.
+        others: columns that are stored as values.
+        masks: features among ``images`` that are masks.
+        is_label_named: whether the user named the column of classes.
+    """
+
+    images: Mapping[str, str]
+    label: str | None
+    split: str | None
+    others: tuple[str, ...]
+    masks: frozenset[str] = frozenset()
+    is_label_named: bool = False
+
+    def without_label(self) -> AssignedColumns:
+        """Return the columns with the label column stored as values instead."""
+        return replace(self, label=None, others=(*filter(None, [self.label]), *self.others))
+
+
+def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> AssignedColumns:
+    """Return what the columns ``names`` of the table in ``path`` are used for.
+
+    By the convention of Hugging Face's datasets, ``file_name`` holds the paths of images, and
+    ``NAME_file_name`` the paths of another image ``NAME``.
+
+    Raises:
+        InputError: a named column does not exist or has two roles, or two features have the same name.
+    """
+    if len(names) == 1 and any(mark in names[0] for mark in ";|\t"):
+        raise InputError(
+            f"{path} has one column, {names[0]!r}, which looks like several; values are separated by "
+            "commas in .csv files and by tabs in .tsv files"
+        )
+    named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *columns.drop]
+    for name in named:
+        if name not in names:
+            raise InputError(f"{path} has no column {name!r}; its columns are {listed(names)}")
+        if named.count(name) > 1:
+            raise InputError(f"the column {name!r} has two roles; name it once")
+    free = [name for name in names if name not in named]
+    images: dict[str, str] = {}
+    for name in names:
+        if (
+            name in columns.images
+            or name in columns.masks
+            or (name in free and (name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)))
+        ):
+            images[name] = name.removesuffix(_SUFFIX)
+    images = {name: "image" if name == _FILE_NAME else feature for name, feature in images.items()}
+    if _FILE_NAME in images:
+        # its path is the key, whatever the order of the columns
+        images = {_FILE_NAME: images.pop(_FILE_NAME), **images}
+    label = columns.label or ("label" if "label" in free else None)
+    split = columns.split or ("split" if "split" in free else None)
+    others = tuple(name for name in free if name not in (*images, label, split))
+    _check_features([*images.values(), *filter(None, [label]), *others], path)
+    masks = frozenset(feature for column, feature in images.items() if column in columns.masks)
+    return AssignedColumns(images, label, split, others, masks, columns.label is not None)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names on one line, for a message."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:_SHOWN]) + more
+
+
+def _check_features(features: Sequence[str], path: str) -> None:
+    if not features:
+        raise InputError(f"{path} has no column to store; there is nothing to build")
+    for name in features:
+        if features.count(name) > 1:
+            raise InputError(f"{path}: two columns would be the feature {name!r}; leave one out with drop=")
+        if name == "key" or not name or not name.isprintable():
+            why = "has the name of the keys" if name == "key" else "has a name that cannot be printed"
+            raise InputError(f"{path}: the column {name!r} {why}; rename it, or leave it out with drop=")

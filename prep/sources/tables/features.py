@@ -1,0 +1,207 @@
+"""The features of table columns, by their Arrow types, and the values of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfshards.prep.records.example import Values
+from tfshards.schemas import Feature, InputError
+from tfshards.schemas.feature import ITEM_SIZES
+from tfshards.schemas.index import IntArray
+
+TEXT = pa.large_binary()
+
+# Maximum length of the name of a type in a message.
+_SHOWN = 60
+
+_DTYPES = {
+    pa.bool_(): "bool",
+    pa.int8(): "int8",
+    pa.int16(): "int16",
+    pa.int32(): "int32",
+    pa.int64(): "int64",
+    pa.uint8(): "uint8",
+    pa.uint16(): "uint16",
+    pa.uint32(): "uint32",
+    pa.uint64(): "uint64",
+    pa.float16(): "float16",
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+}
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column in its stored type.
+
+    Attributes:
+        values: values, none of which is missing; text has the type ``TEXT``, lists are large lists.
+        feature: feature of the column.
+        warning: warning about values that are not stored exactly, or None.
+    """
+
+    values: pa.ChunkedArray
+    feature: Feature
+    warning: str | None = None
+
+
+def stored_column(name: str, column: pa.ChunkedArray) -> StoredColumn:
+    """Return a column in its stored type.
+
+    Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
+    and uint64 as raw little-endian bytes; lists of these have a fixed length if all rows have the same
+    length. Lists of floating point numbers that differ in length become float32. Dates, times and decimals
+    become text.
+
+    Raises:
+        InputError: the type cannot be stored, or a value is missing or does not fit the type.
+    """
+    values = _without_missing(name, plain_column(name, column))
+    is_list, item = _item(values.type)
+    shape = _shape(values) if is_list else ()
+    if item == TEXT:
+        return StoredColumn(values, Feature(name, "bytes", "bytes", shape))
+    dtype = _DTYPES[item]
+    if dtype != "uint64" and not dtype.startswith("float"):
+        return StoredColumn(values, Feature(name, "int", dtype, shape))
+    if None not in shape:
+        return StoredColumn(values, Feature(name, "raw", dtype, shape))
+    if dtype == "uint64":
+        raise InputError(
+            f"column {name!r}: lists of uint64 that differ in length cannot be stored; convert them to "
+            f"int64, or leave out the column with drop={name!r}"
+        )
+    if dtype != "float64":
+        return StoredColumn(values, Feature(name, "float", dtype, shape))
+    warning = f"column {name!r}: its lists differ in length and are stored as float32"
+    return StoredColumn(_as_float32(name, values), Feature(name, "float", "float32", shape), warning)
+
+
+def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as ``TEXT``, numbers, or large lists of either; missing values stay missing.
+
+    Raises:
+        InputError: the type cannot be converted to one of these.
+    """
+    kind = column.type
+    is_list, item = _item(kind)
+    plain = item
+    if pa.types.is_dictionary(plain):
+        plain = plain.value_type
+    if pa.types.is_null(plain):
+        raise InputError(f"column {name!r}: every value is missing; leave out the column with drop={name!r}")
+    refused = InputError(
+        f"column {name!r}: its type {shown(kind)} cannot be stored; leave it out with drop={name!r}"
+    )
+    try:
+        if plain != item:
+            column = column.cast(pa.large_list(plain) if is_list else plain)
+        if pa.types.is_temporal(plain) or pa.types.is_decimal(plain):
+            plain = pa.string()
+            column = column.cast(pa.large_list(plain) if is_list else plain)
+        target = plain if plain in _DTYPES else TEXT
+        if target == TEXT and not _is_bytes(plain):
+            raise refused
+        return column.cast(pa.large_list(target) if is_list else target)
+    except pa.ArrowException:
+        raise refused from None
+
+
+def relisted(lists: pa.ChunkedArray, items: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return lists with the lengths of ``lists`` that hold ``items`` in order."""
+    lengths = pc.list_value_length(lists).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
+    return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, items.combine_chunks())])
+
+
+def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
+    """Return the values of the rows of a stored column, in the form that the encoder expects."""
+    if feature.kind == "raw":
+        flat = column.flatten() if feature.shape else column
+        numbers = flat.to_numpy(zero_copy_only=False)
+        data = numbers.astype(np.dtype(feature.dtype).newbyteorder("<"), copy=False).tobytes()
+        step = feature.num_bytes
+        return [data[row * step : (row + 1) * step] for row in range(len(column))]
+    values: list[Values] = column.to_pylist()
+    return values
+
+
+def row_bytes(column: StoredColumn) -> IntArray:
+    """Return the number of bytes of the values of each row, shape ``(num_rows,)`` int64.
+
+    The bytes of the values are counted, because Arrow's own sizes may change with its version.
+    """
+    values = column.values
+    is_list, item = _item(values.type)
+    flat = pc.list_flatten(values) if is_list else values
+    if item == TEXT:
+        each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
+    else:
+        each = np.full(len(flat), ITEM_SIZES[_DTYPES[item]], dtype=np.int64)
+    if not is_list:
+        return each
+    ends = np.cumsum(pc.list_value_length(values).to_numpy())
+    sums = np.concatenate([[0], np.cumsum(each)])
+    lists: IntArray = np.diff(sums[np.concatenate([[0], ends])]).astype(np.int64)
+    return lists
+
+
+def shown(kind: pa.DataType) -> str:
+    """Return the name of a type for a message, shortened: lists may be nested thousands deep."""
+    name = str(kind)
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+
+
+def _item(kind: pa.DataType) -> tuple[bool, pa.DataType]:
+    """Return whether a type is a list, and the type of its items, or the type itself."""
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return is_list, kind.value_type if is_list else kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(is_text or is_bytes or types.is_fixed_size_binary(kind))
+
+
+def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column with missing lists empty, and missing floating point numbers NaN."""
+    is_list, item = _item(column.type)
+    if is_list:
+        column = pc.coalesce(column, pa.scalar([], column.type)) if column.null_count else column
+    flat = pc.list_flatten(column) if is_list else column
+    if not flat.null_count:
+        return column
+    if pa.types.is_floating(item):
+        filled = flat.fill_null(pa.scalar(float("nan"), item))
+        return relisted(column, filled) if is_list else filled
+    where = "inside its lists" if is_list else f"the first in row {pc.index(pc.is_null(flat), True).as_py()}"
+    raise InputError(
+        f"column {name!r}: {flat.null_count} values are missing, {where}; fill them in, "
+        f"or leave out the column with drop={name!r}"
+    )
+
+
+def _as_float32(name: str, lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    flat = pc.list_flatten(lists)
+    short = flat.cast(pa.float32())
+    lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
+    if len(lost):
+        raise InputError(
+            f"column {name!r}: its lists differ in length and are stored as float32, which cannot hold "
+            f"{lost[0].as_py()}; give them the same length, or leave out the column with drop={name!r}"
+        )
+    return relisted(lists, short)
+
+
+def _shape(column: pa.ChunkedArray) -> tuple[int | None]:
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+    # lists that are all empty need not be empty in the next table
+    return (lengths[0],) if len(lengths) == 1 and lengths[0] else (None,)

@@ -1,0 +1,174 @@
+"""Find and read table files; columns have the types that Arrow reads or infers."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+import pyarrow.parquet
+
+from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.sources.tables.csv import BLOCK_BYTES, CsvError, is_dated, read_csv
+from tfshards.schemas import InputError, OptionsError
+
+_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_READ_BYTES = 1 << 20
+# Above this, float64 cannot hold every integer.
+_EXACT = 2.0**53
+_DIGITS = 300
+_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """The content of a table file.
+
+    Attributes:
+        table: the rows.
+        digest: SHA-256 of the file, in hex.
+        warnings: warnings for the user.
+    """
+
+    table: pa.Table
+    digest: str
+    warnings: tuple[str, ...]
+
+
+def table_path(path: str | os.PathLike[str]) -> Path:
+    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``.
+
+    Raises:
+        OptionsError: the suffix of the file is not supported.
+        InputError: the file does not exist, or the folder holds no metadata file, or several.
+    """
+    found = Path(path)
+    if found.is_dir():
+        inside = [name for name in METADATA_NAMES if (found / name).is_file()]
+        if len(inside) != 1:
+            held = " and ".join(inside) if inside else f"none of {', '.join(METADATA_NAMES)}"
+            raise InputError(f"{path} holds {held}; name the file of the table")
+        return found / inside[0]
+    if found.suffix.lower() not in _SUFFIXES:
+        raise OptionsError(f"{path}: the suffix of a table must be one of {', '.join(_SUFFIXES)}")
+    if not found.is_file():
+        raise InputError(f"{path} {'is not a file' if found.exists() else 'does not exist'}")
+    return found
+
+
+def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
+    """Return the rows of a table.
+
+    Args:
+        path: a file with a supported suffix.
+        text_columns: columns of CSV files to read as bytes, in addition to those whose names end in
+            ``file_name``.
+
+    Raises:
+        InputError: the file cannot be read, changes while it is read, has no rows, or repeats a column.
+    """
+    try:
+        before = path.stat()
+        table, warnings = _read(path, text_columns)
+        digest = _digest(path)
+        after = path.stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (pa.ArrowException, csv.Error, CsvError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise InputError(f"{path}: changed while it was read; run the command again")
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}: the column {twice[0]!r} is repeated; rename one of them")
+    if not table.num_rows:
+        raise InputError(f"{path} has no rows; there is nothing to build")
+    return TableFile(table, digest, tuple(warnings))
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        # not read_table, which adds columns for folders that are named like NAME=VALUE
+        with pa.parquet.ParquetFile(path) as file:
+            return file.read(), []
+    if suffix in (".jsonl", ".ndjson"):
+        return _read_json(path), []
+    return read_csv(path, "\t" if suffix == ".tsv" else ",", text_columns)
+
+
+def _read_json(path: Path) -> pa.Table:
+    options = pa.json.ReadOptions(block_size=BLOCK_BYTES)
+    table = pa.json.read_json(path, read_options=options)
+    # Arrow would convert text that looks like dates or times
+    text = [
+        (field.name, pa.list_(pa.string()) if pa.types.is_list(field.type) else pa.string())
+        for field in table.schema
+        if is_dated(field.type)
+    ]
+    if text:
+        parsing = pa.json.ParseOptions(explicit_schema=pa.schema(text))
+        names = table.column_names
+        table = pa.json.read_json(path, read_options=options, parse_options=parsing).select(names)
+    _check_integers(path, [field.name for field in table.schema if _may_be_rounded(table[field.name])])
+    return table
+
+
+def _may_be_rounded(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds floating point numbers so large that integers may have been rounded to them."""
+    flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    if flat.type != pa.float64():
+        return False
+    with np.errstate(invalid="ignore"):
+        numbers = np.abs(flat.to_numpy())
+        # Arrow reads an integer with too many digits as infinity
+        return bool(np.any(numbers >= _EXACT))
+
+
+def _check_integers(path: Path, names: list[str]) -> None:
+    """Raise InputError if Arrow rounded an integer in one of the columns."""
+    if not names:
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(line for line in file if line.strip()):
+            row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
+            for name in names:
+                for value in _flat(row.get(name)):
+                    if isinstance(value, int) and int(float(value)) != value:
+                        raise InputError(
+                            f"{path}, row {number}: column {name!r}: {str(value)[:_SHOWN]} would "
+                            "be rounded: it exceeds int64, or the column has fractions; write it as a string"
+                        )
+
+
+def _integer(text: str) -> int:
+    # int() accepts at most 4300 digits; the changed last digit is detected like any rounding
+    return int(text) if len(text) <= _DIGITS else int(text[:_DIGITS]) * 10 + 1
+
+
+def _flat(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        yield from value
+    else:
+        yield value
+
+
+def _reason(error: Exception) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"a row is longer than {BLOCK_BYTES >> 20} MiB" if "straddl" in line else line

@@ -1,0 +1,111 @@
+"""The image files that a table names, with their sizes and times, and those that it does not name."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.tables.staging import PATH, SIZE, STAMP
+from tfshards.prep.sources.tree import images_in
+from tfshards.schemas import InputError
+from tfshards.schemas.index import IntArray
+
+_SHOWN = 3
+
+
+def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
+    """Return the rows with the size and modification time of each image; both are -1 for missing files.
+
+    Raises:
+        InputError: a path leads out of ``root``.
+    """
+    real: dict[bytes, bool] = {}
+    for name in images:
+        sizes, stamps = [], []
+        for path in rows[PATH + name].to_pylist():
+            full = os.path.join(root, path)
+            # a path with NUL cannot exist
+            if not (follow_links or b"\0" in path or _is_inside(root, full, real)):
+                raise InputError(
+                    f"{to_text(path)!r} is outside of {os.fsdecode(root)}; give the folder that "
+                    "holds all images with root=, or allow this with follow_links=True"
+                )
+            size, stamp = _stat(full) if path else (-1, -1)
+            sizes.append(size)
+            stamps.append(stamp)
+        rows = rows.append_column(SIZE + name, pa.array(sizes, pa.int64()))
+        rows = rows.append_column(STAMP + name, pa.array(stamps, pa.int64()))
+    return rows
+
+
+def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Return the size of all images of each row, and one stamp for their modification times.
+
+    Both have shape ``(num_rows,)`` int64. The stamp of one image is its time; that of several is a hash.
+    """
+    sizes = np.zeros(rows.num_rows, dtype=np.int64)
+    stamps = np.zeros(rows.num_rows, dtype=np.int64)
+    for index, name in enumerate(images):
+        size, stamp = rows[SIZE + name].to_numpy(), rows[STAMP + name].to_numpy()
+        sizes += np.maximum(size, 0)
+        if index == 0:
+            stamps = stamp.copy()
+        else:
+            # the hash also covers the size of each image, because ``sizes`` holds only their sum
+            together = np.stack([stamps, size, stamp], axis=1)
+            stamps = np.array([_hash(three.tobytes()) for three in together], dtype=np.int64)
+    return sizes, stamps
+
+
+def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> list[str]:
+    """Return a warning if image files below ``root`` are not in any row."""
+    named = {os.path.normpath(path) for name in images for path in rows[PATH + name].to_pylist()}
+    try:
+        found = {file.key for file in images_in(root, Counter(), follow_links=follow_links)}
+    except OSError:
+        # other files in the folder need not be readable
+        return []
+    left = sorted(found - named)
+    if not left:
+        return []
+    shown = ", ".join(repr(to_text(key)) for key in left[:_SHOWN])
+    return [f"{len(left)} image files below {os.fsdecode(root)} are in no row of the table, such as {shown}"]
+
+
+def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:
+    """Whether a file is below ``root`` after following links; ``real`` caches the folders."""
+    # not normpath: after a link, ".." is the folder that holds the target of the link
+    folder, name = os.path.split(full)
+    if folder not in real:
+        real[folder] = _is_below(root, os.path.realpath(folder))
+    if name == b"..":
+        return _is_below(root, os.path.realpath(full))
+    return real[folder] and (not os.path.islink(full) or _is_below(root, os.path.realpath(full)))
+
+
+def _is_below(root: bytes, path: bytes) -> bool:
+    return os.path.join(path, b"").startswith(os.path.join(root, b""))
+
+
+def _stat(path: bytes) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return -1, -1
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return -1, -1
+        raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1

@@ -1,0 +1,129 @@
+"""Tables as a source kind: their arguments, and how a build from one is restored.
+
+Only the functions that need Arrow import it, because builds from other sources do not need it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from tfshards.prep.sources.image_arguments import add_image_arguments, image_options_from, restored_images
+from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
+
+if TYPE_CHECKING:
+    from tfshards.prep.sources.tables.source import Table
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="CSV, TSV, JSON Lines or Parquet file, or a folder with metadata.csv, .jsonl or .parquet",
+    )
+    add = parser.add_argument_group("column options").add_argument
+    add(
+        "--root",
+        metavar="DIR",
+        help="folder to which image paths are relative (default: the table's folder)",
+    )
+    add(
+        "--image",
+        dest="images",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="column of image paths, in addition to file_name and NAME_file_name; repeatable",
+    )
+    add(
+        "--mask",
+        dest="masks",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="column of mask paths; the pixel values of masks are never interpolated; repeatable",
+    )
+    add(
+        "--label",
+        metavar="COLUMN",
+        help="column of classes: text, integers, or lists of these (default: label, if it exists)",
+    )
+    add(
+        "--split-column",
+        dest="split",
+        metavar="COLUMN",
+        help="column that names the split of each row (default: split, if it exists)",
+    )
+    add(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="column that is not stored; repeatable",
+    )
+    add_image_arguments(parser)
+
+
+def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | None) -> Table:
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.source import Table
+
+    columns = ColumnRoles(
+        images=tuple(options.images),
+        masks=tuple(options.masks),
+        label=options.label,
+        split=options.split,
+        drop=tuple(options.drop),
+    )
+    return Table(
+        options.source,
+        image_options_from(options),
+        columns,
+        root=options.root,
+        class_names=class_names,
+        follow_links=options.follow_links,
+    )
+
+
+def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed
+    from tfshards.prep.sources.tables.files import read_table, table_path
+    from tfshards.prep.sources.tables.source import Table
+
+    check_num_inputs(inputs, 2, "one table, with at most one folder of images")
+    schema, options = recorded.schema, recorded.options
+    images = cast("dict[str, str]", options.get("image_columns", {}))
+    masks = cast("list[str]", options.get("masks", []))
+    split = cast("str | None", options["split_column"])
+    label = next((feature.name for feature in schema.features if feature.kind == "label"), None)
+    names = read_table(table_path(inputs[0]), set(images.values())).table.column_names
+    stored = {*images.values(), *schema.names, split}
+    drop = tuple(name for name in names if name not in stored)
+    if drop and recorded.is_grown:
+        recorded.log(f"columns left out because the dataset does not have them: {listed(drop)}")
+    columns = ColumnRoles(
+        images=tuple(column for feature, column in images.items() if feature not in masks),
+        masks=tuple(column for feature, column in images.items() if feature in masks),
+        label=label,
+        split=split,
+        drop=drop,
+    )
+    return Table(
+        inputs[0],
+        restored_images(options),
+        columns,
+        root=inputs[1] if len(inputs) == 2 else None,
+        class_names=recorded.class_names,
+        follow_links=recorded.follow_links,
+    )
+
+
+TABLE = SourceKind(
+    name="table",
+    help="rows of a CSV, TSV, JSON Lines or Parquet file, with the images that they name",
+    group_help="keep rows with equal values in this column in one split",
+    add_arguments=_add_arguments,
+    from_arguments=_from_arguments,
+    restore=_restore,
+)

@@ -1,0 +1,182 @@
+"""Read the staged rows of a table, and their images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.image_file import read_image
+from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed
+from tfshards.prep.sources.tables.features import values_of
+from tfshards.prep.sources.tables.images import combined
+from tfshards.prep.sources.tables.labels import groups_of, splits_of
+from tfshards.prep.sources.tables.staging import (
+    BYTES,
+    DROPPED,
+    KEY,
+    PATH,
+    SIZE,
+    SPLIT,
+    STAMP,
+    VALUE,
+    ArrowKeys,
+    mapped_table,
+)
+from tfshards.schemas import InputError, Schema
+from tfshards.schemas.json_reader import Json
+
+_ROWS = "rows.arrow"
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """The reader of the staged rows of a ``Table``.
+
+    Attributes:
+        folder: folder of the staged rows.
+        root: folder to which image paths are relative.
+        schema: schema of the dataset.
+        columns: what each column is used for.
+        images: image options.
+        identity: digest of the table.
+        warnings: warnings for the user.
+    """
+
+    folder: str
+    root: str
+    schema: Schema
+    columns: AssignedColumns
+    images: ImageOptions
+    identity: str
+    warnings: tuple[str, ...]
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output."""
+        columns: dict[str, Json] = {"source": "table", "split_column": self.columns.split}
+        if not self.columns.images:
+            return columns
+        names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}
+        decoders = {} if self.images.check == "none" else decoder_versions()
+        masks: list[Json] = [*sorted(self.columns.masks)]
+        return {**columns, **self.images.to_json(), "image_columns": names, "masks": masks, **decoders}
+
+    def listing(self) -> Listing:
+        """Return the listing, with the sizes and modification times of the images."""
+        rows = mapped_table(str(rows_path(self.folder)))
+        sizes, stamps = combined(rows, list(self.columns.images.values()))
+        label = self.schema.label
+        return Listing(
+            schema=self.schema,
+            keys=ArrowKeys(rows[KEY]) if KEY in rows.column_names else RowKeys(rows.num_rows),
+            sizes=sizes + rows[BYTES].to_numpy(),
+            stamps=stamps,
+            labels=None if label is None else rows[VALUE + label.name].to_numpy(),
+            splits=splits_of(rows[SPLIT]) if SPLIT in rows.column_names else None,
+            identity=self.identity,
+            warnings=self.warnings,
+        )
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+        """Return the values of each row, or why one of its images is rejected."""
+        staged = mapped_table(str(rows_path(self.folder)))
+        keys = ArrowKeys(staged[KEY]) if KEY in staged.column_names else None
+        numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
+        images = list(self.columns.images.values())
+        values = [feature for feature in schema.features if feature.kind != "image" and feature.name != "key"]
+        wanted = [prefix + name for name in images for prefix in (PATH, SIZE, STAMP)]
+        taken = staged.select([*wanted, *(VALUE + feature.name for feature in values)]).take(
+            pa.array(numbers, pa.int64())
+        )
+        columns = {
+            feature.name: values_of(feature, taken[VALUE + feature.name].combine_chunks())
+            for feature in values
+        }
+        files = [
+            list(zip(*(taken[prefix + name].to_pylist() for prefix in (PATH, SIZE, STAMP)), strict=True))
+            for name in images
+        ]
+        names = [name for name in schema.names if name != "key"]
+        outcomes: list[Outcome] = []
+        for index, row in enumerate(rows):
+            found = self._read_images(
+                {name: listed[index] for name, listed in zip(images, files, strict=True)}
+            )
+            if isinstance(found, Rejected):
+                outcomes.append(found)
+                continue
+            encoded, conversions = found
+            row_values = [encoded[name] if name in encoded else columns[name][index] for name in names]
+            outcomes.append(Accepted([*row_values, to_bytes(row.key)], conversions))
+        return outcomes
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        """Return the group of each row: its value in the column ``by``, which need not be stored.
+
+        Raises:
+            InputError: there is no column of single values with this name, or a row has no value in it.
+        """
+        rows = mapped_table(str(rows_path(self.folder)))
+        staged = {
+            **{name: DROPPED + name for name in self._names(rows, DROPPED)},
+            **{name: VALUE + name for name in self._names(rows, VALUE)},
+            **{column: PATH + feature for column, feature in self.columns.images.items()},
+        }
+        if by not in staged:
+            raise InputError(f"group_by={by!r} is not a column; the columns are {listed(sorted(staged))}")
+        column = rows[staged[by]]
+        if by == self.columns.label and self.schema.label and self.schema.class_names:
+            # by name, because a new class changes the numbers
+            names = [to_bytes(name) for name in self.schema.class_names]
+            return [names[number] for number in column.to_pylist()]
+        return groups_of(by, column)
+
+    @staticmethod
+    def _names(rows: pa.Table, prefix: str) -> list[str]:
+        return [name.removeprefix(prefix) for name in rows.column_names if name.startswith(prefix)]
+
+    def _read_images(
+        self, files: Mapping[str, tuple[bytes, int, int]]
+    ) -> tuple[dict[str, Values], tuple[str, ...]] | Rejected:
+        """Return the images of a row by feature and their conversions, or why one is rejected."""
+        encoded: dict[str, Values] = {}
+        conversions: list[str] = []
+        for name, (path, size, stamp) in files.items():
+            found = self._read_image(name, path, size, stamp)
+            if isinstance(found, Rejected):
+                detail = found.detail if len(files) == 1 else f"{name}: {found.detail}"
+                return Rejected(found.reason, detail)
+            encoded[name], new = found
+            conversions += new
+        return encoded, tuple(conversions)
+
+    def _read_image(
+        self, name: str, path: bytes, size: int, stamp: int
+    ) -> tuple[bytes, tuple[str, ...]] | Rejected:
+        if size < 0:
+            return Rejected(
+                "missing", f"there is no file {to_text(path)!r}" if path else "the row names no file"
+            )
+        options = mask_options(self.images) if name in self.columns.masks else self.images
+        found = read_image(os.path.join(os.fsencode(self.root), path), Row("", -1, size, stamp), options)
+        return found if isinstance(found, Rejected) else (found.data, found.conversions)
+
+
+def mask_options(images: ImageOptions) -> ImageOptions:
+    """Return the image options for masks: the given ones, except that pixel values are kept."""
+    if images.check == "none":
+        return images
+    return replace(images, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
+
+
+def rows_path(folder: str | os.PathLike[str]) -> Path:
+    """Return the path of the staged rows in ``folder``."""
+    return Path(folder) / _ROWS

@@ -1,0 +1,188 @@
+"""A table whose rows are examples, with columns of image paths, labels, and other values to store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.sources.classes import check_class_names, twins
+from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
+from tfshards.prep.sources.tables.features import (
+    TEXT,
+    StoredColumn,
+    plain_column,
+    row_bytes,
+    shown,
+    stored_column,
+)
+from tfshards.prep.sources.tables.files import read_table, table_path
+from tfshards.prep.sources.tables.images import stat_images, unmentioned
+from tfshards.prep.sources.tables.labels import label_column, label_fault, split_column
+from tfshards.prep.sources.tables.reader import TableReader, mask_options, rows_path
+from tfshards.prep.sources.tables.staging import BYTES, DROPPED, KEY, PATH, SPLIT, VALUE, stage_table
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
+
+_KEY = Feature("key", "bytes", "bytes")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a CSV, TSV, JSON Lines or Parquet file.
+
+    By the convention of Hugging Face's datasets, a column ``file_name`` holds paths of images relative to the
+    table's folder, and a column ``NAME_file_name`` holds the paths of another image ``NAME``. The key of an
+    example is the path of its first image, or the row number if there are no images or a path is repeated or
+    missing.
+
+    Attributes:
+        path: the file, or a folder that contains ``metadata.csv``, ``metadata.jsonl`` or
+            ``metadata.parquet``.
+        images: how images are checked, converted and stored.
+        columns: roles of columns whose names do not determine them.
+        root: folder to which image paths are relative; by default the folder of the table.
+        class_names: class names in label order; other labels are an error.
+        follow_links: read images outside of ``root``.
+
+    Raises:
+        OptionsError: the path is empty, or the class names are empty or repeated.
+    """
+
+    path: str | os.PathLike[str]
+    images: ImageOptions = field(default_factory=ImageOptions)
+    columns: ColumnRoles = field(default_factory=ColumnRoles)
+    root: str | os.PathLike[str] | None = None
+    class_names: Sequence[str] | None = None
+    follow_links: bool = False
+
+    def __post_init__(self) -> None:
+        if not os.fspath(self.path):
+            raise OptionsError("path= is empty; name the file of the table")
+        check_class_names(self.class_names)
+
+    def location(self) -> None:
+        """Return None, because the dataset may be in the folder of the table."""
+        return
+
+    def with_class_names(self, names: Sequence[str]) -> Table:
+        """Return the source with these class names, unless it has its own."""
+        return self if self.class_names is not None else replace(self, class_names=names)
+
+    def stage(self, folder: Path, *, preview: bool = False) -> TableReader:
+        """Return a reader of the rows; the table is copied into ``folder``, but not the images.
+
+        Raises:
+            OptionsError: the suffix of the file is not supported.
+            InputError: the table cannot be read, a column is missing or cannot be stored, or an image is
+                outside of ``root``.
+        """
+        path = table_path(self.path)
+        root = self._root(path)
+        found = read_table(path, {*self.columns.images, *self.columns.masks})
+        assigned = self._assigned(found.table, path)
+        images = list(assigned.images.values())
+        stored, names = self._stored(found.table, assigned)
+        rows, warnings = _in_order_of_keys(_rows(found.table, assigned, stored), images)
+        rows = stat_images(root, rows, images, follow_links=self.follow_links)
+        stage_table(rows, rows_path(folder))
+        if images and self.root is None and path.name in METADATA_NAMES:
+            # by convention the folder belongs to the table
+            warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
+        features = [*self._image_features(assigned), *(column.feature for column in stored), _KEY]
+        inexact = [column.warning for column in stored if column.warning]
+        return TableReader(
+            str(folder),
+            os.fsdecode(root),
+            Schema(tuple(features), names),
+            assigned,
+            self.images,
+            f"sha256:{found.digest}",
+            (*found.warnings, *inexact, *warnings, *twins(names)),
+        )
+
+    def _root(self, path: Path) -> bytes:
+        root = os.path.realpath(os.fsencode(path.parent if self.root is None else self.root))
+        if not os.path.isdir(root):
+            raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
+        return root
+
+    def _assigned(self, table: pa.Table, path: Path) -> AssignedColumns:
+        """Return what each column is used for; a column named ``label`` need not hold classes."""
+        assigned = assign_columns(table.column_names, self.columns, str(path))
+        if assigned.label is None:
+            if self.class_names is not None:
+                raise InputError(f"{path} has no column of labels; name it with label=")
+            return assigned
+        is_open = not assigned.is_label_named and self.class_names is None
+        is_other = is_open and label_fault(assigned.label, table[assigned.label])
+        return assigned.without_label() if is_other else assigned
+
+    def _stored(
+        self, table: pa.Table, assigned: AssignedColumns
+    ) -> tuple[list[StoredColumn], tuple[str, ...]]:
+        """Return the columns that are stored, and the class names."""
+        others = [stored_column(name, table[name]) for name in assigned.others]
+        if assigned.label is None:
+            return others, ()
+        label = label_column(assigned.label, table[assigned.label], self.class_names)
+        return [label.stored, *others], label.names
+
+    def _image_features(self, assigned: AssignedColumns) -> list[Feature]:
+        shapes = {name: mask_options(self.images).shape for name in assigned.masks}
+        return [
+            Feature(name, "image", "uint8", shapes.get(name, self.images.shape))
+            for name in assigned.images.values()
+        ]
+
+
+def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
+    """Return the columns to stage, with their names in the staged file."""
+    rows = {PATH + feature: _paths(column, table[column]) for column, feature in assigned.images.items()}
+    rows |= {VALUE + column.feature.name: column.values for column in stored}
+    if assigned.split is not None:
+        rows[SPLIT] = split_column(assigned.split, table[assigned.split])
+    used = {*assigned.images, *assigned.others, assigned.label, assigned.split}
+    # rows may be grouped by columns that are not stored
+    rows |= {DROPPED + name: table[name] for name in table.column_names if name not in used}
+    sizes = sum((row_bytes(column) for column in stored), np.zeros(table.num_rows, dtype=np.int64))
+    return pa.table({**rows, BYTES: sizes})
+
+
+def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the paths in a column; missing paths are empty, as in CSV."""
+    if pa.types.is_null(column.type):
+        raise InputError(f"column {name!r}: every path is missing; leave out the column with drop={name!r}")
+    paths = plain_column(name, column)
+    if paths.type != TEXT:
+        raise InputError(f"column {name!r}: image paths must be text, not {shown(column.type)}")
+    return paths.fill_null(b"")
+
+
+def _in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """Return the rows, sorted by the paths of the first image as ``KEY`` if these can be keys, and warnings.
+
+    Paths that are repeated or empty, or contain NUL, cannot be keys. The keys are then the row numbers, and a
+    warning reports it, because a row that is inserted later changes the keys of others.
+    """
+    if not images:
+        return rows, []
+    paths = rows[PATH + images[0]]
+    counts = pc.value_counts(paths).flatten()
+    twice = counts[0].filter(pc.greater(counts[1], 1))
+    fault = None
+    if len(twice):
+        fault = f"two rows have the image {twice[0].as_py().decode('utf-8', 'surrogateescape')!r}"
+    elif any(not path or b"\0" in path for path in paths.to_pylist()):
+        fault = "a row names no file"
+    if fault:
+        return rows, [f"{fault}: the keys of the examples are row numbers, not paths"]
+    order = pc.array_sort_indices(paths.combine_chunks())
+    rows = rows.take(order)
+    return rows.append_column(KEY, rows[PATH + images[0]]), []

@@ -1,0 +1,70 @@
+"""The staged copy of a table: an Arrow file that workers map, and the keys in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import overload
+
+import pyarrow as pa
+
+# Columns of the file. Prefixes keep the names of the user's columns apart from these.
+KEY, SPLIT, BYTES = "key", "split", "bytes"
+VALUE, PATH, SIZE, STAMP, DROPPED = "value/", "path/", "size/", "stamp/", "dropped/"
+
+
+def stage_table(table: pa.Table, path: Path) -> None:
+    """Write the table into a file that ``mapped_table`` maps."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
+@lru_cache(maxsize=1)
+def mapped_table(path: str) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read."""
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+class ArrowKeys(Sequence[bytes]):
+    """A sorted column of keys in a staged file."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        self._column = array
+        # as_py is several times slower
+        _, offsets, data = array.buffers()
+        self._offsets = memoryview(offsets).cast("q")[array.offset :]
+        self._data = memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(index, slice):
+            keys: list[bytes] = self._column[index].to_pylist()
+            return keys
+        index = range(len(self))[index]
+        return bytes(self._data[self._offsets[index] : self._offsets[index + 1]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self[:])
+
+    def find(self, key: bytes) -> int:
+        """Return the index of a key.
+
+        Raises:
+            KeyError: the key is not in the column.
+        """
+        index = bisect_left(self, key)
+        if index == len(self) or self[index] != key:
+            raise KeyError(key)
+        return index

@@ -1,0 +1,1 @@
+"""Check a dataset against its manifest, report every fault, and repair damaged files."""

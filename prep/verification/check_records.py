@@ -1,0 +1,294 @@
+"""Check the records of a shard: frames, values, keys, labels, pixels, and their number and digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.imaging.stored import decoded_fault
+from tfshards.prep.records.example import Decoded, decode_example
+from tfshards.prep.records.reader import Frame, read_frames
+from tfshards.prep.records.values import parse_record
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.verification.check_files import Companions, Tick
+from tfshards.prep.verification.report import RecordProblem
+from tfshards.schemas import Manifest, Problem, Shard
+from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.labels import labels_path
+
+# Size of the hash of a key: enough to find repeated keys of any length.
+_KEY_BYTES = 16
+# Images of one shard that are queued or being decoded; each is in memory.
+_MAX_WAITING = 16
+_MAX_PIXELS = 89_000_000
+_TICK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Records:
+    """The keys, labels and faults of the records of one shard.
+
+    Attributes:
+        problems: the problems, in the order of the records.
+        keys: shape ``(n,)``, the 16-byte hash of the key of each sound record.
+        numbers: int64 of shape ``(n,)``, the numbers of those records.
+        labels: how often each label occurs; None if not all records could be read.
+    """
+
+    problems: list[Problem]
+    keys: npt.NDArray[np.void]
+    numbers: npt.NDArray[np.int64]
+    labels: Counter[int] | None
+
+
+NO_RECORDS = Records([], np.array([], dtype=f"V{_KEY_BYTES}"), np.array([], dtype=np.int64), None)
+
+
+def check_records(
+    folder: Path,
+    shard: Shard,
+    manifest: Manifest,
+    companions: Companions,
+    decoders: ThreadPoolExecutor | None,
+    tick: Tick,
+) -> Records:
+    """Return the keys and labels of the records of one shard, and all that is wrong with them.
+
+    Args:
+        folder: the dataset's folder.
+        shard: the shard.
+        manifest: the dataset's manifest.
+        companions: the shard's index and labels, which the records are compared with.
+        decoders: threads that decode images; None to decode none.
+        tick: called with the number of bytes of the file that were read since the last call.
+    """
+    look = _Look(shard, manifest, companions, decoders)
+    done = 0
+    number = offset = 0
+    try:
+        for frame in _frames(folder, shard, manifest, companions.index):
+            look.at(frame)
+            if frame.offset - done >= _TICK_BYTES:
+                # a compressed file is shorter than its content
+                tick((frame.offset - done) * shard.num_bytes // max(1, shard.record_bytes))
+                done = frame.offset
+            number, offset = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
+    except OSError as error:
+        look.at(Frame(number, offset, None, fault=f"cannot be read: {error.strerror}", is_last=True))
+    tick(max(0, shard.record_bytes - done) * shard.num_bytes // max(1, shard.record_bytes))
+    return look.end()
+
+
+def locate_records(
+    folder: Path, shard: Shard, manifest: Manifest, index: RecordIndex | None, wanted: set[int]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield number, offset and key of the wanted records, all of which can be read."""
+    for frame in _frames(folder, shard, manifest, index):
+        if frame.number in wanted:
+            yield frame.number, frame.offset, _key_of(frame.data) or ""
+
+
+def _frames(folder: Path, shard: Shard, manifest: Manifest, index: RecordIndex | None) -> Iterator[Frame]:
+    return read_frames(
+        folder / shard.path, manifest.compression, index=index, record_bytes=shard.record_bytes
+    )
+
+
+@dataclass
+class _Fault:
+    """A fault of a record, for which a key that identifies it may still be found."""
+
+    frame: Frame
+    message: str
+    key: str | None
+    words: str
+
+
+@dataclass
+class _Look:
+    """Checks the records of a shard one by one, and collects what was found."""
+
+    shard: Shard
+    manifest: Manifest
+    companions: Companions
+    decoders: ThreadPoolExecutor | None
+    faults: list[_Fault] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    labels: Counter[int] = field(default_factory=Counter)
+    lengths: list[int] = field(default_factory=list)
+    checksums: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._images = [feature for feature in self.manifest.schema.features if feature.kind == "image"]
+        self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=_MAX_PIXELS)
+        self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
+        self._last_key: str | None = None
+        self._is_whole = self._follows_index = self._follows_labels = True
+
+    def at(self, frame: Frame) -> None:
+        """Check one frame."""
+        if frame.fault:
+            key = _key_of(frame.data)
+            self._note(frame, frame.fault, key, "key" if frame.is_sound else "its key reads")
+        if frame.data is None:
+            self._is_whole = False
+        else:
+            self.lengths.append(len(frame.data))
+            self.checksums.append(frame.checksum)
+        if frame.is_sound and frame.data is not None:
+            self._look_into(frame, frame.data)
+
+    def end(self) -> Records:
+        """Return the findings of all frames."""
+        while self._waiting:
+            self._decoded()
+        are_sound = not self.faults
+        problems: list[Problem] = [
+            _problem(self.shard, fault) for fault in sorted(self.faults, key=lambda fault: fault.frame.number)
+        ]
+        problems += self._together(are_sound)
+        labels = self.labels if are_sound and len(self.lengths) == self.shard.num_examples else None
+        return Records(
+            problems,
+            np.frombuffer(b"".join(self.keys), dtype=f"V{_KEY_BYTES}"),
+            np.array(self.numbers, dtype=np.int64),
+            labels,
+        )
+
+    def _look_into(self, frame: Frame, data: bytes) -> None:
+        values, fault = parse_record(data, self.manifest)
+        key = _key_in(values) if not fault else _key_of(data)
+        if fault:
+            self._note(frame, fault, key, "key")
+        self._follow_index(frame, len(data) + FRAME_OVERHEAD, key)
+        if key is not None:
+            self._name(key)
+            self.keys.append(_hashed(key))
+            self.numbers.append(frame.number)
+        if fault:
+            return
+        label = self.manifest.schema.label
+        if label:
+            (number,) = cast("list[int]", values[label.name])
+            self.labels[number] += 1
+            self._follow_labels(frame, number, key)
+        if self.decoders:
+            self._decode(frame, key, values, self.decoders)
+
+    def _follow_index(self, frame: Frame, length: int, key: str | None) -> None:
+        """Report the first record whose length is not the one in the index."""
+        index = self.companions.index
+        if index is None or not self._follows_index or frame.number >= len(index.lengths):
+            return
+        stated = int(index.lengths[frame.number])
+        if length != stated:
+            self._follows_index = False
+            self._note(frame, f"has {length} bytes with its frame, the index says {stated}", key, "key")
+
+    def _follow_labels(self, frame: Frame, label: int, key: str | None) -> None:
+        """Report the first record whose label is not the one in the shard's file of labels."""
+        labels = self.companions.labels
+        # moved records have other labels, too: one report is enough
+        follows = self._follows_labels and self._follows_index
+        if labels is None or not follows or frame.number >= len(labels):
+            return
+        stated = int(labels[frame.number])
+        if label != stated:
+            self._follows_labels = False
+            path = labels_path(self.shard.path)
+            self._note(frame, f"has the label {label}, {path} says {stated}", key, "key")
+
+    def _decode(
+        self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor
+    ) -> None:
+        for feature in self._images:
+            (data,) = cast("list[bytes]", values[feature.name])
+            future = decoders.submit(decoded_fault, data, feature, self._max_pixels)
+            # only the number and offset are still needed: release the data
+            self._waiting.append((frame._replace(data=None), key, future))
+            if len(self._waiting) > _MAX_WAITING:
+                self._decoded()
+
+    def _decoded(self) -> None:
+        frame, key, future = self._waiting.popleft()
+        fault = future.result()
+        if fault:
+            self._note(frame, fault, key, "key")
+
+    def _note(self, frame: Frame, message: str, key: str | None, words: str) -> None:
+        if key is None and self._last_key is not None:
+            key, words = self._last_key, "after key"
+        self.faults.append(_Fault(frame, message, key, words))
+
+    def _name(self, key: str) -> None:
+        """Keep the key of a sound record, which locates damaged records after it and before the first one."""
+        if self._last_key is None:
+            for fault in self.faults:
+                if fault.key is None:
+                    fault.key, fault.words = key, "before key"
+        self._last_key = key
+
+    def _together(self, are_sound: bool) -> Iterator[Problem]:
+        """Yield the problems that only all records together show."""
+        shard, path = self.shard, self.shard.path
+        if not self._is_whole:
+            return
+        if len(self.lengths) != shard.num_examples:
+            message = f"holds {len(self.lengths)} records, the manifest says {shard.num_examples}"
+            yield Problem(path, message)
+        elif are_sound:
+            lengths = np.array(self.lengths, dtype=np.int64)
+            found = examples_digest(lengths, np.array(self.checksums, dtype=np.uint32))
+            if found != shard.examples_digest:
+                message = f"the digest of its records is {found}, the manifest says {shard.examples_digest}"
+                yield Problem(path, message)
+
+
+def _max_pixels(options: Json) -> Iterator[int]:
+    """Yield each ``max_pixels`` in the options of a dataset and of those that it was derived from."""
+    inner: list[Json] = options if isinstance(options, list) else []
+    if isinstance(options, dict):
+        inner = [*options.values()]
+        limit = options.get("max_pixels")
+        if isinstance(limit, int):
+            yield limit
+    for value in inner:
+        yield from _max_pixels(value)
+
+
+def _problem(shard: Shard, fault: _Fault) -> RecordProblem:
+    named = f", {fault.words} {fault.key!r}" if fault.key is not None else ""
+    number, offset = fault.frame.number, fault.frame.offset
+    own = fault.key if fault.words in ("key", "its key reads") else None
+    message = f"record {number} at byte {offset}{named}: {fault.message}"
+    return RecordProblem(shard.path, message, number, offset, own)
+
+
+def _key_of(data: bytes | None) -> str | None:
+    """Return the key in the bytes of a record, sound or not; None if it has none."""
+    if data is None:
+        return None
+    try:
+        return _key_in(decode_example(data))
+    except ValueError:
+        return None
+
+
+def _key_in(values: dict[str, Decoded]) -> str | None:
+    found = values.get("key", [])
+    return to_text(found[0]) if len(found) == 1 and isinstance(found[0], bytes) else None
+
+
+def _hashed(key: str) -> bytes:
+    return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=_KEY_BYTES).digest()

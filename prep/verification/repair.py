@@ -1,0 +1,86 @@
+"""Repair a dataset: rebuild its damaged files, and no others, and verify them by their digests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from tfshards.prep.building.output import locked
+from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.registry import KINDS
+from tfshards.prep.verification.check_files import rejects_path, rejects_problems, shard_problems
+from tfshards.prep.verification.rebuild import rebuild
+from tfshards.prep.verification.report import RepairReport
+from tfshards.prep.verification.verify import verify
+from tfshards.prep.views.table import write_views
+from tfshards.schemas import Manifest, Problem, read_manifest
+from tfshards.schemas.files import bytes_digest, write_atomically
+
+# A source, or its inputs as they are named on the command line.
+Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str] | None"
+
+
+def repair(
+    dataset: str | os.PathLike[str], source: Inputs = None, *, log: Callable[[str], None] = lambda _: None
+) -> RepairReport:
+    """Rebuild the damaged files of a dataset, and no others; return a report that is true if it is sound now.
+
+    A file replaces a damaged one only if its digest is the one in the manifest. If an error is raised, files
+    that were repaired before it stay repaired.
+
+    Args:
+        dataset: the dataset's folder.
+        source: what it was built from: the image folder, the arrays or the table as they were given to
+            ``build``, with the options from the manifest; or a source with the same options. Without it only
+            indexes and labels are repaired, which are derived from their shards.
+        log: called with a line for each file that is rebuilt.
+
+    Raises:
+        OptionsError: there are more inputs than the dataset was built from.
+        InputError: ``dataset`` is not a dataset, another process is writing to it, or the inputs are not
+            those that it was built from.
+        FormatError: the manifest is damaged, so that the dataset cannot be rebuilt.
+    """
+    folder = Path(dataset)
+    read_manifest(folder)
+    with locked(folder):
+        manifest = read_manifest(folder)
+        found = verify(folder).problems
+        damaged = {problem.place for problem in found}
+        repaired: list[str] = []
+        for path in _rebuilt(folder, manifest, damaged, source):
+            log(f"{path}: rebuilt")
+            repaired.append(path)
+        if manifest.options.get("source") in KINDS:
+            write_views(manifest, folder)
+        left = [problem for problem in found if problem.place not in repaired]
+        left += _still_damaged(folder, manifest, repaired)
+        return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(source))
+
+
+def _rebuilt(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs) -> Iterator[str]:
+    """Rebuild damaged files; yield the path of each."""
+    for shard in manifest.shards:
+        if shard.path in damaged or not damaged & set(shard.companion_digests):
+            continue
+        _, companions = scan_shard(folder, shard.path, manifest.compression, label=manifest.schema.label)
+        for path, data in companions.items():
+            if path in damaged and bytes_digest(data) == shard.companion_digests[path]:
+                (folder / path).parent.mkdir(exist_ok=True)
+                write_atomically(folder / path, data)
+                yield path
+    if source and damaged & {rejects_path(manifest), *(shard.path for shard in manifest.shards)}:
+        inputs = [os.fspath(source)] if isinstance(source, (str, os.PathLike)) else source
+        yield from rebuild(folder, manifest, damaged, inputs)
+
+
+def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with rebuilt files, as they are on the disk now."""
+    for shard in manifest.shards:
+        if not {shard.path, *shard.companion_digests}.isdisjoint(repaired):
+            yield from (found for found in shard_problems(folder, shard) if found.place in repaired)
+    if rejects_path(manifest) in repaired:
+        yield from rejects_problems(folder, manifest)

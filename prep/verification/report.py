@@ -1,0 +1,128 @@
+"""The reports that verify and repair return: true when the dataset is sound, printed as the verb does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfshards.prep.progress.lines import counted
+from tfshards.schemas import Problem
+from tfshards.schemas.errors import one_line
+from tfshards.schemas.json_reader import Json
+
+# bounds what is printed of one file; all problems are counted
+_SHOWN_A_FILE = 20
+
+
+@dataclass(frozen=True)
+class RecordProblem(Problem):
+    """A fault of one record.
+
+    Attributes:
+        record: the number of the record in its shard.
+        offset: the byte at which its frame starts, uncompressed.
+        key: the record's key, if one can be read; if the record is damaged, the key may be, too.
+    """
+
+    record: int = 0
+    offset: int = 0
+    key: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class VerificationReport:
+    """All that is wrong with a dataset; true if it is sound. ``str()`` is what ``tfshards verify`` prints.
+
+    Attributes:
+        dataset: the folder of the dataset, as it was given.
+        problems: every fault, shard by shard; those of a record are ``RecordProblem``.
+    """
+
+    dataset: str
+    problems: tuple[Problem, ...]
+
+    def __bool__(self) -> bool:
+        """Whether the dataset is sound."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        """Return the problems, a line each, and how many there are."""
+        return "\n".join([*_lines(self.problems), _verdict(self.dataset, len(self.problems))])
+
+    __repr__ = __str__
+
+    def to_json(self) -> list[Json]:
+        """Return every problem as an object with ``place`` and ``message``."""
+        return [_problem_json(problem) for problem in self.problems]
+
+
+@dataclass(frozen=True, repr=False)
+class RepairReport:
+    """What a repair found and did; true if the dataset is sound now.
+
+    ``str()`` is what ``tfshards verify --repair`` prints.
+
+    Attributes:
+        dataset: the folder of the dataset, as it was given.
+        found: what was wrong.
+        repaired: the paths of the files that were rebuilt.
+        left: what is still wrong; rebuilt files are checked again.
+        has_source: whether the source of the dataset was given.
+    """
+
+    dataset: str
+    found: tuple[Problem, ...]
+    repaired: tuple[str, ...]
+    left: tuple[Problem, ...]
+    has_source: bool
+
+    def __bool__(self) -> bool:
+        """Whether the dataset is sound now."""
+        return not self.left
+
+    def __str__(self) -> str:
+        """Return what was wrong, what was rebuilt, and what is still wrong, a line each."""
+        lines = _lines(self.found)
+        lines += [one_line(f"rebuilt: {path}") for path in self.repaired]
+        if self.left and self.repaired:
+            lines += ["still damaged:", *_lines(self.left)]
+        rebuilt = f", {counted(len(self.repaired), 'file')} rebuilt" if self.repaired else ""
+        hint = "; shards can only be rebuilt from their source" if self.left and not self.has_source else ""
+        return "\n".join([*lines, f"{_verdict(self.dataset, len(self.left))}{rebuilt}{hint}"])
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the problems found, the paths repaired and the problems left."""
+        return {
+            "found": [_problem_json(problem) for problem in self.found],
+            "repaired": list(self.repaired),
+            "left": [_problem_json(problem) for problem in self.left],
+        }
+
+
+def _lines(problems: Sequence[Problem]) -> list[str]:
+    shown: Counter[str] = Counter()
+    lines = []
+    for problem in problems:
+        shown[problem.place] += 1
+        if shown[problem.place] <= _SHOWN_A_FILE:
+            lines.append(str(problem))
+    lines += [
+        one_line(f"{place}: and {count - _SHOWN_A_FILE:,} more problems")
+        for place, count in shown.items()
+        if count > _SHOWN_A_FILE
+    ]
+    return lines
+
+
+def _verdict(dataset: str, number: int) -> str:
+    return one_line(f"{dataset}: {counted(number, 'problem') if number else 'sound'}")
+
+
+def _problem_json(problem: Problem) -> dict[str, Json]:
+    found: dict[str, Json] = {"place": problem.place, "message": problem.message}
+    if isinstance(problem, RecordProblem):
+        found |= {"record": problem.record, "offset": problem.offset, "key": problem.key}
+    return found

@@ -1,0 +1,152 @@
+"""Verify a dataset against its manifest; every fault is reported, not only the first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tfshards.prep.progress.meter import Meter
+from tfshards.prep.verification.check_files import Tick, companions, file_problems, rejects_problems
+from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
+from tfshards.prep.verification.report import RecordProblem, VerificationReport
+from tfshards.schemas import Manifest, Problem, Shard, read_manifest
+
+T = TypeVar("T")
+
+_SHOWN = 5
+
+
+def verify(
+    dataset: str | os.PathLike[str], *, deep: bool = False, decode: bool = False
+) -> VerificationReport:
+    """Return a report of all that is wrong with a dataset; it is true if the dataset is sound.
+
+    Compares the size and digest of every file with the manifest: shards, indexes, labels, the rejects file;
+    and the manifest with its own digest.
+
+    Args:
+        dataset: the dataset's folder.
+        deep: also read every record: checksums, features against the schema, labels, repeated keys, the
+            lengths in the index, the files of labels, the label counts. Reading resumes after damage.
+        decode: also decode every image, and compare it with the schema; implies ``deep``.
+
+    Raises:
+        InputError: ``dataset`` is not a dataset.
+        FormatError: the manifest cannot be read.
+    """
+    manifest = read_manifest(dataset)
+    folder = Path(dataset)
+    is_deep = deep or decode
+    num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
+    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(_num_threads()) as decoders:
+        look = _looking(folder, manifest, deep=is_deep, decoders=decoders if decode else None)
+        found = _in_threads(look, manifest.shards, meter.add)
+    problems = [problem for shard, _ in found for problem in shard]
+    problems += rejects_problems(folder, manifest)
+    records = [record for _, record in found if record]
+    if len(records) == len(manifest.shards):
+        problems += _repeated_keys(folder, manifest, records)
+        problems += _other_labels(manifest, records)
+    return VerificationReport(os.fspath(dataset), tuple(problems))
+
+
+class _StopError(Exception):
+    """Ends the threads after an error, when their results are no longer needed."""
+
+
+def _num_threads() -> int:
+    return os.cpu_count() or 1
+
+
+def _in_threads(look: Callable[[Shard, Tick], T], shards: Sequence[Shard], tick: Tick) -> list[T]:
+    """Return the result of ``look`` for each shard; at an interrupt the threads end at their next tick."""
+    stop = threading.Event()
+
+    def tick_on(num_bytes: int) -> None:
+        if stop.is_set():
+            raise _StopError
+        tick(num_bytes)
+
+    with ThreadPoolExecutor(_num_threads()) as pool:
+        try:
+            futures = [pool.submit(look, shard, tick_on) for shard in shards]
+            for future in as_completed(futures):
+                # raises what ended a thread at once, also if an earlier shard is still being read
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _looking(
+    folder: Path, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
+) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
+    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
+        of_file, found = file_problems(folder, shard, tick), companions(folder, shard)
+        if not deep:
+            return of_file + found.problems, None
+        if not (folder / shard.path).is_file():
+            return of_file + found.problems, NO_RECORDS
+        records = check_records(folder, shard, manifest, found, decoders, tick)
+        reported = of_file + records.problems
+        if of_file and not records.problems:
+            how = "" if manifest.compression == "none" else ", or compressed in another way"
+            reported.append(
+                Problem(shard.path, f"its records are those that were written, in another order{how}")
+            )
+        return reported + found.problems, records
+
+    return look
+
+
+def _repeated_keys(folder: Path, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
+    """Yield a problem for each record whose key an earlier record has."""
+    keys = np.concatenate([records.keys for records in found])
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    original = first[inverse]
+    repeats = np.flatnonzero(original != np.arange(len(keys)))
+    if not len(repeats):
+        return
+    shard_of = np.repeat(np.arange(len(found)), [len(records.keys) for records in found])
+    numbers = np.concatenate([records.numbers for records in found])
+    for position in np.unique(shard_of[repeats]).tolist():
+        shard = manifest.shards[position]
+        inside = repeats[shard_of[repeats] == position]
+        earlier = dict(zip(numbers[inside].tolist(), original[inside].tolist(), strict=True))
+        index = companions(folder, shard).index
+        for number, offset, key in locate_records(folder, shard, manifest, index, set(earlier)):
+            of = earlier[number]
+            same = f"has the key of record {numbers[of]} of {manifest.shards[shard_of[of]].path}"
+            message = f"record {number} at byte {offset}, key {key!r}: {same}"
+            yield RecordProblem(shard.path, message, number, offset, key)
+
+
+def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
+    """Yield a problem for each split whose label counts differ from those of its records."""
+    by_path = dict(zip((shard.path for shard in manifest.shards), found, strict=True))
+    names = manifest.schema.class_names
+    for name, split in manifest.splits.items():
+        labels = [by_path[shard.path].labels for shard in split.shards]
+        if None in labels or not split.label_counts:
+            # unreadable records are reported with their shards
+            continue
+        counted = sum(filter(None, labels), Counter[int]())
+        seen = {names[label] if names else str(label): count for label, count in counted.items()}
+        wrong = [
+            f"{label!r} {seen.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
+            for label in sorted({*seen, *split.label_counts})
+            if seen.get(label, 0) != split.label_counts.get(label, 0)
+        ]
+        if wrong:
+            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            message = f"are not what the shards hold: {', '.join(wrong[:_SHOWN])}{more}"
+            yield Problem(f"splits.{name}.label_counts", message)

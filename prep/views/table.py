@@ -1,0 +1,39 @@
+"""The one table of views: files that other tools, or people, read instead of the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tfshards.prep.views.labels import write_labels
+from tfshards.prep.views.tfds import write_tfds_view
+from tfshards.schemas import Manifest, Problem
+
+
+class View(NamedTuple):
+    """A view of a dataset.
+
+    Attributes:
+        tool: what reads it.
+        write: makes its files in a folder those of the manifest, and removes them where they do not apply;
+            returns why the tool cannot read the dataset.
+    """
+
+    tool: str
+    write: Callable[[Manifest, Path], list[Problem]]
+
+
+VIEWS = (
+    View("people", write_labels),
+    View("TensorFlow Datasets", write_tfds_view),
+)
+
+
+def write_views(manifest: Manifest, root: Path) -> list[str]:
+    """Write every view of the dataset in ``root``; return a line on each tool that cannot read it."""
+    return [
+        f"{view.tool} will not open this dataset: {problem}"
+        for view in VIEWS
+        for problem in view.write(manifest, root)
+    ]

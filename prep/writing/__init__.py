@@ -1,0 +1,1 @@
+"""The build area, and writing one shard."""

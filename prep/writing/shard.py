@@ -1,0 +1,205 @@
+"""Write one shard: read its examples in plan order, encode and append them, and rename the finished file.
+
+It can be repeated, and run twice at the same time, as some runners do: each attempt writes to a separate
+file, and all attempts write the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.records.content import content_digest
+from tfshards.prep.records.example import Values, example_encoder
+from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
+from tfshards.prep.sources.base import Accepted, Reader, Row
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Layout, Reject, ShardId, rows_digest
+from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
+from tfshards.schemas.files import system_fault
+from tfshards.schemas.manifest import Compression
+
+# Examples are read in pieces of about this many bytes, a few pieces ahead of the writer, so that the memory
+# of a worker does not depend on the size of the shard.
+_PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 1024
+# More threads than cores only wait for each other.
+_THREADS = max(2, min(4, os.cpu_count() or 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """What a worker needs to write any shard of a layout; small, since it is sent to every worker.
+
+    Attributes:
+        area: holds the plan and the finished shards.
+        reader: reads the examples.
+        schema: of the dataset.
+        layout: the layout that is written.
+        name: of the dataset.
+        num_shards: number of shards by split.
+        reporter: reports progress to the main process.
+        finds_duplicates: whether the digest of each example's content is kept, to find duplicates.
+        compression: of the shards.
+    """
+
+    area: BuildArea
+    reader: Reader
+    schema: Schema
+    layout: Layout
+    name: str
+    num_shards: dict[str, int]
+    reporter: Reporter
+    finds_duplicates: bool = False
+    compression: Compression = "none"
+
+    def shard_path(self, shard: ShardId) -> str:
+        """Return the shard's path relative to the dataset."""
+        return shard_path(self.name, shard, self.area.build_id, self.num_shards[shard.split])
+
+
+def shard_path(name: str, shard: ShardId, build_id: str, num_shards: int) -> str:
+    """Return the path of a shard relative to its dataset, which has ``num_shards`` in this split."""
+    of = f"{shard.shard_index:05d}-of-{num_shards:05d}"
+    return f"{name}-{shard.split}-{build_id}.tfrecord-{of}"
+
+
+def write_shard(task: ShardTask, shard: ShardId) -> None:
+    """Write one shard with its index and labels, and note in the build area that it is finished.
+
+    Raises:
+        TfshardsError: an input is missing or has changed, or another worker failed.
+        OSError: the output cannot be written.
+    """
+    try:
+        _write(task, shard)
+    except TfshardsError as error:
+        task.area.stop(str(error))
+        raise
+    except OSError as error:
+        task.area.stop(system_fault(task.area.out, error))
+        raise
+    except Exception as error:
+        # an error in a source or in tfshards: the other workers stop too
+        task.area.stop(f"{task.shard_path(shard)}: {type(error).__name__}: {error}")
+        raise
+
+
+def _write(task: ShardTask, shard: ShardId) -> None:
+    rows, planned = task.area.read_plan(task.layout, shard)
+    path = task.shard_path(shard)
+    unfinished = task.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
+    accepted: list[Row] = []
+    rejected: list[Reject] = []
+    conversions: Counter[str] = Counter()
+    contents: list[str] = []
+    with ShardFile(unfinished, task.schema.label is not None) as file:
+        for piece in _read_ahead(rows, _piece_reader(task)):
+            if task.area.stop_path.exists():
+                raise BuildError("stopped, since another worker failed")
+            file.append(piece.frames, piece.labels)
+            accepted += piece.accepted
+            rejected += piece.rejected
+            conversions.update(piece.conversions)
+            contents += piece.contents
+            task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
+        file.sync()
+    if rejected and task.layout == "final":
+        raise InputError(
+            f"{rejected[0].key}: was accepted before and is {rejected[0].reason} now; it has changed"
+        )
+    for name, data in file.companions(path).items():
+        publish(task.area, name, data)
+    unfinished.replace(task.area.out / path)
+    finished = FinishedShard(
+        shard=file.shard(path),
+        rows_digest=rows_digest(accepted) if rejected else planned,
+        rejected=tuple(rejected),
+        conversions=dict(sorted(conversions.items())),
+        contents=tuple(contents),
+    )
+    task.area.write_finished(task.layout, shard, finished)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A run of examples, encoded and framed, with their labels if the schema has one."""
+
+    frames: Frames
+    labels: list[int]
+    accepted: list[Row]
+    rejected: list[Reject]
+    conversions: list[str]
+    contents: list[str]
+
+
+def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
+    encode = example_encoder(task.schema)
+    content = content_digest(task.schema) if task.finds_duplicates else None
+    label = task.schema.features.index(task.schema.label) if task.schema.label else None
+
+    def read(rows: Sequence[Row]) -> _Piece:
+        accepted: list[Row] = []
+        values: list[Sequence[Values]] = []
+        rejected: list[Reject] = []
+        conversions: list[str] = []
+        for row, outcome in zip(rows, task.reader.read(rows, task.schema), strict=True):
+            if isinstance(outcome, Accepted):
+                accepted.append(row)
+                values.append(outcome.values)
+                conversions += outcome.conversions
+            else:
+                rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
+        frames = frames_of(map(encode, values), task.compression)
+        contents = [content(item) for item in values] if content else []
+        labels = [] if label is None else [cast("int", item[label]) for item in values]
+        return _Piece(frames, labels, accepted, rejected, conversions, contents)
+
+    return read
+
+
+def _read_ahead(rows: Sequence[Row], read: Callable[[Sequence[Row]], _Piece]) -> Iterator[_Piece]:
+    """Yield the pieces in order, while threads read the next ones: reading and decoding release the GIL."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Future[_Piece]] = deque()
+        try:
+            for piece in _pieces(rows):
+                waiting.append(pool.submit(read, piece))
+                if len(waiting) > _THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    piece: list[Row] = []
+    filled = 0
+    for row in rows:
+        piece.append(row)
+        filled += row.size
+        if filled >= _PIECE_BYTES or len(piece) == _PIECE_ROWS:
+            yield piece
+            piece, filled = [], 0
+    if piece:
+        yield piece
+
+
+def publish(area: BuildArea, path: str, data: bytes) -> None:
+    """Write a file of the dataset, such as an index, so that it appears whole."""
+    unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
+    with unfinished.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    target = area.out / path
+    target.parent.mkdir(exist_ok=True)
+    unfinished.replace(target)

@@ -1,0 +1,112 @@
+"""Local files: atomic writes, digests, and free disk space."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tfshards.schemas.digests import NUM_LAST_BYTES
+from tfshards.schemas.errors import InputError
+from tfshards.schemas.sizes import size
+
+# Larger blocks no longer fit the caches of the cores, and are slower.
+_BLOCK = 1 << 20
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that neither a reader nor a crash leaves a partial file visible.
+
+    Raises:
+        OSError: the file cannot be written; an existing file at ``path`` is unchanged.
+    """
+    write_blocks_atomically(path, [data])
+
+
+def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write ``blocks`` to ``path``, one after another, as ``write_atomically`` writes data.
+
+    An existing file at ``path`` is also unchanged if iterating over ``blocks`` raises.
+
+    Raises:
+        OSError: the file cannot be written; an existing file at ``path`` is unchanged.
+    """
+    # a unique name, because threads, or hosts that share a disk, may write to one path at the same time
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Flush the directory ``path`` to disk, so that its entries survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_digest(path: Path, tick: Callable[[int], object] | None = None) -> str:
+    """Return the digest of a file, in the form of the manifest.
+
+    Args:
+        path: the file.
+        tick: called with the number of bytes of each block after it was read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    block = memoryview(bytearray(_BLOCK))
+    with path.open("rb", buffering=0) as file:
+        while num_bytes := file.readinto(block):
+            digest.update(block[:num_bytes])
+            if tick:
+                tick(num_bytes)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def last_bytes_of(path: Path) -> str:
+    """Return the last bytes of a file in hex, as the manifest has them.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - NUM_LAST_BYTES))
+        return file.read().hex()
+
+
+def bytes_digest(data: bytes) -> str:
+    """Return the digest of ``data``, as ``file_digest`` does for a file."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def system_fault(out: Path, error: OSError) -> str:
+    """Return the message for an operating system error that ended a build into ``out``."""
+    # when renaming fails, the target is the path that matters
+    named = next((name for name in (error.filename2, error.filename) if isinstance(name, str)), out)
+    why = error.strerror or error
+    return f"{named}: {why}; once that is fixed, run the same command to resume"
+
+
+def require_space(folder: Path, num_bytes: int, what: str) -> None:
+    """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise InputError(
+            f"{folder}: {what} needs about {size(num_bytes)}, and {size(free)} are free; "
+            "make room or choose an output elsewhere"
+        )

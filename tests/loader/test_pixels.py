@@ -1,0 +1,58 @@
+"""How large the stored images are, from the longest records."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards import loader
+from tfshards.loader.integrity.open import open_shards
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.source import open_source
+from tfshards.loader.resources.pixels import most_pixels, record_lengths
+from tfshards.prep import ImageFolder, ImageOptions, Options, build
+from tfshards.schemas import OptionsError
+
+
+@pytest.fixture(scope="module", params=["none", "gzip"])
+def dataset(request, tmp_path_factory):
+    """Twelve small images, the largest 50 x 70, and one file that is not an image."""
+    folder = tmp_path_factory.mktemp("pixels")
+    (folder / "images").mkdir()
+    random = np.random.default_rng(0)
+    for number in range(12):
+        suffix = "jpg" if number % 2 else "png"
+        height, width = (50, 70) if number == 7 else (10 + number, 20)
+        pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "images" / f"{number:02d}.{suffix}")
+    (folder / "images" / "99.jpg").write_bytes(random.bytes(9000))
+    options = Options(compression=request.param)
+    images = ImageFolder(folder / "images", ImageOptions(check="none"))
+    build(images, folder / "data", shards=1, options=options, engine="in_process", log=lambda _: None)
+    return folder / "data"
+
+
+def test_the_largest_image_is_found_and_what_cannot_be_decoded_counts_one_pixel(dataset):
+    options = LoadOptions(path=dataset, batch_size=2)
+    source = open_source(options)
+    shards = open_shards(source, options)
+    lengths = record_lengths(shards, source.split)
+    assert most_pixels(source, shards, lengths, ()) == {}
+    assert most_pixels(source, shards, lengths, ("image",)) == {"image": 50 * 70}
+
+
+def test_a_budget_knows_the_images_that_are_decoded(dataset):
+    image = loader.Image(size=(8, 8))
+    assert len(loader.load(dataset, batch_size=2, image=image, memory_budget="1GiB")) == 6
+    with pytest.raises(OptionsError, match=r'use memory_budget="\d+MiB"'):
+        loader.load(dataset, batch_size=2, image=image, memory_budget="1MiB")
+
+
+def test_a_batch_that_is_larger_needs_more(dataset):
+    def least(batch_size):
+        with pytest.raises(OptionsError) as caught:
+            loader.load(
+                dataset, batch_size=batch_size, image=loader.Image(size=(500, 500)), memory_budget="1MiB"
+            )
+        return int(str(caught.value).partition('memory_budget="')[2].partition("MiB")[0])
+
+    assert least(10) > least(2)

@@ -1,0 +1,101 @@
+"""Datasets of every kind that tests derive others from, and their records as values."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tfshards.prep import Arrays, ImageFolder, Options, Table, build
+from tfshards.prep.records.frames import frame
+from tfshards.prep.records.reader import read_records
+from tfshards.schemas import Manifest, read_manifest
+from tfshards.schemas.manifest import Compression
+
+STAMP = 1_600_000_000 * 10**9
+RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
+
+# Without Apache Beam, which other tests run.
+build_quietly = partial(build, engine="in_process", log=lambda _: None)
+
+
+def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:
+    """Write a PNG of its own for each number into one of two class folders, and files that are no images."""
+    for number in numbers:
+        side = 4 + number % 5
+        pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        write(root / ("cat", "dog")[number % 2] / f"{number:03d}.png", file.getvalue())
+    for name in bad:
+        write(root / name, b"no image")
+    return root
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, ns=(STAMP, STAMP))
+
+
+def build_images(folder: Path, compression: Compression = "none") -> Manifest:
+    """60 images of two classes in three splits, and two that are rejected."""
+    source = ImageFolder(write_images(folder / "photos", range(60), ("cat/x.png", "dog/y.png")))
+    return _build(source, folder, Options(splits=RATIOS, max_rejected=1, compression=compression))
+
+
+def build_arrays(folder: Path, compression: Compression = "none") -> Manifest:
+    """101 rows in one split."""
+    x = np.random.default_rng(0).integers(0, 256, (101, 40), dtype=np.uint8)
+    source = Arrays({"x": x, "label": np.arange(101) % 3})
+    return _build(source, folder, Options(compression=compression))
+
+
+def build_table(folder: Path, compression: Compression = "none") -> Manifest:
+    """40 rows of texts of many lengths, which name their splits."""
+    rows = [f"{'a' * (number * 7 % 50)},{('train', 'val')[number % 5 == 0]}" for number in range(40)]
+    write(folder / "t.csv", "\n".join(["text,split", *rows]).encode())
+    return _build(Table(folder / "t.csv"), folder, Options(compression=compression))
+
+
+BUILDS: Mapping[str, Callable[[Path, Compression], Manifest]] = {
+    "images": build_images,
+    "arrays": build_arrays,
+    "table": build_table,
+}
+
+
+def _build(source: ImageFolder | Arrays | Table, folder: Path, options: Options) -> Manifest:
+    return build_quietly(source, folder / "old", shards=3, options=options)
+
+
+def records(root: Path) -> dict[str, list[bytes]]:
+    """Return the records of each split, in order."""
+    manifest = read_manifest(root)
+    return {
+        name: [
+            data
+            for shard in split.shards
+            for _, data in read_records(root / shard.path, manifest.compression)
+        ]
+        for name, split in manifest.splits.items()
+    }
+
+
+def in_no_order(held: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
+    """Return the records of each split as a value that does not depend on their order."""
+    return {name: sorted(split) for name, split in held.items()}
+
+
+def repeat_a_record(shard: Path) -> None:
+    """Put a copy of one record of a plain shard in the place of another of its length: all checksums hold."""
+    frames = [b"".join(frame(data)) for _, data in read_records(shard)]
+    one, other = next(
+        (one, other) for one in frames for other in frames if one != other and len(one) == len(other)
+    )
+    shard.write_bytes(shard.read_bytes().replace(one, other))

@@ -1,0 +1,67 @@
+"""What engines/beam.py uses of Beam beyond its documented interface: each test names what has changed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.runners import DirectRunner, create_runner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.worker import sdk_worker_main
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
+from packaging.requirements import Requirement
+
+from tfshards.prep.engines import beam
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_installed_version_is_in_the_tested_range():
+    (text,) = re.findall(r'"(apache-beam[^"]+)"', (ROOT / "pyproject.toml").read_text())
+    tested = Requirement(text).specifier
+    assert tested.contains(version("apache-beam"))
+    assert {clause.operator for clause in tested} == {">=", "<"}
+
+
+def test_the_local_runners_are_found_by_name():
+    assert type(create_runner("FnApiRunner")) is FnApiRunner
+    assert isinstance(create_runner("DirectRunner"), DirectRunner)
+    with pytest.raises(ValueError, match="Unexpected pipeline runner: Flonk"):
+        create_runner("Flonk")
+
+
+def test_the_local_runner_takes_the_environment_of_its_workers():
+    assert "default_environment" in inspect.signature(FnApiRunner).parameters
+    environment = SubprocessSDKEnvironment.from_command_string("exec python -m worker 2>> log")
+    assert environment.command_string == "exec python -m worker 2>> log"
+
+
+def test_the_running_mode_is_an_option_that_can_be_changed():
+    options = PipelineOptions(["--direct_running_mode=multi_processing"])
+    direct = options.view_as(DirectOptions)
+    assert direct.direct_running_mode == "multi_processing"
+    direct.direct_running_mode = "in_memory"
+    assert options.view_as(DirectOptions).direct_running_mode == "in_memory"
+
+
+def test_the_parser_of_all_options_is_handed_out():
+    parsers = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    given, unknown = parsers[0].parse_known_args(["--runner=X", "--unknown=1"])
+    assert (given.runner, unknown) == ("X", ["--unknown=1"])
+
+
+def test_a_worker_process_is_a_module_with_a_main():
+    assert sdk_worker_main.__name__ == beam._WORKER_MODULE
+    assert callable(sdk_worker_main.main)
+
+
+@pytest.mark.parametrize("name", beam.WORKER_THREADS)
+def test_threads_that_wait_for_a_worker_have_the_names_that_are_watched(name):
+    # A worker process that dies is noticed by the exception of a thread of this name, and by nothing else;
+    # tests/durability kills one.
+    assert f"'{name}'" in inspect.getsource(worker_handlers)

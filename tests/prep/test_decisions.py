@@ -1,0 +1,145 @@
+"""Decisions on what an output holds: pure functions of a value, without a file system."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfshards.prep.building.decisions import (
+    builds_to_discard,
+    check_usable,
+    discard_message,
+    files_to_remove,
+    is_up_to_date,
+    outlook,
+    unneeded_files,
+)
+from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
+from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, Schema, Totals
+
+OUT = Path("out")
+SCHEMA = Schema((Feature("x", "int", "int64"),))
+NOW, BEFORE, OTHER, UNFINISHED = "11111111", "22222222", "33333333", "44444444"
+FAULT = FormatError("out", [Problem("dataset.json", "is not readable as JSON")])
+
+
+def manifest(build_id: str, **options: object) -> Manifest:
+    return Manifest("x", build_id, SCHEMA, {}, Totals(0, 0), options={"seed": 0, **options})
+
+
+def shard(build_id: str) -> Path:
+    return OUT / f"x-train-{build_id}.tfrecord-00000-of-00001"
+
+
+def state(committed: str | None) -> OutputState:
+    """An output with files of three builds that no manifest names, one of which is unfinished."""
+    return OutputState(
+        OUT,
+        has_files=True,
+        has_area=True,
+        manifest=manifest(committed) if committed else None,
+        unfinished=(UnfinishedBuild(UNFINISHED, has_begun=True, options={"seed": 1}),),
+        unnamed=tuple(map(shard, (NOW, OTHER, UNFINISHED))),
+        temporary=(OUT / ".x.tmp",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("committed", "build_id", "removed"),
+    [
+        # a first build: all that others have left
+        (None, NOW, [OTHER, UNFINISHED]),
+        # it replaces a dataset: also the generation before that
+        (BEFORE, NOW, [OTHER, UNFINISHED]),
+        # it is up to date: the generation before may still be read
+        (NOW, NOW, [UNFINISHED]),
+        # it resumes
+        (BEFORE, UNFINISHED, [NOW, OTHER]),
+    ],
+)
+def test_a_build_removes_what_belongs_neither_to_it_nor_to_the_dataset(committed, build_id, removed):
+    assert files_to_remove(state(committed), build_id) == list(map(shard, removed))
+
+
+def test_beside_a_manifest_that_cannot_be_read_nothing_is_removed():
+    unreadable = replace(state(None), fault=FAULT)
+    assert files_to_remove(unreadable, NOW) == []
+    assert builds_to_discard(unreadable, NOW) == []
+
+
+def test_without_a_dataset_only_files_of_unfinished_builds_are_unneeded():
+    assert unneeded_files(state(None)) == [shard(UNFINISHED), OUT / ".x.tmp"]
+    assert unneeded_files(state(BEFORE)) == [*map(shard, (NOW, OTHER, UNFINISHED)), OUT / ".x.tmp"]
+
+
+def test_the_line_on_a_discarded_build_names_the_options_that_differ_if_they_are_known():
+    (build,) = state(None).unfinished
+    line = f"discarding unfinished build {UNFINISHED}: its inputs or options differ"
+    assert discard_message(build, {"seed": 0}) == f"{line} (seed)"
+    assert discard_message(build, {"seed": 1}) == line
+    assert discard_message(replace(build, options={}), {"seed": 0}) == line
+
+
+UP_TO_DATE = {
+    "nothing": (OutputState(OUT), False, False),
+    "an unfinished build": (state(None), False, False),
+    "this build": (state(NOW), False, True),
+    "this build, which may be overwritten": (state(NOW), True, True),
+    "another build, which may be overwritten": (state(BEFORE), True, False),
+    "this build, damaged, which may be overwritten": (
+        replace(state(NOW), damage=(Problem("x", "is missing"),)),
+        True,
+        False,
+    ),
+    "an unreadable manifest, which may be overwritten": (replace(state(None), fault=FAULT), True, False),
+}
+
+
+@pytest.mark.parametrize(("found", "overwrite", "expected"), UP_TO_DATE.values(), ids=UP_TO_DATE.keys())
+def test_an_output_is_up_to_date_if_it_holds_this_build_whole(found, overwrite, expected):
+    assert is_up_to_date(found, NOW, {"seed": 0}, overwrite=overwrite) == expected
+
+
+REFUSED = {
+    "another build": (state(BEFORE), InputError, r"of other inputs \(build 22222222, this one is 11111111\)"),
+    "damage": (
+        replace(state(NOW), damage=(Problem("x", "is missing"),)),
+        InputError,
+        r"^out is damaged: x: is missing; give overwrite=True to build it again$",
+    ),
+    "a manifest that cannot be read": (
+        replace(state(None), fault=FAULT),
+        FormatError,
+        "not readable as JSON",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_would_be_overwritten_is_refused(found, error, message):
+    with pytest.raises(error, match=message):
+        is_up_to_date(found, NOW, {"seed": 0}, overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_adopted_records_are_never_overwritten(overwrite):
+    adopted = replace(state(None), manifest=manifest(BEFORE, source="adopt"))
+    with pytest.raises(InputError, match="records that tfshards has not written; choose another output"):
+        is_up_to_date(adopted, NOW, {}, overwrite=overwrite)
+    assert outlook(adopted, NOW) == [
+        "out holds records that tfshards has not written: build needs another output"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (OutputState(OUT, is_file=True), "out is a file; the output must be a folder"),
+        (OutputState(OUT, has_files=True), "out holds files but no dataset; choose an empty folder"),
+    ],
+)
+def test_an_output_that_is_not_for_datasets_is_refused(found, message):
+    with pytest.raises(InputError, match=message):
+        check_usable(found)

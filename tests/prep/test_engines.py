@@ -1,0 +1,124 @@
+"""Engines: every item is processed, the first failure ends the others, and all make the same bytes."""
+
+from __future__ import annotations
+
+import _thread
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep.engines import in_process
+from tfshards.prep.engines.in_process import NUM_THREADS
+from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.lines import Progress
+from tfshards.schemas import BuildError, OptionsError
+
+
+@pytest.fixture
+def stop() -> threading.Event:
+    return threading.Event()
+
+
+def run_in_process(function, items, stop) -> None:
+    in_process.run(Work(function, items, Progress("x", len(items)), lambda _: stop.set()))
+
+
+def test_the_function_is_called_once_with_every_item(stop):
+    called: list[int] = []
+    run_in_process(called.append, range(50), stop)
+    assert sorted(called) == list(range(50))
+    assert not stop.is_set()
+
+
+def test_without_items_nothing_is_called(stop):
+    run_in_process(pytest.fail, [], stop)
+
+
+def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
+    started: list[str] = []
+
+    def call(item: str) -> None:
+        if item == "fail":
+            raise BuildError("gone")
+        started.append(item)
+        assert stop.wait(100)
+
+    # the last ones find no free thread before the failure
+    with pytest.raises(BuildError, match=r"^gone$"):
+        run_in_process(call, [*["wait"] * (NUM_THREADS - 1), "fail", *["wait"] * 50], stop)
+    assert len(started) == NUM_THREADS - 1
+
+
+def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
+    called: list[int] = []
+
+    def wait(number: int) -> None:
+        if not number:
+            _thread.interrupt_main()
+        assert stop.wait(100)
+        called.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_process(wait, range(50), stop)
+    assert 1 <= len(called) <= NUM_THREADS
+
+
+@pytest.mark.parametrize("balance", ["count", "bytes"])
+def test_the_bytes_are_the_same_with_each_engine(balance, image_folder, tmp_path, quiet_build, contents):
+    files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(11)}
+    root = image_folder({**files, **{f"a/bad-{n}.jpg": b"no image" for n in range(3)}})
+    options = Options(max_rejected=1, balance=balance)
+    for engine in ("beam", "in_process"):
+        out = tmp_path / engine / "out"
+        quiet_build(ImageFolder(root), out, shards=4, options=options, engine=engine)
+    assert contents(tmp_path / "beam" / "out") == contents(tmp_path / "in_process" / "out")
+
+
+def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
+    with pytest.raises(OptionsError, match=r"^engine='spark' must be 'beam' or 'in_process'$"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="spark")
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_beam_are_refused_where_beam_is_not_used(tmp_path, quiet_build):
+    args = ["--direct_num_workers=2"]
+    with pytest.raises(
+        OptionsError, match=r"^beam_args=\['--direct_num_workers=2'\] has no effect with engine='in_process'"
+    ):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="in_process", beam_args=args)
+
+
+QUIET = {
+    "the local runner": [],
+    "worker processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    "worker processes of a runner that is named": [
+        "--runner=DirectRunner",
+        "--direct_running_mode=multi_processing",
+    ],
+}
+
+
+@pytest.mark.parametrize("beam_args", QUIET.values(), ids=QUIET.keys())
+def test_a_build_from_python_prints_nothing_of_beams(beam_args, tmp_path):
+    program = """
+import logging, sys
+import numpy as np
+from tfshards.prep import Arrays, build
+if __name__ == "__main__":
+    build(Arrays({"x": np.arange(9)}), "out", shards=2, beam_args=sys.argv[1:])
+    assert not logging.getLogger().handlers
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py", *beam_args], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    # its own first line, and on a busy machine a line of progress
+    first, *others = done.stderr.splitlines()
+    assert first.startswith("starting build ")
+    assert all(line.startswith("out: ") for line in others), others

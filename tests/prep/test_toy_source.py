@@ -1,0 +1,133 @@
+"""A toy source kind, the lines of a text file, works with every verb once it is in the table of kinds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep.cli.main import main
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
+from tfshards.prep.sources.kind import Recorded, SourceKind
+from tfshards.prep.sources.registry import KINDS
+from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
+from tfshards.schemas.json_reader import Json
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a text file, each an example; the key is the line's number."""
+
+    path: str
+    upper: bool = False
+
+    def stage(self, folder: Path, *, preview: bool = False) -> Lines:
+        return self
+
+    def location(self) -> None:
+        return None
+
+    def with_class_names(self, names: Sequence[str]) -> Lines:
+        return self
+
+    def options(self) -> dict[str, Json]:
+        return {"source": "lines", "upper": self.upper}
+
+    def listing(self) -> Listing:
+        lines = self._lines()
+        return Listing(
+            schema=Schema((Feature("text", "bytes", "bytes"), Feature("key", "bytes", "bytes"))),
+            keys=[b"%06d" % number for number in range(len(lines))],
+            sizes=np.array([len(line) for line in lines], dtype=np.int64),
+            stamps=np.zeros(len(lines), dtype=np.int64),
+        )
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+        lines = self._lines()
+        return [Accepted((lines[int(row.key)], row.key.encode())) for row in rows]
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        raise OptionsError(f"group_by={by!r}: lines have no groups")
+
+    def _lines(self) -> list[bytes]:
+        data = Path(self.path).read_bytes()
+        return (data.upper() if self.upper else data).splitlines()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="text file")
+    parser.add_argument("--upper", action="store_true", help="store capital letters")
+
+
+LINES = SourceKind(
+    name="lines",
+    help="lines of a text file",
+    group_help="lines have no groups",
+    add_arguments=add_arguments,
+    from_arguments=lambda options, _: Lines(options.source, options.upper),
+    restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
+    can_reject=False,
+    has_classes=False,
+)
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch) -> Path:
+    """A file of 12 lines, with the kind in the table."""
+    monkeypatch.setitem(KINDS, LINES.name, LINES)
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(12)))
+    return path
+
+
+def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text, tmp_path, capsys):
+    source, out = str(text), str(tmp_path / "out")
+    build = ["lines", source, out, "--upper", "--shards=3", "--split=train=0.75", "--split=val=0.25"]
+    assert main(["plan", *build, "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert main(["build", *build]) == 0
+    manifest = read_manifest(out)
+    assert planned["build_id"] == manifest.build_id
+    assert manifest.options["source"] == "lines"
+    assert manifest.num_examples == 12
+    capsys.readouterr()
+    assert main(["info", out]) == 0
+    assert "text" in capsys.readouterr().out
+    assert main(["show", out, "000007"]) == 0
+    assert "LINE 7" in capsys.readouterr().out
+    assert main(["verify", out, "--deep"]) == 0
+
+    shard = tmp_path / "out" / manifest.shards[0].path
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:-1] + b"?")
+    assert main(["verify", out]) == 1
+    assert main(["verify", out, "--repair", source]) == 0
+    assert shard.read_bytes() == sound
+
+    with text.open("a") as file:
+        file.write("line 12\nline 13\n")
+    assert main(["append", source, out]) == 0
+    assert read_manifest(out).num_examples == 14
+    assert main(["verify", out, "--deep"]) == 0
+    assert shard.read_bytes() == sound
+
+
+def test_what_a_toy_kind_lacks_is_not_offered(text, tmp_path, capsys):
+    for option in ("--class-names=x", "--max-rejected=5%", "--check=none"):
+        assert main(["build", "lines", str(text), str(tmp_path / "out"), option]) == 2
+        assert "unrecognized arguments" in capsys.readouterr().err
+    groups = ["--group-by=x", "--split=a=0.5", "--split=b=0.5"]
+    assert main(["build", "lines", str(text), str(tmp_path / "out"), *groups]) == 2
+    assert "lines have no groups" in capsys.readouterr().err
+
+
+def test_a_kind_restores_what_its_source_records(text):
+    source = Lines(str(text), upper=True)
+    schema = source.listing().schema
+    recorded = Recorded(schema, source.options(), is_grown=False, follow_links=False, log=print)
+    assert LINES.restore(recorded, [str(text)]) == source

@@ -1,0 +1,116 @@
+"""The table of verbs: a new verb is one file and one row."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep.cli.main import main
+from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verbs import VERBS
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+
+def add_arguments(parser):
+    add_dataset(parser)
+    parser.add_argument("--at-least", type=int, default=0, metavar="N", help="number of examples to expect")
+
+
+def count(args):
+    if args.at_least < 0:
+        raise OptionsError(f"at_least={args.at_least} must not be negative")
+    found = read_manifest(args.dataset).num_examples
+    if found < args.at_least:
+        raise InputError(f"{found} examples are fewer than at_least={args.at_least}")
+    if args.beam_args == ["stop"]:
+        raise KeyboardInterrupt
+    print(found)
+    return 0
+
+
+@pytest.fixture
+def run(tmp_path, array_files, capsys):
+    """A function from arguments to what the command does, where the table of verbs has a new row."""
+    (x,) = array_files(x=list(range(5)))
+    assert main(["build", "arrays", x, str(tmp_path / "numbers")]) == 0
+    capsys.readouterr()
+    verbs = VERBS | {
+        "count": Verb("count", "count the examples", add_arguments, count, takes_beam_args=True),
+        "again": Verb("again", "count again", add_arguments, count, takes_beam_args=True, is_resumable=True),
+    }
+
+    def run(*arguments):
+        return (main(arguments, verbs), *capsys.readouterr())
+
+    return run
+
+
+def test_a_new_row_is_a_verb(run, tmp_path):
+    dataset = str(tmp_path / "numbers")
+    assert run("count", dataset, "--at-least", "5") == (0, "5\n", "")
+    assert run("count", dataset, "--at-least=6") == (
+        1,
+        "",
+        "tfshards: 5 examples are fewer than --at-least 6\n",
+    )
+    assert run("count", dataset, "--at-least=-1") == (2, "", "tfshards: --at-least -1 must not be negative\n")
+    assert run("count", "") == (2, "", "tfshards: DATASET is empty; give . for the working directory\n")
+    assert "count the examples" in run("--help")[1]
+    assert run("count", "--help")[1].startswith(
+        "usage: tfshards count [-h] [--at-least N] DATASET\n\nCount the"
+    )
+    message = (
+        "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"
+    )
+    assert run("info", dataset, "--", "x") == (2, "", message)
+
+
+def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
+    dataset = str(tmp_path / "numbers")
+    assert run("count", dataset, "--", "stop") == (130, "", "\ninterrupted\n")
+    resumes = "\ninterrupted; run the same command to resume\n"
+    assert run("again", dataset, "--", "stop") == (130, "", resumes)
+
+
+def test_a_look_at_a_dataset_imports_no_heavy_package(array_files, tmp_path):
+    (x,) = array_files(x=list(range(5)))
+    assert main(["build", "arrays", x, str(tmp_path / "numbers")]) == 0
+    code = (
+        "import sys; from tfshards.prep.cli.main import main; status = main(['info', 'numbers']); "
+        "heavy = {'apache_beam', 'pyarrow', 'tensorflow', 'keras', 'pandas'} & set(sys.modules); "
+        "sys.exit(f'{status} {heavy}' if status or heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("order", [["numbers", "--repair", "x.npy"], ["--repair", "x.npy", "numbers"]])
+def test_the_source_of_a_repair_may_come_before_or_after_the_dataset(
+    order, tmp_path, monkeypatch, array_files
+):
+    monkeypatch.chdir(tmp_path)
+    array_files(x=list(range(5)), y=list(range(5)))
+    assert main(["build", "arrays", "x.npy", "y.npy", "numbers"]) == 0
+    (shard,) = read_manifest("numbers").shards
+    path = tmp_path / "numbers" / shard.path
+    before = path.read_bytes()
+    path.write_bytes(before[:-1] + b"?")
+    assert main(["verify", "numbers"]) == 1
+    assert main(["verify", *order, "--repair", "y.npy"]) == 0
+    assert path.read_bytes() == before
+
+
+def test_status_lines_name_flags(tmp_path, capsys):
+    upside_down = Image.Exif()
+    upside_down[0x0112] = 3
+    (tmp_path / "photos").mkdir()
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    photo = Image.fromarray(noise).resize((200, 160), Image.Resampling.BICUBIC)
+    photo.save(tmp_path / "photos" / "0.jpg", quality=80, exif=upside_down)
+    assert main(["build", "images", str(tmp_path / "photos"), str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].endswith("as PNG; --jpeg-quality 95 stores them as JPEG")

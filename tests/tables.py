@@ -1,0 +1,22 @@
+"""Divides tables of cases: ``make test`` runs a few of them, ``make nightly`` the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pytest
+
+
+def mostly_nightly(cases: Iterable[object], kept: Collection[object]) -> list[object]:
+    """Return all cases for ``parametrize``, with the marker ``nightly`` on those that are not in ``kept``.
+
+    A case is a tuple of arguments, or one argument.
+    """
+    cases = list(cases)
+    assert all(case in cases for case in kept), "a case to keep is not in the table"
+    return [
+        case
+        if case in kept
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly)
+        for case in cases
+    ]
