@@ -424,7 +424,7 @@ def test_the_options_of_the_source_name_what_changes_the_output():
 
 
 def test_an_unknown_check_is_an_error_at_once():
-    with pytest.raises(OptionsError, match=r"^--check all: must be one of decode, header, none$"):
+    with pytest.raises(OptionsError, match=r"^check='all' must be one of decode, header, none$"):
         ImageFolder("x", ImageOptions(check="all"))
 
 
