@@ -80,14 +80,14 @@ def assert_same(found, wanted):
             assert bits(got) == bits(array), name
 
 
-def test_the_loader_gives_back_every_dtype_and_shape_bit_for_bit(dataset, columns):
+def test_the_loader_returns_every_dtype_and_shape_bit_for_bit(dataset, columns):
     batches = list(loader.load(dataset, batch_size=5, remainder="keep").as_numpy_iterator())
     found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     assert sorted(map(int, found["key"])) == list(range(COUNT))
     assert_same(found, expected(columns, found["key"]))
 
 
-def test_a_reader_written_from_the_format_page_gives_back_the_same(dataset, columns):
+def test_a_reader_written_from_the_format_page_returns_the_same(dataset, columns):
     path = Path(__file__).with_name("test_format_reader.py")
     spec = importlib.util.spec_from_file_location("format_reader", path)
     reader = importlib.util.module_from_spec(spec)
@@ -115,7 +115,7 @@ def test_tensorflow_reads_the_files_with_its_own_functions(dataset, columns):
         assert np.array_equal(batch[name], wanted[name]), name
 
 
-def test_images_come_back_as_the_files_bytes_with_their_label_and_key(tmp_path):
+def test_images_are_read_back_as_the_bytes_of_the_files_with_label_and_key(tmp_path):
     for number in range(9):
         path = tmp_path / "photos" / f"class {number % 2}" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def test_images_come_back_as_the_files_bytes_with_their_label_and_key(tmp_path):
     assert len(seen) == len(set(seen)) == 9
 
 
-def test_a_shard_that_was_cut_after_the_build_is_named_before_training(dataset, tmp_path):
+def test_a_shard_truncated_after_the_build_is_named_before_training(dataset, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"

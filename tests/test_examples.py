@@ -46,14 +46,14 @@ def run(programs):
     return run
 
 
-def test_static_tensor_lies_on_each_device_and_the_loss_falls(run, digits):
+def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
     said = run("static_tensor.py", digits)
     assert re.findall(r"mean on .*CPU:(\d)", said) == ["0", "1"], said
     first, last = map(float, re.search(r"loss: ([\d.]+) in the first step, ([\d.]+) in step", said).groups())
     assert last < 0.8 * first
 
 
-def test_imbalanced_recognises_rare_classes_better_with_weights_and_resampled(run, digits):
+def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(run, digits):
     said = run("imbalanced.py", digits)
     recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", said, re.M)}
     assert recall["class_weight"] > recall["as they are"] + 0.05, said
@@ -61,20 +61,20 @@ def test_imbalanced_recognises_rare_classes_better_with_weights_and_resampled(ru
     assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), said
 
 
-def test_larger_than_memory_learns_from_the_copies_and_says_what_it_waited_for(run, digits, tmp_path):
+def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run, digits, tmp_path):
     said = run("larger_than_memory.py", digits, tmp_path / "fast")
     assert float(re.search(r"^accuracy: ([\d.]+)$", said, re.M)[1]) > 0.6, said
     assert re.search(r"^input: steps waited for \d+% of the time", said, re.M), said
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
-def test_mirrored_fit_recognises_digits(run, digits):
+def test_mirrored_fit_recognizes_digits(run, digits):
     said = run("mirrored_fit.py", digits)
     # of three digits there are few to learn from
     assert float(re.search(r"^accuracy: ([\d.]+)", said, re.M)[1]) > 0.6, said
 
 
-def test_separate_models_are_tried_on_what_they_have_not_seen(run, digits):
+def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
     said = run("separate_models.py", digits)
     accuracies = {
         name: float(value) for name, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", said, re.M)
@@ -83,7 +83,7 @@ def test_separate_models_are_tried_on_what_they_have_not_seen(run, digits):
     assert all(accuracy > 0.5 for accuracy in accuracies.values()), said
 
 
-def test_resume_goes_on_after_a_crash_as_if_there_had_been_none(run, digits, tmp_path):
+def test_resume_continues_after_a_crash_as_without_one(run, digits, tmp_path):
     whole = run("resume.py", digits, tmp_path / "whole")
     run("resume.py", digits, tmp_path / "crashed", "--crash-at", 8, returncode=-signal.SIGKILL)
     resumed = run("resume.py", digits, tmp_path / "crashed")

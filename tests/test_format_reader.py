@@ -424,7 +424,7 @@ def test_every_kind_and_dtype_is_read_exactly(written):
                 )
 
 
-def test_compressed_shards_are_read_as_others_are(written, tmp_path):
+def test_compressed_shards_are_read_like_plain_ones(written, tmp_path):
     write_dataset(tmp_path / "all", "gzip")
     found, plain = read_dataset(tmp_path / "all"), read_dataset(written)
     keys = {name: [example["key"].tolist() for example in found[name]] for name in found}
@@ -437,7 +437,7 @@ def test_no_kind_or_dtype_is_left_out():
     assert written == {(name, dtype) for name, kind in KINDS.items() for dtype in kind.dtypes}
 
 
-def test_our_validator_takes_what_was_written_by_the_page(written):
+def test_the_validator_accepts_a_dataset_written_from_the_page(written):
     manifest = read_manifest(written)
     assert file_problems(manifest, written) == []
     for shard in manifest.shards:
@@ -549,7 +549,7 @@ def test_a_damaged_shard_is_named_even_if_size_and_digest_are_made_to_fit(tmp_pa
         ),
     ],
 )
-def test_a_manifest_that_says_otherwise_is_refused(tmp_path, changes, message):
+def test_a_manifest_that_contradicts_its_files_is_refused(tmp_path, changes, message):
     write_the_page_s_example(tmp_path)
     manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
     for name, value in changes.items():
@@ -559,14 +559,14 @@ def test_a_manifest_that_says_otherwise_is_refused(tmp_path, changes, message):
         read_dataset(tmp_path)
 
 
-def test_an_index_that_is_another_shard_s_is_refused(tmp_path):
+def test_the_index_of_another_shard_is_refused(tmp_path):
     shard = write_the_page_s_example(tmp_path)
     (tmp_path / "index" / f"{shard.name}.idx").write_text("0 64\n", encoding="ascii")
     with pytest.raises(ValueError, match="the index is another's"):
         read_dataset(tmp_path)
 
 
-def test_labels_that_are_not_the_records_are_refused(tmp_path):
+def test_labels_that_differ_from_the_records_are_refused(tmp_path):
     shard = write_the_page_s_example(tmp_path)
     labels = tmp_path / "index" / f"{shard.name}.labels"
     labels.write_bytes(bytes(8))
@@ -609,7 +609,7 @@ def test_rejects_that_the_manifest_does_not_count_are_refused(tmp_path, text, me
         read_dataset(tmp_path / "all")
 
 
-def test_a_manifest_that_was_changed_is_refused(tmp_path):
+def test_an_edited_manifest_is_refused(tmp_path):
     write_the_page_s_example(tmp_path)
     path = tmp_path / "dataset.json"
     path.write_text(path.read_text().replace('"options": {}', '"options": {"seed": 1}'), encoding="ascii")
@@ -625,7 +625,7 @@ def test_a_manifest_that_was_changed_is_refused(tmp_path):
         ("record_bytes", "its records take 63 bytes"),
     ],
 )
-def test_what_the_manifest_says_of_a_shard_is_compared(field, message, tmp_path):
+def test_the_description_of_a_shard_is_compared_with_its_file(field, message, tmp_path):
     write_the_page_s_example(tmp_path)
     manifest = json.loads((tmp_path / "dataset.json").read_text(encoding="ascii"))
     manifest["splits"]["train"]["shards"][0][field] = 64 if field == "record_bytes" else "0" * 16

@@ -39,7 +39,7 @@ def dataset(tmp_path_factory):
         ({"batch_size": True}, "batch_size=True must be an integer"),
     ],
 )
-def test_load_names_the_keyword_that_is_of_a_wrong_type(dataset, options, message):
+def test_load_names_the_keyword_of_a_wrong_type(dataset, options, message):
     with pytest.raises(OptionsError, match=re.escape(message)):
         loader.load(dataset, **{"batch_size": 2, **options})
 
@@ -64,7 +64,7 @@ def test_numpy_integers_are_integers(dataset):
     assert len(loader.load(dataset, batch_size=np.int64(2), epochs=np.int32(2))) == 8
 
 
-def test_distribute_wants_a_strategy(dataset):
+def test_distribute_requires_a_strategy(dataset):
     with pytest.raises(OptionsError, match=re.escape("strategy='mirrored' must be a tf.distribute.Strategy")):
         loader.distribute("mirrored", dataset, global_batch_size=2)
 
@@ -80,7 +80,7 @@ def test_distribute_wants_a_strategy(dataset):
         (None, {"seed": "1"}, "seed='1' must be an integer"),
     ],
 )
-def test_build_names_the_argument_that_is_of_a_wrong_type(tmp_path, source, options, message):
+def test_build_names_the_argument_of_a_wrong_type(tmp_path, source, options, message):
     with pytest.raises(OptionsError, match=re.escape(message)):
         build(source or Arrays({"x": np.arange(8)}), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
@@ -104,7 +104,7 @@ def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_
     os.close(descriptor)
 
 
-def test_another_build_over_a_dataset_says_which_options_differ(tmp_path):
+def test_the_error_for_another_build_names_the_different_options(tmp_path):
     arrays = Arrays({"x": np.arange(8)})
     build(arrays, tmp_path / "out", shards=2)
     with pytest.raises(InputError, match=re.escape("a dataset of other options (seed, shards)")):
@@ -113,12 +113,12 @@ def test_another_build_over_a_dataset_says_which_options_differ(tmp_path):
         build(Arrays({"x": np.arange(8)[::-1]}), tmp_path / "out", shards=2)
 
 
-def test_ratios_that_miss_one_by_a_hair_get_the_remedy():
+def test_the_error_for_ratios_that_nearly_sum_to_one_has_a_remedy():
     with pytest.raises(OptionsError, match="add up to"):
         Options(splits={"train": 1 / 3, "val": 2 / 3})
 
 
-def test_a_folder_named_like_a_split_among_classes_is_pointed_out(tmp_path):
+def test_a_class_folder_named_like_a_split_is_reported(tmp_path):
     for name in ("cat", "train"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").write_bytes(b"x")

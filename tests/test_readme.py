@@ -45,13 +45,13 @@ def test_every_block_of_the_readme_runs_in_order(programs, folder):
         assert "Traceback" not in done.stderr
 
 
-def test_the_links_of_the_readme_lead_somewhere():
+def test_the_links_of_the_readme_exist():
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
 
 
 @pytest.mark.nightly
-def test_make_demo_ends_with_an_accuracy_above_nine_tenths(tmp_path):
+def test_make_demo_reaches_an_accuracy_above_90_percent(tmp_path):
     root = README.parent
     copy = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(root), str(copy)], check=True)

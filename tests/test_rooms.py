@@ -39,14 +39,14 @@ print(sorted({{name.split(".")[0] for name in sys.modules}} & {seen!r}))
         ("tfshards.loader", {"apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep"}),
     ],
 )
-def test_a_room_can_be_imported_without_what_it_must_not_see(module, blocked):
+def test_a_room_can_be_imported_without_forbidden_packages(module, blocked):
     code = BLOCKING.format(module=module, blocked=blocked, seen=blocked)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
 
-def test_schemas_need_numpy_and_the_standard_library_alone():
+def test_schemas_import_only_numpy_and_the_standard_library():
     modules = ", ".join(f"tfshards.schemas.{path.stem}" for path in (ROOT / "schemas").glob("[a-z]*.py"))
     blocked = set(packages_distributions()) - {"numpy", "tfshards"}
     assert {"tensorflow", "apache_beam", "PIL", "google", "tqdm"} <= blocked
@@ -151,7 +151,7 @@ def test_a_folder_imports_only_from_folders_below_it(room):
 
 
 @pytest.mark.parametrize("room", LAYERS)
-def test_every_folder_is_a_layer_and_says_what_belongs_in_it(room):
+def test_every_folder_is_a_layer_and_has_a_docstring(room):
     folders = [path for path in (ROOT / room).iterdir() if path.is_dir() and path.name != "__pycache__"]
     assert {path.name for path in folders} == set(LAYERS[room]) - {""}
     for folder in folders:

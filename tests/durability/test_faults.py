@@ -172,7 +172,7 @@ def test_every_flipped_bit_of_a_header_is_found(dataset, counts):
             attempt(dataset, path, flipped(data, bit), "bit of a header", counts)
 
 
-def test_every_cut_is_found(dataset, counts):
+def test_every_truncation_is_found(dataset, counts):
     random_ = random.Random(SEED)
     compression = read_manifest(dataset).compression
     num_cuts = 0

@@ -73,7 +73,7 @@ def begin(start: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_build_that_is_killed_ends_as_if_nobody_had_disturbed_it(name, commands, tmp_path):
+def test_a_killed_build_resumes_to_the_same_dataset(name, commands, tmp_path):
     write_inputs(tmp_path)
     expected = undisturbed(commands, scenarios(tmp_path)[name], tmp_path)
     chance = random.Random(f"{SEED} {name}")

@@ -98,7 +98,7 @@ def webp_images(folder: Path) -> None:
         kept=[(64, ()), (700, ()), (400, WORKERS)],
     ),
 )
-def test_a_disk_that_fills_up_is_told_and_the_build_goes_on_when_there_is_room(
+def test_a_disk_that_fills_up_is_reported_and_the_build_can_be_resumed(
     kibibytes, workers, small_disk, commands, open_path
 ):
     make_room(small_disk, f"size={kibibytes}k")
@@ -112,7 +112,7 @@ def test_a_disk_that_fills_up_is_told_and_the_build_goes_on_when_there_is_room(
 
 
 @needs_root
-def test_a_disk_that_fills_up_leaves_the_dataset_that_was_there(small_disk, commands, open_path):
+def test_a_disk_that_fills_up_leaves_the_old_dataset(small_disk, commands, open_path):
     webp_images(open_path / "webp")
     out = small_disk / "data"
     command = ["build", "images", str(open_path / "webp"), "--shards=6", str(out)]
@@ -129,7 +129,7 @@ def test_a_disk_that_fills_up_leaves_the_dataset_that_was_there(small_disk, comm
 
 # Of the note of what is built, of a plan, of a shard.
 @pytest.mark.parametrize("num_bytes", [500, 1_000, 20_000])
-def test_a_limit_on_the_size_of_files_is_told(num_bytes, commands, open_path):
+def test_a_limit_on_file_size_is_reported(num_bytes, commands, open_path):
     write_inputs(open_path)
     out = open_path / "data"
     command = ["build", "images", str(open_path / "photos"), "--shards=4", "--max-rejected=50%", str(out)]
@@ -141,7 +141,7 @@ def test_a_limit_on_the_size_of_files_is_told(num_bytes, commands, open_path):
 
 @needs_root
 @pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
-def test_an_output_on_a_disk_that_is_read_only_is_told(is_there, small_disk, commands, open_path):
+def test_an_output_on_a_read_only_disk_is_reported(is_there, small_disk, commands, open_path):
     write_inputs(open_path)
     out = small_disk / "data"
     command = ["build", "arrays", f"x={open_path / 'x.npy'}", str(out)]
@@ -158,7 +158,7 @@ def test_an_output_on_a_disk_that_is_read_only_is_told(is_there, small_disk, com
 
 
 @needs_root
-def test_an_output_that_is_denied_is_told(commands, open_path):
+def test_an_output_without_write_permission_is_reported(commands, open_path):
     write_inputs(open_path)
     out = open_path / "denied" / "data"
     out.parent.mkdir()
@@ -182,7 +182,7 @@ def test_an_output_that_is_denied_is_told(commands, open_path):
 
 @needs_root
 @pytest.mark.parametrize("place", ["slow/07.bmp", "slow"])
-def test_an_input_that_is_denied_is_told(place, commands, command, open_path):
+def test_an_input_without_read_permission_is_reported(place, commands, command, open_path):
     out = open_path / "outputs" / "data"
     out.parent.mkdir()
     os.chown(out.parent, NOBODY, NOBODY)
@@ -236,7 +236,7 @@ CHANGES = {
         kept=[("it vanishes", ()), ("it grows", ()), ("its time changes", WORKERS)],
     ),
 )
-def test_an_input_that_changes_while_it_is_read_is_told(what, workers, commands, command, open_path):
+def test_an_input_that_changes_while_it_is_read_is_reported(what, workers, commands, command, open_path):
     (change, message), out, undo = CHANGES[what], open_path / "data", []
 
     def meanwhile(_: int) -> None:
@@ -291,9 +291,7 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
 
 
 @pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
-def test_an_error_in_a_worker_that_nobody_foresaw_ends_the_build_and_is_named(
-    workers, commands, command, open_path
-):
+def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, commands, command, open_path):
     out = open_path / "data"
 
     def damage_plans(_: int) -> None:
@@ -319,7 +317,7 @@ SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "a scheduler's": (signal.SIGTERM, 143
         itertools.product(SIGNALS, [(), WORKERS]), kept=[("a scheduler's", ()), ("Ctrl-C", WORKERS)]
     ),
 )
-def test_a_signal_that_asks_to_end_is_heeded_and_told(name, workers, commands, command, open_path):
+def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, commands, command, open_path):
     (number, status), out = SIGNALS[name], open_path / "data"
 
     def ask(process: int) -> None:
@@ -356,7 +354,7 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(tmp_path):
         os.kill(left, signal.SIGKILL)
 
 
-def test_an_error_of_another_thread_is_told_as_ever_and_does_not_end_a_build(tmp_path, monkeypatch):
+def test_an_error_of_another_thread_is_printed_and_does_not_end_a_build(tmp_path, monkeypatch):
     write_inputs(tmp_path)
     told = []
     monkeypatch.setattr(threading, "excepthook", lambda death: told.append(death.exc_value))

@@ -30,12 +30,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("error", "line"), FAULTS.values(), ids=FAULTS.keys())
-def test_an_error_of_the_system_names_the_place_and_how_to_go_on(error, line):
+def test_an_error_of_the_system_names_the_path_and_the_remedy(error, line):
     assert system_fault("out", error) == line
 
 
 @pytest.mark.parametrize("step", ["note_build", "commit"])
-def test_what_strikes_the_main_process_is_told_and_the_build_goes_on(step, tmp_path, monkeypatch):
+def test_an_error_in_the_main_process_is_reported_and_the_build_can_be_resumed(step, tmp_path, monkeypatch):
     def strike(*_: object) -> None:
         raise FULL
 
@@ -64,7 +64,7 @@ WITHOUT_REASON = {
 
 @pytest.mark.parametrize("has_room", [True, False])
 @pytest.mark.parametrize("what", STRIKES)
-def test_what_strikes_a_worker_is_told_and_the_build_goes_on(what, has_room, tmp_path, monkeypatch):
+def test_an_error_in_a_worker_is_reported_and_the_build_can_be_resumed(what, has_room, tmp_path, monkeypatch):
     error, message = (STRIKES if has_room else WITHOUT_REASON)[what]
 
     def strike(*_: object) -> None:

@@ -33,7 +33,7 @@ def started(name: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_who_reads_all_the_time_sees_the_old_dataset_or_the_new_one(commands, open_path):
+def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(commands, open_path):
     write_inputs(open_path)
     images = scenarios(open_path)["images"].arguments
     chance = random.Random(SEED)
@@ -58,7 +58,7 @@ def test_who_reads_all_the_time_sees_the_old_dataset_or_the_new_one(commands, op
     assert looks > 100
 
 
-def test_a_loader_that_has_the_old_dataset_open_goes_on_to_its_end(tmp_path):
+def test_a_loader_of_the_old_dataset_reads_it_to_the_end(tmp_path):
     out = tmp_path / "data"
     values = np.repeat(np.arange(800), 20_000).reshape(800, 20_000)
 
@@ -79,7 +79,7 @@ def test_a_loader_that_has_the_old_dataset_open_goes_on_to_its_end(tmp_path):
     assert said == f"800 {hashlib.sha256(repr(list(range(800))).encode()).hexdigest()}\n"
 
 
-def test_no_build_and_no_prune_takes_away_the_dataset_that_is_committed(tmp_path):
+def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
     write_inputs(tmp_path)
     source, out = Arrays({"x": np.arange(60)}), tmp_path / "data"
     chance = random.Random(SEED)
@@ -108,7 +108,7 @@ def slow(open_path) -> list[str]:
     return ["build", "images", str(open_path / "slow"), "--shards=10"]
 
 
-def test_a_second_build_into_one_output_is_refused_until_the_first_is_gone(commands, slow, open_path):
+def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands, slow, open_path):
     out = open_path / "data"
     refused = []
 
@@ -131,7 +131,7 @@ def test_a_second_build_into_one_output_is_refused_until_the_first_is_gone(comma
     assert verify(out, deep=True)
 
 
-def test_of_many_builds_at_once_one_is_right_and_the_others_are_refused(tmp_path):
+def test_one_of_many_concurrent_builds_succeeds_and_the_others_are_refused(tmp_path):
     source, out = Arrays({"x": np.arange(600)}), tmp_path / "data"
     outcomes: list[str] = []
 
@@ -154,7 +154,7 @@ def test_of_many_builds_at_once_one_is_right_and_the_others_are_refused(tmp_path
     assert not (out / AREA_NAME).exists()
 
 
-def test_a_folder_that_another_build_takes_away_meanwhile_is_told(tmp_path, monkeypatch):
+def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
     out = tmp_path / "data"
     out.mkdir()
     flock = fcntl.flock
@@ -171,7 +171,7 @@ def test_a_folder_that_another_build_takes_away_meanwhile_is_told(tmp_path, monk
         pass
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
     def refuse(descriptor: int, how: int) -> None:
         raise OSError(95, "Operation not supported")
 

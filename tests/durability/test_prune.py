@@ -48,7 +48,7 @@ def two_generations(tmp_path):
     return out, old, new
 
 
-def test_an_earlier_generation_goes_and_nothing_else(two_generations):
+def test_only_an_earlier_generation_is_removed(two_generations):
     out, old, new = two_generations
     before = contents(out)
     found = prune(out)
@@ -62,7 +62,7 @@ def test_an_earlier_generation_goes_and_nothing_else(two_generations):
     assert prune(out) == []
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(two_generations):
+def test_a_dry_run_prints_the_same_and_changes_nothing(two_generations):
     out, *_ = two_generations
     before = contents(out)
     found = prune(out, dry_run=True)
@@ -70,7 +70,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(two_generations):
     assert prune(out) == found
 
 
-def test_what_the_manifest_names_stays_whatever_build_it_is_of(two_generations):
+def test_files_named_by_the_manifest_stay_even_if_another_build_made_them(two_generations):
     out, old, new = two_generations
     # as where examples were appended: shards of an earlier build are the dataset's, too
     split = new.splits["train"]
@@ -84,7 +84,7 @@ def test_what_the_manifest_names_stays_whatever_build_it_is_of(two_generations):
     assert len(gone) == 6
 
 
-def test_rejects_and_temporary_files_and_the_build_area_go(tmp_path):
+def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     write_inputs(tmp_path)
     out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
     options = Options(max_rejected=1)
@@ -117,7 +117,7 @@ def test_rejects_and_temporary_files_and_the_build_area_go(tmp_path):
     assert f"rejected-{new.build_id}.jsonl" in contents(out)
 
 
-def test_a_build_that_ended_without_a_commit_goes_as_a_whole(tmp_path):
+def test_a_build_that_ended_without_a_commit_is_removed_completely(tmp_path):
     write_inputs(tmp_path)
     out = tmp_path / "data"
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
@@ -128,7 +128,7 @@ def test_a_build_that_ended_without_a_commit_goes_as_a_whole(tmp_path):
     assert contents(out) == {"mine.txt": b"mine"}
 
 
-def test_shards_of_which_nobody_knows_whether_they_were_committed_stay(two_generations):
+def test_shards_that_may_have_been_committed_stay(two_generations):
     out, *_ = two_generations
     (out / "dataset.json").unlink()
     before = contents(out)
@@ -137,7 +137,7 @@ def test_shards_of_which_nobody_knows_whether_they_were_committed_stay(two_gener
     assert contents(out) == before
 
 
-def test_a_file_that_has_another_name_frees_nothing(tmp_path):
+def test_a_file_with_another_hard_link_frees_nothing(tmp_path):
     write_inputs(tmp_path)
     out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
     first = build(
@@ -187,7 +187,7 @@ def test_a_folder_without_a_dataset_is_refused(case, tmp_path):
     assert contents(out) == before
 
 
-def test_a_manifest_that_cannot_be_read_is_told_and_nothing_goes(two_generations):
+def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(two_generations):
     out, *_ = two_generations
     (out / "dataset.json").write_text("{}")
     before = contents(out)
@@ -196,7 +196,7 @@ def test_a_manifest_that_cannot_be_read_is_told_and_nothing_goes(two_generations
     assert contents(out) == before
 
 
-def test_nothing_goes_while_a_build_is_under_way(two_generations):
+def test_nothing_is_removed_while_a_build_is_running(two_generations):
     out, *_ = two_generations
     before = contents(out)
     with locked(out), pytest.raises(InputError, match="another build is writing into it; wait until"):
@@ -204,7 +204,7 @@ def test_nothing_goes_while_a_build_is_under_way(two_generations):
     assert contents(out) == before
 
 
-def test_the_command_lists_what_goes_and_how_many_bytes(two_generations, capsys):
+def test_the_command_lists_removed_files_and_bytes(two_generations, capsys):
     out, old, _ = two_generations
     assert cli.main(["prune", str(out), "--dry-run"]) == 0
     dry = capsys.readouterr().out

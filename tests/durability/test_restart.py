@@ -123,7 +123,7 @@ def test_a_note_that_cannot_be_read_prevents_no_build(data, stopped, tmp_path):
     assert verify(stopped, deep=True)
 
 
-def test_a_build_that_had_not_begun_is_discarded_without_a_line(stopped, tmp_path):
+def test_a_build_that_had_not_started_is_discarded_without_a_line(stopped, tmp_path):
     log: list[str] = []
     shutil.rmtree(stopped / AREA_NAME / only_build(stopped) / "first")
     manifest = build_photos(tmp_path, log, seed=1)
@@ -155,7 +155,7 @@ def test_a_replacement_is_discarded_when_the_dataset_is_built_again(tmp_path):
     assert contents(out) == whole
 
 
-def test_what_a_build_that_was_committed_left_is_no_other_build(tmp_path):
+def test_files_left_by_a_committed_build_are_not_another_build(tmp_path):
     write_inputs(tmp_path)
     log: list[str] = []
     out = tmp_path / "data"
@@ -173,7 +173,7 @@ def test_what_a_build_that_was_committed_left_is_no_other_build(tmp_path):
     ).items()
 
 
-def test_a_dataset_of_a_later_release_stays_whole_until_it_is_replaced(tmp_path):
+def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(tmp_path):
     write_inputs(tmp_path)
     out = tmp_path / "data"
     build_photos(tmp_path, [])

@@ -69,7 +69,7 @@ def check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle
 
 @pytest.mark.parametrize("num_workers", range(1, 9))
 @pytest.mark.parametrize("remainder", REMAINDERS)
-def test_each_place_of_an_epoch_is_read_exactly_once_for_every_small_split(num_workers, remainder):
+def test_each_position_of_an_epoch_is_read_exactly_once_for_every_small_split(num_workers, remainder):
     for num_examples, batch_size, shuffle in itertools.product(range(31), range(1, 7), SHUFFLES):
         check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle)
 
@@ -82,7 +82,7 @@ def test_each_place_of_an_epoch_is_read_exactly_once_for_every_small_split(num_w
     remainder=st.sampled_from(REMAINDERS),
     shuffle=st.sampled_from(SHUFFLES),
 )
-def test_each_place_of_an_epoch_is_read_exactly_once_for_any_split(
+def test_each_position_of_an_epoch_is_read_exactly_once_for_any_split(
     num_examples, batch_size, num_workers, remainder, shuffle
 ):
     check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle)
@@ -108,7 +108,7 @@ def test_the_steps_of_an_epoch(num_examples, global_batch_size, remainder, steps
 
 
 @pytest.mark.parametrize("remainder", REMAINDERS)
-def test_global_batches_are_the_same_places_for_every_worker_count_that_divides_the_lanes(remainder):
+def test_global_batches_are_the_same_positions_for_every_worker_count_that_divides_the_lanes(remainder):
     (whole,) = assignments(1000, 48, 1, remainder, Shuffle())
     for num_workers in (2, 3, 4, 8, 12, 16, 24, 48):
         shares = assignments(1000, 48 // num_workers, num_workers, remainder, Shuffle())
@@ -119,7 +119,7 @@ def test_global_batches_are_the_same_places_for_every_worker_count_that_divides_
 
 
 @pytest.mark.parametrize("shuffle", [None, Shuffle(how="full")])
-def test_by_steps_the_steps_of_all_workers_are_consecutive_places(shuffle):
+def test_the_steps_of_all_workers_are_consecutive_positions(shuffle):
     for num_workers in range(1, 9):
         workers = assignments(100, 3, num_workers, "keep", shuffle)
         for step in range(workers[0].num_steps):
@@ -140,7 +140,7 @@ def test_by_steps_the_steps_of_all_workers_are_consecutive_places(shuffle):
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),
     ],
 )
-def test_runs_are_long_enough_to_be_read_in_one_go(num_examples, stored, run, reason):
+def test_runs_are_long_enough_for_sequential_reads(num_examples, stored, run, reason):
     (found,) = assignments(num_examples, 64, 1, "drop", Shuffle(), stored)
     assert found.run == run, reason
 
@@ -154,7 +154,7 @@ def test_lanes_cover_the_epoch_and_differ_by_at_most_one(num_examples, lanes):
 
 
 @given(batch_size=st.integers(1, 5000), num_workers=st.integers(1, 100))
-def test_the_default_lanes_divide_the_global_batch_and_fall_evenly_to_the_workers(batch_size, num_workers):
+def test_the_default_lanes_divide_the_global_batch_and_are_even_over_the_workers(batch_size, num_workers):
     lanes = num_lanes(batch_size * num_workers, num_workers)
     assert (batch_size * num_workers) % lanes == 0
     assert lanes % num_workers == 0
@@ -162,7 +162,7 @@ def test_the_default_lanes_divide_the_global_batch_and_fall_evenly_to_the_worker
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 4, 8, 16, 32, 64])
-def test_the_default_lanes_do_not_depend_on_the_workers_where_these_divide_it(num_workers):
+def test_the_default_lanes_do_not_depend_on_the_workers_that_divide_them(num_workers):
     assert num_lanes(1024, num_workers) == 256
 
 
@@ -192,13 +192,13 @@ def test_lanes_that_do_not_fit_are_refused(global_batch_size, num_workers, lanes
         )
 
 
-def test_lanes_that_fit_are_taken_as_they_are():
+def test_lanes_that_fit_are_not_changed():
     assert num_lanes(12, 3, 6) == 6
     assert assignments(100, 4, 3, "drop", Shuffle(lanes=12))[0].worker_lanes == 4
 
 
 @given(st.integers(1, 2000))
-def test_divisors_are_all_of_them_in_order(number):
+def test_divisors_are_complete_and_sorted(number):
     found = divisors(number)
     assert found == sorted(set(found))
     assert {number // divisor for divisor in found} == set(found)

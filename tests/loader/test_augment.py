@@ -33,7 +33,7 @@ def encoded(pixels, kind):
     return file.getvalue()
 
 
-def test_half_of_the_images_are_turned_and_no_draw_tells_of_another():
+def test_half_of_the_images_are_flipped_and_draws_are_independent():
     image = Image((5, 5), "random", flip="horizontal_and_vertical")
     first = drawn(image)
     vertical, horizontal = first["flip 0"].numpy().T
@@ -63,7 +63,7 @@ def test_the_draws_are_pinned():
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("flip", ["horizontal", "vertical", "horizontal_and_vertical"])
-def test_an_image_is_turned_as_drawn_and_only_so_far_as_asked(flip, channels):
+def test_an_image_is_flipped_as_drawn_and_only_as_requested(flip, channels):
     png = encoded(picture(31, 23, channels), "PNG")
     for options in ({}, {"size": (8, 6), "dtype": "bfloat16"}):
         plain = decode_image(png, Image(channels=channels, **options), {}).numpy()
@@ -78,7 +78,7 @@ def test_an_image_is_turned_as_drawn_and_only_so_far_as_asked(flip, channels):
 
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "WEBP"])
-def test_every_format_takes_every_option(kind, crop):
+def test_every_format_supports_every_option(kind, crop):
     image = Image((6, 5), crop, 3, "float32", flip="horizontal", normalize="imagenet", dct_scaling=True)
     draws = {name: draw[1] for name, draw in drawn(image, numbers=2).items()}
     pixels = picture(40, 31)
@@ -97,7 +97,7 @@ def box_in(sides, size, crop, draws):
 
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_jpeg_is_shrunk_as_far_as_it_stays_no_smaller_than_the_result(crop, channels):
+def test_a_jpeg_is_never_decoded_smaller_than_the_result(crop, channels):
     sides = [131, 178]
     jpeg = encoded(picture(*sides, channels), "JPEG")
     ratios = set()
@@ -133,7 +133,7 @@ def test_a_jpeg_is_shrunk_as_far_as_it_stays_no_smaller_than_the_result(crop, ch
     ],
 )
 @pytest.mark.parametrize(("dtype", "precision"), [("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 1e-2)])
-def test_floats_are_normalized_as_asked_and_cast_last(normalize, mean, std, dtype, precision):
+def test_floats_are_normalized_as_requested_and_cast_last(normalize, mean, std, dtype, precision):
     png = encoded(picture(31, 23), "PNG")
     for size in (None, (8, 6)):
         plain = decode_image(png, Image(size, None, 3, "float32"), {}).numpy().astype(np.float64)
@@ -151,7 +151,7 @@ def test_the_ends_of_the_range_are_exact():
 
 
 @pytest.mark.parametrize("crop", [None, "random"])
-def test_a_damaged_jpeg_is_an_error_also_where_it_is_shrunk(crop):
+def test_a_damaged_jpeg_is_an_error_even_if_decoded_at_a_smaller_scale(crop):
     jpeg = encoded(picture(131, 178), "JPEG")
     image = Image((4, 4), crop, 3, dct_scaling=True)
     draws = {name: draw[0] for name, draw in drawn(image, numbers=1).items()}
@@ -175,7 +175,7 @@ def photos(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 
 
-def test_an_image_is_a_function_of_seed_epoch_and_example_whoever_reads_it_when(photos):
+def test_an_image_depends_only_on_seed_epoch_and_example(photos):
     image = Image((5, 6), "random", None, "float16", 3, "area", "horizontal", "symmetric", True)
 
     def load(batch_size, threads=None, **options):

@@ -54,7 +54,7 @@ def test_small_records_in_any_order_stay_within_the_least_budget(run, folder, or
 
 
 @pytest.mark.parametrize(("case", "steps"), [("photos", 4), ("one batch", 1)])
-def test_the_least_budget_of_large_batches_is_near_what_is_used(run, folder, case, steps):
+def test_the_least_budget_of_large_batches_is_close_to_actual_use(run, folder, case, steps):
     done = run("least", folder, case)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -62,7 +62,7 @@ def test_the_least_budget_of_large_batches_is_near_what_is_used(run, folder, cas
     assert found["peak"] < found["budget"] < 2 * found["peak"]
 
 
-def test_the_error_names_the_least_budget_which_is_enough(folder):
+def test_the_least_budget_named_by_the_error_is_enough(folder):
     options = {"batch_size": 16, "image": loader.Image(size=(64, 64))}
     with pytest.raises(OptionsError, match=r'less than the least .*; use memory_budget="(\d+)MiB"') as caught:
         loader.load(folder / "large", **options, memory_budget="20MiB")
@@ -106,12 +106,12 @@ def test_a_budget_does_not_trace_a_second_time(folder):
         (2, "must be at least 1MiB; a number counts bytes"),
     ],
 )
-def test_what_is_no_size_is_refused(folder, budget, message):
+def test_an_invalid_budget_is_refused(folder, budget, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(folder / "small", batch_size=1, memory_budget=budget)
 
 
-def test_as_much_is_worked_on_ahead_as_the_budget_allows():
+def test_a_larger_budget_allows_more_work_ahead():
     sizes = Sizes(
         batch_size=32, group=1 << 20, open_streams=0, decoding=1 << 20, example=1 << 18, by_example=True
     )

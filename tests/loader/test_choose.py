@@ -72,7 +72,7 @@ def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle):
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
-def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_alike(animals, shuffle):
+def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_equally(animals, shuffle):
     ratios = {"cat": 1, "dog": 1, "eel": 2}
     steps = numbers(animals, classes=ratios, take=80, shuffle=shuffle, epochs=3)
     assert len(steps) == 30
@@ -90,7 +90,7 @@ def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_alike(an
         assert all(Counter(LABELS[number] for number in step)[2] in (3, 4, 5) for step in steps)
 
 
-def test_ratios_in_stored_order_go_on_each_time_the_dataset_is_iterated(animals):
+def test_ratios_in_stored_order_continue_in_each_iteration(animals):
     data = loader.load(animals, batch_size=8, classes={"cat": 1, "dog": 1}, take=32)
     read = [flat(of(data)) for _ in range(4)]
     cats = Counter(n for epoch in read for n in epoch if LABELS[n] == 0)
@@ -112,7 +112,7 @@ RATIOS, REST = {"classes": {"cat": 1, "dog": 1}, "take": 64}, {"take": Part(1, 3
         itertools.product([RATIOS, REST], SHUFFLES[1:]), [(RATIOS, SHUFFLES[2]), (REST, SHUFFLES[1])]
     ),
 )
-def test_what_is_chosen_keeps_the_order_as_arithmetic(animals, shuffle, what):
+def test_a_selection_keeps_the_order_as_arithmetic(animals, shuffle, what):
     options = {**what, "shuffle": shuffle, "epochs": 2}
     whole = numbers(animals, **options)
     per_epoch = len(whole) // 2
@@ -125,7 +125,7 @@ def test_what_is_chosen_keeps_the_order_as_arithmetic(animals, shuffle, what):
 
 
 @pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
-def test_parts_are_disjoint_and_complete_and_a_rest_is_all_else(animals, shuffle):
+def test_parts_are_disjoint_and_complete_and_a_rest_is_the_complement(animals, shuffle):
     options = {"shuffle": shuffle, "remainder": "keep"}
     parts = [flat(numbers(animals, take=Part(index, 3), **options)) for index in range(3)]
     assert sorted(itertools.chain(*parts)) == list(range(COUNT))
@@ -160,7 +160,7 @@ def test_a_mix_gives_each_dataset_its_share_of_every_epoch(animals, more, shuffl
 
 
 @pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
-def test_a_mix_goes_on_where_it_stopped_also_on_another_number_of_workers(animals, more, shuffle):
+def test_a_mix_can_be_resumed_with_another_number_of_workers(animals, more, shuffle):
     mix, options = Mix({animals: 3, more: 1}), {"shuffle": shuffle, "epochs": 2, "take": 88}
     whole = numbers(mix, **options)
     assert len(whole) == 22
@@ -170,7 +170,7 @@ def test_a_mix_goes_on_where_it_stopped_also_on_another_number_of_workers(animal
         assert list(map(sorted, later)) == list(map(sorted, whole[5:]))
 
 
-def test_a_mix_names_what_its_datasets_do_not_share(animals, write_dataset, tmp_path):
+def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp_path):
     other = Schema(SCHEMA.features, ("cat", "dog", "eel", "gnu"))
     path = write_dataset(tmp_path / "other", other, {"train": [examples_of(0, [0, 1])]})
     with pytest.raises(InputError, match=r"other and .*animals.* differ in their class names"):
@@ -221,7 +221,7 @@ def test_a_mix_names_what_its_datasets_do_not_share(animals, write_dataset, tmp_
         ({"classes": {"cat": 1}, "sample_weights": "balanced"}, "which ratios change; leave one of them out"),
     ],
 )
-def test_what_cannot_be_chosen_is_refused(animals, options, message):
+def test_invalid_selections_are_refused(animals, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(animals, batch_size=2, **options)
 
@@ -238,12 +238,12 @@ def test_what_cannot_be_chosen_is_refused(animals, options, message):
         (lambda: Mix({"a": -1}), r"Mix.weights\['a'\]=-1 must be a positive number"),
     ],
 )
-def test_parts_and_mixes_that_make_no_sense_are_refused(make, message):
+def test_invalid_parts_and_mixes_are_refused(make, message):
     with pytest.raises(OptionsError, match=message):
         make()
 
 
-def test_labels_that_are_not_those_of_the_manifest_are_refused(write_dataset, tmp_path):
+def test_labels_that_contradict_the_manifest_are_refused(write_dataset, tmp_path):
     path = write_dataset(tmp_path / "d", SCHEMA, {"train": [examples_of(0, [0, 1, 1])]})
     (labels,) = path.glob("index/*.labels")
     labels.write_bytes(labels.read_bytes()[::-1])
@@ -267,7 +267,7 @@ def of(data):
     return [step["number"].tolist() for step in data.as_numpy_iterator()]
 
 
-def test_each_model_of_an_ensemble_has_an_order_of_its_own(animals):
+def test_each_model_of_an_ensemble_has_its_own_order(animals):
     shuffle = Shuffle(seed=3)
     models = loader.per_device(["CPU:0", "CPU:1", "CPU:0"], animals, batch_size=8, shuffle=shuffle)
     assert [model.device for model in models] == ["CPU:0", "CPU:1", "CPU:0"]
@@ -284,7 +284,7 @@ def test_models_on_parts_share_no_example(animals):
     assert sorted(itertools.chain(*read)) == list(range(COUNT))
 
 
-def test_folds_train_on_all_that_they_are_not_tried_on(animals):
+def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
     models = loader.per_device(["a", "b", "c", "d"], animals, batch_size=4, how="folds", remainder="pad")
     held_out = []
     for model in models:
@@ -307,6 +307,6 @@ def test_folds_train_on_all_that_they_are_not_tried_on(animals):
         (["a"], {"how": "parts", "take": 3}, "take= and how='parts' both choose examples"),
     ],
 )
-def test_what_cannot_be_given_to_devices_is_refused(animals, devices, options, message):
+def test_options_that_per_device_does_not_support_are_refused(animals, devices, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.per_device(devices, animals, batch_size=2, **options)

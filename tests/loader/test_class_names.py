@@ -23,12 +23,12 @@ def unnamed(write_dataset, tmp_path_factory):
 
 
 @pytest.mark.parametrize("class_names", [None, NAMES, list(NAMES)])
-def test_the_classes_that_are_there_may_be_asked_for(named, class_names):
+def test_the_class_names_of_the_dataset_are_accepted(named, class_names):
     (batch,) = loader.load(named, batch_size=6, class_names=class_names).as_numpy_iterator()
     assert batch["label"].tolist() == [0, 1, 2, 0, 1, 2]
 
 
-def test_no_class_names_may_be_asked_for_where_there_are_none(unnamed):
+def test_empty_class_names_are_accepted_for_a_dataset_without_them(unnamed):
     assert len(loader.load(unnamed, batch_size=6, class_names=())) == 1
 
 
@@ -52,7 +52,7 @@ def test_the_first_class_that_differs_is_named(named, class_names, difference):
         loader.load(named, batch_size=2, class_names=class_names)
 
 
-def test_a_dataset_without_class_names_has_none_of_those_asked_for(unnamed):
+def test_class_names_are_refused_for_a_dataset_without_them(unnamed):
     with pytest.raises(OptionsError, match="unnamed0 has no class names, but class_names= has 3;"):
         loader.load(unnamed, batch_size=2, class_names=NAMES)
 

@@ -55,7 +55,7 @@ def same(first, second):
     return all(np.allclose(one, two, atol=1e-5) for one, two in zip(first, second, strict=True))
 
 
-def test_fit_on_two_replicas_learns_what_one_device_learns(run):
+def test_fit_on_two_replicas_learns_the_same_as_on_one_device(run):
     found, _ = run
     one, two = found["one"], found["two"]
     assert found["replicas"] == 2
@@ -74,7 +74,7 @@ def test_fit_sees_the_next_epoch_at_each_pass_over_the_plain_dataset(run):
 
 
 @pytest.mark.parametrize("devices", ["one", "two", "one device"])
-def test_padded_evaluation_with_weighted_metrics_is_the_truth(run, dataset, devices):
+def test_padded_evaluation_with_weighted_metrics_is_exact(run, dataset, devices):
     trained = run[0][devices]
     kernel, bias = map(np.array, trained["weights"])
     (batch,) = loader.load(dataset, batch_size=COUNT).as_numpy_iterator()
@@ -91,7 +91,7 @@ def test_padded_evaluation_with_weighted_metrics_is_the_truth(run, dataset, devi
 
 
 @pytest.mark.parametrize("devices", ["one", "two", "one device"])
-def test_validation_data_says_what_evaluation_says(run, devices):
+def test_validation_data_gives_the_result_of_evaluate(run, devices):
     trained = run[0][devices]
     assert len(trained["validated"]) == 4
     for name, value in trained["validated"].items():
@@ -102,7 +102,7 @@ def test_one_device_strategy_learns_the_same(run):
     assert same(run[0]["one device"]["weights"], run[0]["one"]["weights"])
 
 
-def test_fit_takes_a_finite_distributed_dataset_epoch_by_epoch(run):
+def test_fit_accepts_a_finite_distributed_dataset_epoch_by_epoch(run):
     found = run[0]["distributed"]
     # two epochs of five steps, with and without steps_per_epoch
     assert found["steps"] == [10, 20]
@@ -126,7 +126,7 @@ def test_a_loop_gets_each_example_exactly_once_over_the_replicas(run, strategy):
         assert stored == list(range(COUNT))
 
 
-def test_a_loop_gets_other_batches_in_each_epoch(run):
+def test_a_loop_gets_different_batches_in_each_epoch(run):
     epochs = run[0]["shuffled"]
     for epoch in epochs:
         assert len(epoch) == 5
@@ -158,13 +158,13 @@ def test_a_loop_gets_each_example_with_its_list(run, remainder):
         assert len(set(read)) == len(read) == (COUNT if remainder == "pad" else 20)
 
 
-def test_fit_takes_padded_lists_on_one_device_and_on_two(run):
+def test_fit_accepts_padded_lists_on_one_device_and_on_two(run):
     one, two = (run[0][devices]["lists"] for devices in ("one", "two"))
     assert same(one, two)
     assert np.abs(one[0]).sum() > 0
 
 
-def test_nothing_is_said_about_auto_sharding(run, dataset):
+def test_there_are_no_warnings_about_auto_sharding(run, dataset):
     assert not re.search("auto.?shard|sharding policy", run[1], re.IGNORECASE)
     policy = loader.load(dataset, batch_size=4).options().experimental_distribute.auto_shard_policy
     assert policy == tf.data.experimental.AutoShardPolicy.OFF
@@ -198,7 +198,7 @@ def cluster(kind, **sizes):
     return json.dumps({"cluster": hosts, "task": {"type": kind, "index": 0}})
 
 
-def test_reading_everything_as_one_of_several_workers_is_warned_of(dataset, monkeypatch):
+def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", cluster("worker", worker=2))
     with pytest.warns(
         UserWarning, match=r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"
@@ -215,7 +215,7 @@ def test_reading_everything_as_one_of_several_workers_is_warned_of(dataset, monk
         (cluster("chief", chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
     ],
 )
-def test_reading_everything_is_not_warned_of_where_that_is_right(
+def test_reading_everything_raises_no_warning_where_it_is_right(
     dataset, monkeypatch, config, options, reason
 ):
     monkeypatch.setenv("TF_CONFIG", config)
@@ -259,6 +259,6 @@ def test_options_that_cannot_be_distributed_are_refused(dataset, options, messag
         loader.distribute(tf.distribute.get_strategy(), dataset, **{"global_batch_size": 4, **options})
 
 
-def test_what_is_no_strategy_is_refused(dataset):
+def test_a_value_that_is_not_a_strategy_is_refused(dataset):
     with pytest.raises(OptionsError, match=r"strategy='mirrored' must be a tf\.distribute\.Strategy"):
         loader.distribute("mirrored", dataset, global_batch_size=4)

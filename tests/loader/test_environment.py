@@ -61,7 +61,7 @@ def environment(monkeypatch):
         (openmpi(1, 2) | cluster("worker", 1, worker=2), (1, 2), "a cluster whose processes mpirun starts"),
     ],
 )
-def test_a_worker_is_what_the_variables_say(environment, variables, worker, reason):
+def test_a_worker_is_read_from_the_variables(environment, variables, worker, reason):
     environment(variables)
     assert loader.Worker.from_environment() == loader.Worker(*worker), reason
 
@@ -96,7 +96,7 @@ def test_a_worker_is_what_the_variables_say(environment, variables, worker, reas
         ({"TF_CONFIG": '{"cluster": {"worker": 2}}'}, "is not a JSON object with cluster and task"),
     ],
 )
-def test_variables_that_contradict_or_lack_something_are_refused_by_name(environment, variables, message):
+def test_contradictory_or_incomplete_variables_are_named(environment, variables, message):
     environment(variables)
     with pytest.raises(OptionsError, match=message):
         loader.Worker.from_environment()

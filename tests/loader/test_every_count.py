@@ -42,7 +42,7 @@ def without_files(sizes):
 
 
 @pytest.mark.parametrize("num_shards", SHARDS)
-def test_the_positions_of_all_workers_are_all_records_once(num_shards):
+def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
     for count in COUNTS:
         sizes = sizes_of(count, num_shards)
         table = interval_table(without_files(sizes))

@@ -30,7 +30,7 @@ def examples(lengths):
     ],
     ids=["records of many lengths", "records of one length", "gzip"],
 )
-def test_every_fault_is_refused_or_does_no_harm(programs, write_dataset, tmp_path, compression, lengths):
+def test_every_fault_raises_or_is_harmless(programs, write_dataset, tmp_path, compression, lengths):
     rows = examples(lengths)
     shards = {"train": [rows[:10], rows[10:21], rows[21:]]}
     root = write_dataset(tmp_path / "dataset", SCHEMA, shards, compression=compression)

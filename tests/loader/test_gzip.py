@@ -35,7 +35,7 @@ def made(write_dataset, tmp_path_factory):
     ids=str,
 )
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_both_deliver_every_example_and_the_same_stored_order(made, options, num_workers):
+def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(made, options, num_workers):
     together = []
     for index in range(num_workers):
         worker = Worker(index, num_workers)

@@ -53,7 +53,7 @@ def by_number(dataset):
 NEAREST = Image((8, 6), channels=1, method="nearest")
 
 
-def test_each_image_is_decoded_as_its_name_says_and_the_others_stay_encoded(pairs):
+def test_each_image_is_decoded_by_its_own_options_and_the_others_stay_encoded(pairs):
     image = {"photo": Image((9, 7), dtype="float32"), "mask": NEAREST}
     dataset = loader.load(pairs, batch_size=7, image=image)
     assert dataset.element_spec["photo"] == tf.TensorSpec((7, 9, 7, 3), tf.float32)
@@ -68,12 +68,12 @@ def test_each_image_is_decoded_as_its_name_says_and_the_others_stay_encoded(pair
         assert np.array_equal(batch[name], wanted)
 
 
-def test_one_image_is_for_all_of_them(pairs):
+def test_one_image_option_applies_to_all_images(pairs):
     (batch,) = loader.load(pairs, batch_size=7, image=Image((8, 6)), select=("photo", "mask", "thumb"))
     assert [pixels.shape.as_list() for pixels in batch] == [[7, 8, 6, 3], [7, 8, 6, 1], [7, 8, 6, 3]]
 
 
-def test_nearest_mixes_no_classes_where_the_others_do(pairs):
+def test_nearest_mixes_no_classes_but_other_methods_do(pairs):
     seen = {}
     for method in ("nearest", "bilinear", "area"):
         image = {"mask": Image((17, 13), "random", channels=1, method=method)}
@@ -106,7 +106,7 @@ def cropped(seed, channels=3):
     [{}, {"shuffle": Shuffle(seed=2)}, {"worker": Worker(1, 2)}],
     ids=["stored", "shuffled", "worker"],
 )
-def test_images_of_one_size_and_seed_are_cut_and_turned_alike_in_every_epoch(pairs, options):
+def test_images_of_one_size_and_seed_are_cropped_and_flipped_alike_in_every_epoch(pairs, options):
     image = {"photo": cropped(4), "mask": cropped(4, channels=1)}
     epochs = []
     dataset = loader.load(pairs, batch_size=2, image=image, remainder="keep", **options)
@@ -119,7 +119,7 @@ def test_images_of_one_size_and_seed_are_cut_and_turned_alike_in_every_epoch(pai
     assert any(not np.array_equal(epochs[0][n]["mask"], epochs[1][n]["mask"]) for n in shared)
 
 
-def test_images_of_different_seeds_are_cut_and_turned_apart(pairs):
+def test_images_of_different_seeds_are_cropped_and_flipped_differently(pairs):
     image = {"photo": cropped(4), "mask": cropped(5, channels=1)}
     rows = by_number(loader.load(pairs, batch_size=7, image=image))
     equal = [np.array_equal(row["photo"], np.repeat(row["mask"], 3, axis=2)) for row in rows.values()]
@@ -130,7 +130,7 @@ def test_images_of_different_seeds_are_cut_and_turned_apart(pairs):
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_channels_that_the_schema_leaves_open_are_those_of_the_image(pairs, channels):
+def test_channels_unknown_to_the_schema_are_those_of_the_image(pairs, channels):
     image = {"thumb": Image(channels=channels)}
     dataset = loader.load(pairs, batch_size=7, image=image)
     assert dataset.element_spec["thumb"] == tf.TensorSpec((7, 4, 5, channels), tf.uint8)
@@ -139,6 +139,6 @@ def test_channels_that_the_schema_leaves_open_are_those_of_the_image(pairs, chan
     assert np.array_equal(colors, np.broadcast_to(np.arange(7)[:, None, None, None], colors.shape))
 
 
-def test_a_known_size_needs_none_beside_one_that_does(pairs):
+def test_only_an_image_of_varying_size_requires_a_size(pairs):
     with pytest.raises(OptionsError, match=r"image 'mask' differs in size .*; use Image\(size="):
         loader.load(pairs, batch_size=7, image={"thumb": Image(), "mask": Image()})

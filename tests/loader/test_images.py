@@ -83,7 +83,7 @@ def test_with_a_size_the_whole_image_is_resized(encoded, size):
         (100, 1, (1, 100), [49, 0, 1, 1], "never less than a pixel"),
     ],
 )
-def test_the_centred_box_is_the_largest_of_the_aspect_ratio(height, width, size, box, reason):
+def test_the_centered_box_is_the_largest_of_the_aspect_ratio(height, width, size, box, reason):
     found = center_box(tf.constant([height, width]), size).numpy().tolist()
     assert found == box, reason
 
@@ -91,7 +91,7 @@ def test_the_centred_box_is_the_largest_of_the_aspect_ratio(height, width, size,
 @pytest.mark.parametrize(
     ("encoded", "channels"), [(JPEG, 3), (GREY_JPEG, 3), (PNG, 3), (ALPHA_PNG, 4), (PNG, 1)]
 )
-def test_a_centre_crop_is_the_centred_box_resized(encoded, channels):
+def test_a_center_crop_is_the_centered_box_resized(encoded, channels):
     pixels = plainly(encoded, channels)[4:27]
     wanted = tf.image.resize(pixels, (6, 6)).numpy()
     found = decode_image(encoded, Image((6, 6), "center", channels, "float32"), NONE).numpy()
@@ -100,7 +100,7 @@ def test_a_centre_crop_is_the_centred_box_resized(encoded, channels):
 
 
 @pytest.mark.parametrize(("height", "width"), [(31, 23), (200, 300), (1, 1), (2, 500)])
-def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, width):
+def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, width):
     sides = tf.constant([height, width])
     draw = tf.function(lambda draws: random_box(sides, (5, 5), draws))
     boxes = np.array([draw(draws) for draws in drawn(Image((5, 5), "random"))["box 0"]])
@@ -122,7 +122,7 @@ def test_random_boxes_lie_in_the_image_within_their_limits_and_differ(height, wi
 
 
 @pytest.mark.parametrize("encoded", [JPEG, PNG])
-def test_a_random_crop_is_a_function_of_its_draws_whatever_the_format(encoded):
+def test_a_random_crop_depends_on_its_draws_and_not_on_the_format(encoded):
     image = Image((6, 6), "random", 3, "float32")
     for draws in drawn(image)["box 0"][:3]:
         top, left, height, width = random_box(tf.constant([31, 23]), (6, 6), draws).numpy()
@@ -149,7 +149,7 @@ def photos(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 
 
-def test_without_image_the_stored_bytes_come(photos):
+def test_without_image_the_stored_bytes_are_delivered(photos):
     (batch,) = loader.load(photos, batch_size=7).as_numpy_iterator()
     assert [tf.io.decode_image(encoded).shape[:2] for encoded in batch["image"]] == SIZES
 
@@ -166,7 +166,7 @@ def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(pho
     assert np.array_equal(found[7], wanted[0])
 
 
-def test_images_of_one_size_need_none(write_dataset, tmp_path):
+def test_images_of_one_size_need_no_size_option(write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (9, 7, 1)),))
     examples = [{"image": tf.io.encode_png(picture(9, 7, 1)).numpy()}] * 2
     path = write_dataset(tmp_path / "grey", schema, {"train": [examples]})
@@ -176,7 +176,7 @@ def test_images_of_one_size_need_none(write_dataset, tmp_path):
     assert np.array_equal(images, [picture(9, 7, 1)] * 2)
 
 
-def test_bytes_that_are_no_image_are_an_error(write_dataset, tmp_path):
+def test_bytes_that_are_not_an_image_are_an_error(write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (None, None, 3)),))
     path = write_dataset(tmp_path / "text", schema, {"train": [[{"image": b"no image"}] * 2]})
     dataset = loader.load(path, batch_size=2, image=Image((4, 4)))
@@ -184,7 +184,7 @@ def test_bytes_that_are_no_image_are_an_error(write_dataset, tmp_path):
         list(dataset)
 
 
-def test_an_image_of_another_size_than_the_schema_says_is_an_error(write_dataset, tmp_path):
+def test_an_image_of_another_size_than_in_the_schema_is_an_error(write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (9, 7, 3)),))
     examples = [{"image": tf.io.encode_png(picture(9, 8)).numpy()}]
     path = write_dataset(tmp_path / "wider", schema, {"train": [examples]})
@@ -203,7 +203,7 @@ def test_an_image_of_another_size_than_the_schema_says_is_an_error(write_dataset
         (1, 3, 3, "those asked for"),
     ],
 )
-def test_channels_are_the_datasets_unless_others_are_asked_for(
+def test_channels_are_those_of_the_dataset_by_default(
     stored, asked, delivered, reason, write_dataset, tmp_path
 ):
     schema = Schema((Feature("image", "image", "uint8", (None, None, stored)),))

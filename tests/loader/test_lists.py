@@ -121,7 +121,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("options", "reason"), mostly_nightly(ORDERS, [ORDERS[i] for i in (0, 3, 4, 5)]))
-def test_the_order_is_that_without_lists(listed, options, reason):
+def test_lists_do_not_change_the_order(listed, options, reason):
     path = listed([9, 8, 6])
     plain = loader.load(path, batch_size=4, select=("number",), **options)
     wanted = [number for batch in plain.as_numpy_iterator() for number in batch[0].tolist()]
@@ -142,7 +142,7 @@ def test_the_order_is_that_without_lists(listed, options, reason):
         ({"remainder": "keep", "image": Image()}, None),
     ],
 )
-def test_specs_say_the_rows_and_leave_the_length_open(listed, options, num_rows):
+def test_specs_have_the_batch_size_and_an_unknown_length(listed, options, num_rows):
     path = listed([5, 4, 4])
     spec = loader.load(path, batch_size=4, **options).element_spec
     assert spec["list"] == tf.RaggedTensorSpec([num_rows, None], tf.int32, 1, tf.int64)
@@ -181,7 +181,7 @@ def none(_):
         (None, {"image": Image(), "remainder": "pad"}, "with all other features"),
     ],
 )
-def test_lists_that_are_all_empty_come_as_empty_rows(listed, select, options, reason):
+def test_lists_that_are_all_empty_are_empty_rows(listed, select, options, reason):
     dataset = loader.load(listed([5, 4], none), batch_size=3, select=select, **options)
     batches = list(dataset)
     assert len(batches) == 3
@@ -196,7 +196,7 @@ def only_the_last(number):
 
 
 @pytest.mark.parametrize("image", [None, Image()], ids=["encoded", "decoded"])
-def test_a_group_of_empty_lists_beside_one_that_has_some(listed, image):
+def test_a_group_of_empty_lists_next_to_one_with_values(listed, image):
     dataset = loader.load(
         listed([5, 4], only_the_last), batch_size=1, shuffle=Shuffle(seed=3, run=2), image=image
     )
@@ -216,7 +216,7 @@ def extremes(dtype):
     return np.array([0.1, -0.0, np.inf], numpy_dtype)
 
 
-def test_every_dtype_comes_back_exactly(write_dataset, tmp_path):
+def test_every_dtype_is_read_exactly(write_dataset, tmp_path):
     kinds = [(kind, dtype) for kind, row in KINDS.items() if row.lists for dtype in sorted(row.dtypes)]
     schema = Schema(tuple(Feature(f"{kind} {dtype}", kind, dtype, (None,)) for kind, dtype in kinds))
     lengths = [3, 0, 1, 2]
@@ -234,7 +234,7 @@ def test_every_dtype_comes_back_exactly(write_dataset, tmp_path):
             assert (feature, repr(value[row].numpy().tolist())) == (feature, repr(wanted.tolist()))
 
 
-def test_a_list_of_another_kind_than_the_schema_says_is_an_error(write_dataset, tmp_path):
+def test_a_list_of_another_kind_than_in_the_schema_is_an_error(write_dataset, tmp_path):
     words = Schema((Feature("x", "float", "float32", (None,)),))
     path = write_dataset(tmp_path / "floats", words, {"train": [[{"x": [1.5]}]]})
     text = (path / "dataset.json").read_text().replace('"float"', '"int"').replace("float32", "int64")

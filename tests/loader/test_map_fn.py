@@ -69,7 +69,7 @@ def by_example(read):
     }
 
 
-def test_the_seed_depends_on_seed_epoch_and_example_and_on_nothing_else(numbered):
+def test_the_seed_depends_only_on_seed_epoch_and_example(numbered):
     steps = -(-COUNT // 4)
     run = batches(numbered, epochs=2, remainder="keep")
     epochs = [by_example(run[:steps]), by_example(run[steps:])]
@@ -91,7 +91,7 @@ def test_the_seed_depends_on_seed_epoch_and_example_and_on_nothing_else(numbered
     assert not set(other.values()) & set(epochs[0].values())
 
 
-def test_an_epoch_in_stored_order_has_the_seeds_of_seed_0_and_each_pass_the_next_ones(numbered):
+def test_stored_order_uses_seed_0_and_each_pass_is_the_next_epoch(numbered):
     wanted = [by_example(batches(numbered, shuffle=Shuffle(seed=0), start=Position(epoch), epochs=epoch + 1,
                                  remainder="keep")) for epoch in (0, 1)]  # fmt: skip
     dataset = loader.load(numbered(SIZES), batch_size=4, remainder="keep", map_fn=with_seed)
@@ -101,7 +101,7 @@ def test_an_epoch_in_stored_order_has_the_seeds_of_seed_0_and_each_pass_the_next
         assert by_example(read) == epoch
 
 
-def test_the_seed_is_one_for_the_stateless_functions_of_tensorflow(numbered):
+def test_the_seed_works_with_the_stateless_functions_of_tensorflow(numbered):
     def draw(example, seed):
         one, two = tf.unstack(tf.random.split(seed))
         words = [tf.random.stateless_uniform([], each) for each in (seed, one, two)]
@@ -113,7 +113,7 @@ def test_the_seed_is_one_for_the_stateless_functions_of_tensorflow(numbered):
     assert len(np.unique([first, second])) == 8 * COUNT
 
 
-def test_python_conditions_on_tensors_work_and_images_come_decoded_in_their_own_size(photos):
+def test_python_conditions_on_tensors_work_and_images_are_decoded_in_their_own_size(photos):
     def grow(example, _):
         assert list(example) == ["photo", "label", "empty"]
         assert example["photo"].shape.as_list() == [None, None, 3]
@@ -135,7 +135,7 @@ def test_python_conditions_on_tensors_work_and_images_come_decoded_in_their_own_
     assert weight.tolist() == [1] * 10 + [0, 0]
 
 
-def test_lists_and_nests_come_in_batches_like_features(photos):
+def test_lists_and_nested_results_are_batched_like_features(photos):
     def nest(example, _):
         doubled = tf.RaggedTensor.from_row_lengths(example["tags"], [tf.size(example["tags"]), 0])
         return ({"tags": example["tags"] + 1}, example["label"]), doubled
@@ -171,7 +171,7 @@ def stages(dataset):
     return [dataset, *(stage for each in before for stage in stages(each))]
 
 
-def test_what_the_function_uses_lives_as_long_as_the_dataset(photos):
+def test_objects_used_by_the_function_live_as_long_as_the_dataset(photos):
     def load():
         initial = tf.lookup.KeyValueTensorInitializer([0, 1], [10, 11], tf.int64, tf.int64)
         table, offset = tf.lookup.StaticHashTable(initial, -1), tf.Variable(100, dtype=tf.int64)
@@ -190,7 +190,7 @@ def test_what_the_function_uses_lives_as_long_as_the_dataset(photos):
         assert found.numpy().tolist() == (labels + 111).numpy().tolist()
 
 
-def test_what_goes_wrong_in_the_function_is_told_as_it_is(photos):
+def test_errors_in_the_function_are_raised_unchanged(photos):
     def lines(error):
         return str(error.value).strip().splitlines()
 
@@ -250,6 +250,6 @@ def unknown(example, _):
         ),
     ],
 )
-def test_functions_whose_results_make_no_batch_are_refused(photos, options, message):
+def test_functions_whose_results_cannot_be_batched_are_refused(photos, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(photos, batch_size=2, **options)

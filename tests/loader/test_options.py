@@ -81,12 +81,12 @@ def normalized(normalize, channels=None):
         (lambda: Image(seed=2**63), "Image.seed=9223372036854775808 must lie between"),
     ],
 )
-def test_a_value_that_makes_no_sense_refuses_itself(make, message):
+def test_an_invalid_value_raises_in_its_constructor(make, message):
     with pytest.raises(OptionsError, match=message):
         make()
 
 
-def test_the_seed_comes_first():
+def test_the_seed_is_the_first_argument_of_shuffle():
     assert Shuffle(7) == Shuffle(seed=7)
     assert Shuffle(7, "full") == Shuffle(seed=7, how="full")
 
@@ -199,12 +199,12 @@ def test_without_a_dataset_there_is_nothing_to_load(tmp_path):
         loader.load(tmp_path / "nowhere", batch_size=2)
 
 
-def test_the_split_may_be_left_out_where_there_is_one(numbered):
+def test_the_split_may_be_left_out_if_there_is_only_one(numbered):
     (batch,) = loader.load(str(numbered([2])), batch_size=2).as_numpy_iterator()
     assert batch["number"].tolist() == [0, 1]
 
 
-def test_padding_takes_a_selected_sample_weight_as_the_feature_that_it_is(mixed):
+def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
     dataset = loader.load(mixed, "val", batch_size=3, remainder="pad", select=("sample_weight",))
     *_, (stored, weights) = dataset.as_numpy_iterator()
     assert stored.tolist() == [1, 1, 1]

@@ -84,7 +84,7 @@ orders = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(order=orders, epoch=st.integers(0, 2**40), data=st.data())
-def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(order, epoch, data):
+def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order, epoch, data):
     opened = order.epoch(tf.constant(epoch, tf.int64))
     members = members_by_position(order, epoch).tolist()
     assert sorted(members) == list(range(order.num_positions))
@@ -102,7 +102,7 @@ def test_an_epochs_places_are_all_members_and_its_segments_are_the_same_members(
     assert read == members[start : start + count]
 
 
-def test_a_full_permutation_leaves_no_neighbours_together():
+def test_a_full_permutation_leaves_no_neighbors_together():
     order = RunOrder(num_positions=10_000, run=1, seed=5)
     members = members_by_position(order, 0)
     assert np.mean(np.abs(np.diff(members)) == 1) < 0.001
@@ -137,7 +137,7 @@ def test_the_order_is_a_function_of_the_seed_and_the_epoch(numbered):
     assert first[:half] != steps(load(numbered))
 
 
-def test_a_shuffled_batch_draws_from_all_over_the_split(numbered):
+def test_a_shuffled_batch_draws_from_the_whole_split(numbered):
     read = steps(load(numbered, shuffle=Shuffle(seed=3), global_batch_size=8))
     for batch in read:
         assert max(np.diff(sorted(batch))) < COUNT // 2
@@ -169,7 +169,7 @@ def test_a_dataset_of_one_epoch_gives_the_next_one_each_time_it_is_iterated(numb
     assert together == steps(load(numbered, **options, epochs=3))
 
 
-def test_two_datasets_of_one_epoch_count_their_iterations_apart(numbered):
+def test_two_datasets_of_one_epoch_count_their_iterations_separately(numbered):
     first, second = (load(numbered, shuffle=Shuffle(seed=3)) for _ in range(2))
     begin = steps(first)
     assert steps(first) != begin
@@ -196,7 +196,7 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
         (Position(1, 4), Shuffle(how="full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
     ],
 )
-def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
+def test_a_run_resumes_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
     options = {"shuffle": shuffle, "remainder": remainder, "epochs": 3}
     for index in range(num_workers):
         run = load(numbered, num_workers, index, **options)
@@ -207,7 +207,7 @@ def test_a_run_goes_on_exactly_where_it_stopped(numbered, position, shuffle, num
         assert steps(rest) == whole[behind:], reason
 
 
-def test_a_run_on_one_worker_goes_on_with_two(numbered):
+def test_a_run_on_one_worker_can_be_resumed_on_two(numbered):
     options = {"shuffle": Shuffle(seed=3), "epochs": 2}
     whole = [set(batch) for batch in steps(load(numbered, **options))]
     shares = [steps(load(numbered, 2, index, start=Position(1, 2), **options)) for index in range(2)]
@@ -215,7 +215,7 @@ def test_a_run_on_one_worker_goes_on_with_two(numbered):
     assert together == whole[len(whole) // 2 + 2 :]
 
 
-def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
+def test_an_endless_run_can_be_resumed_in_a_later_epoch(numbered):
     endless = load(numbered, shuffle=Shuffle(seed=3), epochs=None, start=Position(7, 4))
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     wanted = load(numbered, shuffle=Shuffle(seed=3), epochs=9, start=Position(7, 4))
@@ -237,14 +237,14 @@ def test_a_run_without_an_end_goes_on_in_a_later_epoch(numbered):
         (16, Position(1), Shuffle(), r"or Shuffle\(lanes=16\) if the run began with 16"),
     ],
 )
-def test_positions_that_cannot_be_gone_on_from_are_refused(numbered, num_workers, position, shuffle, message):
+def test_positions_that_cannot_be_resumed_are_refused(numbered, num_workers, position, shuffle, message):
     options = {"global_batch_size": 272 if num_workers == 16 else 4, "remainder": "keep"}
     options["epochs"] = 2 if num_workers == 16 else 1
     with pytest.raises(OptionsError, match=message):
         load(numbered, num_workers, start=position, shuffle=shuffle, **options)
 
 
-def test_a_run_of_workers_that_do_not_fit_the_default_goes_on_with_its_lanes_named(numbered):
+def test_a_run_whose_workers_do_not_fit_the_default_lanes_resumes_with_explicit_lanes(numbered):
     options = {"global_batch_size": 272, "remainder": "keep", "epochs": 2}
     whole = steps(load(numbered, 16, 1, shuffle=Shuffle(seed=3), **options))
     rest = load(numbered, 16, 1, shuffle=Shuffle(seed=3, lanes=16), start=Position(1, 0), **options)

@@ -75,7 +75,7 @@ def test_fit_of_tf_keras_learns(run):
     assert 0 < second < first
 
 
-def test_fit_of_keras_3_is_refused_rather_than_silent(run):
+def test_fit_of_keras_3_is_refused(run):
     assert "TypeError" in run[0]["trained"]["fit"]
 
 
@@ -94,9 +94,9 @@ def test_fit_of_keras_3_is_refused_rather_than_silent(run):
         ("load", r"scope of a ParameterServerStrategy, but load\(\) without worker= reads the whole split"),
     ],
 )
-def test_options_that_fit_no_parameter_servers_are_refused(run, what, message):
+def test_options_that_parameter_servers_do_not_support_are_refused(run, what, message):
     assert re.search(message, run[0]["refused"][what])
 
 
-def test_nothing_is_said_about_auto_sharding(run):
+def test_there_are_no_warnings_about_auto_sharding(run):
     assert not re.search("auto.?shard|sharding policy", run[1], re.IGNORECASE)

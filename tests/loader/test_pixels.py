@@ -31,7 +31,7 @@ def dataset(request, tmp_path_factory):
     return folder / "data"
 
 
-def test_the_largest_image_is_found_and_what_cannot_be_decoded_counts_one_pixel(dataset):
+def test_the_largest_image_is_found_and_undecodable_ones_count_as_one_pixel(dataset):
     options = LoadOptions(path=dataset, batch_size=2)
     source = open_source(options)
     shards = open_shards(source, options)
@@ -40,14 +40,14 @@ def test_the_largest_image_is_found_and_what_cannot_be_decoded_counts_one_pixel(
     assert most_pixels(source, shards, lengths, ("image",)) == {"image": 50 * 70}
 
 
-def test_a_budget_knows_the_images_that_are_decoded(dataset):
+def test_a_budget_includes_decoded_images(dataset):
     image = loader.Image(size=(8, 8))
     assert len(loader.load(dataset, batch_size=2, image=image, memory_budget="1GiB")) == 6
     with pytest.raises(OptionsError, match=r'use memory_budget="\d+MiB"'):
         loader.load(dataset, batch_size=2, image=image, memory_budget="1MiB")
 
 
-def test_a_batch_that_is_larger_needs_more(dataset):
+def test_a_larger_batch_requires_a_larger_budget(dataset):
     def least(batch_size):
         with pytest.raises(OptionsError) as caught:
             loader.load(

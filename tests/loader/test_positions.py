@@ -61,7 +61,7 @@ def facts_of(num_examples, assignment, shuffle):
     seed=st.integers(0, 2**63 - 1),
     data=st.data(),
 )
-def test_each_example_occurs_once_however_often_the_number_of_workers_changes(
+def test_each_example_occurs_once_even_if_the_number_of_workers_changes_often(
     num_examples, global_batch_size, remainder, shuffle, seed, data
 ):
     def assigned(count, shuffle):

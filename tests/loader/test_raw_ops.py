@@ -63,7 +63,7 @@ def test_a_function_that_is_not_inlined_is_a_call_in_the_graph_of_its_caller():
     assert "Mul" not in {node.op for node in caller.graph.as_graph_def().node}
 
 
-def test_a_dataset_is_the_same_after_it_was_a_variant():
+def test_a_dataset_survives_conversion_to_a_variant_and_back():
     given = tf.data.Dataset.range(4).batch(2)
     again = raw_ops.from_variant(raw_ops.to_variant(given), given.element_spec)
     assert again.element_spec == given.element_spec
@@ -75,7 +75,7 @@ def test_a_dataset_is_the_same_after_it_was_a_variant():
     [raw_ops.map_dataset, lambda call: raw_ops.map_dataset(call, 3), raw_ops.map_in_calling_thread],
     ids=["in turn", "three at a time", "in the calling thread"],
 )
-def test_map_gives_what_tf_data_gives(mapped):
+def test_map_gives_the_elements_of_tf_data(mapped):
     given = tf.data.Dataset.range(50)
     found = numbers_of(mapped(call_of(given, squares, [NUMBER])))
     assert found == [int(number) for number in given.map(squares)]
@@ -87,21 +87,21 @@ def test_a_mapped_dataset_keeps_its_number_of_elements():
         assert len(raw_ops.from_variant(variant, NUMBER)) == 50
 
 
-def test_flat_map_gives_what_tf_data_gives():
+def test_flat_map_gives_the_elements_of_tf_data():
     given = tf.data.Dataset.range(6)
     call = call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [NUMBER])
     assert numbers_of(raw_ops.flat_map_dataset(call)) == [int(number) for number in given.flat_map(up_to)]
 
 
 @pytest.mark.parametrize("calls", [None, 2])
-def test_interleave_gives_what_tf_data_gives(calls):
+def test_interleave_gives_the_elements_of_tf_data(calls):
     given = tf.data.Dataset.range(7)
     call = call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [NUMBER])
     wanted = given.interleave(up_to, 3, 2)
     assert numbers_of(raw_ops.interleave_dataset(call, 3, 2, calls)) == [int(number) for number in wanted]
 
 
-def test_operations_call_a_function_of_variants_without_running_it_where_it_is_the_identity():
+def test_an_identity_function_of_variants_is_called_without_running():
     given = tf.data.Dataset.range(6)
     made = raw_ops.map_in_calling_thread(
         call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [VARIANT])
@@ -111,7 +111,7 @@ def test_operations_call_a_function_of_variants_without_running_it_where_it_is_t
     assert found == [int(number) for number in given.flat_map(up_to)]
 
 
-def test_unbatch_gives_what_tf_data_gives():
+def test_unbatch_gives_the_elements_of_tf_data():
     given = tf.data.Dataset.range(7).batch(3)
     assert numbers_of(raw_ops.unbatch_dataset(raw_ops.to_variant(given), [NUMBER])) == list(range(7))
 
@@ -155,7 +155,7 @@ def test_the_options_keep_order_and_graph_and_forbid_sharding():
     assert [int(number) for number in given] == [0, 1, 2]
 
 
-def test_a_dataset_that_is_not_prefetched_works_when_it_is_asked():
+def test_a_dataset_without_prefetching_works_on_demand():
     worked = []
 
     def work(number):
@@ -167,7 +167,7 @@ def test_a_dataset_that_is_not_prefetched_works_when_it_is_asked():
     assert worked == [0]
 
 
-def test_gather_and_upper_bound_are_those_of_tensorflow():
+def test_gather_and_upper_bound_match_tensorflow():
     values, indices = tf.constant([5, 1, 4]), tf.constant([2, 0, 0, 1], tf.int64)
     assert raw_ops.gather(values, indices).numpy().tolist() == tf.gather(values, indices).numpy().tolist()
     assert raw_ops.gather(("a", "b"), tf.constant(1)).numpy() == b"b"
@@ -188,7 +188,7 @@ def test_a_counter_belongs_to_the_pipeline_that_made_it_and_to_no_other():
     assert first.element_spec == NUMBER
 
 
-def test_an_operation_that_fails_fails_with_its_text():
+def test_a_failing_operation_raises_with_its_text():
     @tf.function
     def failing(name):
         with tf.control_dependencies([raw_ops.fail(tf.strings.join(["the shard ", name, " is damaged"]))]):
@@ -220,7 +220,7 @@ def test_only_a_worker_of_parameter_servers_has_an_index():
         raw_ops.current_worker_index()
 
 
-def test_a_checkpoint_keeps_a_value_of_json(tmp_path):
+def test_a_checkpoint_keeps_a_json_value(tmp_path):
     kept, restored = raw_ops.JsonState({"seed": 2**62, "run": None}), raw_ops.JsonState(None)
     path = tf.train.Checkpoint(state=kept).save(str(tmp_path / "checkpoint"))
     tf.train.Checkpoint(state=restored).restore(path).expect_partial()
@@ -274,7 +274,7 @@ def fenced_names(tree):
         "from tensorflow.data import experimental",
     ],
 )
-def test_the_fence_sees_every_kind_of_name(source):
+def test_the_name_check_finds_every_kind_of_name(source):
     assert list(fenced_names(ast.parse(source)))
 
 
@@ -282,7 +282,7 @@ def test_the_fence_sees_every_kind_of_name(source):
     "source",
     ["self._own", "__import__('x')", "type(x).__name__", "from tfshards.loader.graph import raw_ops"],
 )
-def test_the_fence_lets_pass_what_is_public_or_the_loader_s_own(source):
+def test_the_name_check_allows_public_names_and_names_of_the_loader(source):
     assert list(fenced_names(ast.parse(source))) == []
 
 

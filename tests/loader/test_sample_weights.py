@@ -62,7 +62,7 @@ def weights_of(dataset):
         ("sample_weight", OWN),
     ],
 )
-def test_each_example_has_its_weight_and_padding_none(labelled, sample_weights, wanted):
+def test_each_example_has_its_weight_and_padding_has_weight_zero(labelled, sample_weights, wanted):
     options = {"batch_size": 3, "select": ("x",), "sample_weights": sample_weights}
     assert weights_of(loader.load(labelled, **options)) == pytest.approx(wanted[:6])
     assert weights_of(loader.load(labelled, **options, remainder="keep")) == pytest.approx(wanted)
@@ -71,7 +71,7 @@ def test_each_example_has_its_weight_and_padding_none(labelled, sample_weights, 
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
 
 
-def test_weights_go_with_their_examples_through_every_other_option(labelled):
+def test_weights_stay_with_their_examples_under_every_other_option(labelled):
     options = {
         "batch_size": 2,
         "select": ("times",),
@@ -86,7 +86,7 @@ def test_weights_go_with_their_examples_through_every_other_option(labelled):
             assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
 
 
-def test_a_dict_has_the_weight_under_the_name_that_keras_uses_too(labelled):
+def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labelled):
     options = {"batch_size": 7, "select": None}
     (batch,) = loader.load(labelled, **options, sample_weights="sample_weight").as_numpy_iterator()
     assert list(batch) == ["x", "label", "sample_weight", "times", "name"]
@@ -101,7 +101,7 @@ def test_a_dict_has_the_weight_under_the_name_that_keras_uses_too(labelled):
     assert list(mapped.element_spec) == ["x", "sample_weight"]
 
 
-def test_classes_without_names_are_weighed_by_number(numbered_classes):
+def test_classes_without_names_are_weighted_by_number(numbered_classes):
     path = numbered_classes({"0": 5, "1": 1, "2": 1})
     options = {"batch_size": 7, "select": ("x",)}
     assert weights_of(loader.load(path, **options, sample_weights={2: 3, 0: 1, 1: 2})) == [
@@ -117,7 +117,7 @@ def test_classes_without_names_are_weighed_by_number(numbered_classes):
     assert weights_of(balanced) == pytest.approx([EVEN[label] for label in LABELS])
 
 
-def test_keras_learns_with_balanced_weights_what_it_learns_with_class_weights(labelled):
+def test_keras_learns_the_same_from_balanced_weights_and_class_weights(labelled):
     import keras
 
     numbers, vectors = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
@@ -166,12 +166,12 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
         ("name", "'name' must name a feature that holds one number an example, but it is a bytes"),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(labelled, sample_weights, message):
+def test_invalid_weights_are_refused(labelled, sample_weights, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(labelled, batch_size=2, select=("x",), sample_weights=sample_weights)
 
 
-def test_weights_by_class_need_counted_labels_and_a_free_name(numbered, numbered_classes, labelled):
+def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, numbered_classes, labelled):
     for path, select in ((numbered([4]), None), (numbered_classes({}), ("x",))):
         for sample_weights in ("balanced", {0: 1}):
             with pytest.raises(

@@ -95,12 +95,12 @@ def test_no_loop_hangs_at_the_end_of_an_epoch(request, workers):
 
 
 @pytest.mark.parametrize("workers", ["two", "three"])
-def test_a_worker_reads_its_place_from_the_cluster(request, workers):
+def test_a_worker_reads_its_index_from_the_cluster(request, workers):
     found, _ = request.getfixturevalue(workers)
     assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
 
 
-def test_reading_everything_on_each_host_is_warned_of(two):
+def test_reading_everything_on_each_host_raises_a_warning(two):
     for worker in two[0]:
         outside, in_scope = worker["warned"]
         message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"
@@ -109,7 +109,7 @@ def test_reading_everything_on_each_host_is_warned_of(two):
 
 
 @pytest.mark.parametrize("workers", ["two", "three"])
-def test_nothing_is_said_about_auto_sharding(request, workers):
+def test_there_are_no_warnings_about_auto_sharding(request, workers):
     _, stderr = request.getfixturevalue(workers)
     assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
 
@@ -131,13 +131,13 @@ def trained(labelled):
 
 
 @pytest.mark.parametrize("way", ["own", "tf_keras"])
-def test_two_hosts_learn_what_gradient_descent_on_the_global_batches_learns(two, trained, way):
+def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(two, trained, way):
     for worker in two[0]:
         for weight, wanted in zip(worker[way]["weights"], trained, strict=True):
             assert np.allclose(weight, wanted, atol=1e-5)
 
 
-def test_padded_evaluation_on_two_hosts_is_the_truth(two, trained):
+def test_padded_evaluation_on_two_hosts_is_exact(two, trained):
     likely = softmax(X, *trained)
     for worker in two[0]:
         evaluated = worker["tf_keras"]["evaluated"]
@@ -154,7 +154,7 @@ def test_predictions_of_two_hosts_come_in_stored_order(two, trained):
         assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)
 
 
-def test_keras_3_refuses_to_train_on_several_hosts_rather_than_train_silently_wrong(two):
+def test_keras_3_refuses_to_train_on_several_hosts(two):
     for worker in two[0]:
         refused = worker["own"]["refused"]
         assert list(refused) == ["fit", "evaluate"]

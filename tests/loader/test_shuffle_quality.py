@@ -63,7 +63,7 @@ def test_the_default_is_closer_to_a_full_permutation_than_to_a_buffer(found, met
     assert quality.is_closer_to_full(runs, full, buffer), (full, buffer, runs)
 
 
-def test_what_is_delivered_is_what_the_arithmetic_says(numbered):
+def test_the_delivered_order_is_that_of_the_arithmetic(numbered):
     sizes = [9, 0, 14, 7, 170]
     read = loader.load(
         numbered(sizes), batch_size=BATCH_SIZE, shuffle=Shuffle(seed=3), remainder="keep", epochs=EPOCHS
@@ -73,7 +73,7 @@ def test_what_is_delivered_is_what_the_arithmetic_says(numbered):
     assert delivered.tolist() == np.concatenate(arithmetic(sum(sizes), Shuffle(seed=3), 40)).tolist()
 
 
-def test_metrics_know_the_stored_order_for_what_it_is():
+def test_metrics_recognize_the_stored_order():
     stored = np.arange(COUNT)
     assert quality.rank_correlation(stored) == pytest.approx(1)
     assert quality.label_run(stored, LABELS) == COUNT / 100
@@ -84,7 +84,7 @@ def test_metrics_know_the_stored_order_for_what_it_is():
     assert quality.meet_again(stored, stored, BATCH_SIZE) == pytest.approx(1 / chance)
 
 
-def test_lanes_that_are_as_long_as_some_runs_do_not_stand_at_the_same_place_of_them():
+def test_lanes_of_several_whole_runs_are_out_of_phase():
     # without random entries into lanes two examples would meet again some 30 times as often as by chance
     first, second, _ = arithmetic(BATCH_SIZE * 4 * 40, Shuffle(seed=3, run=40), 40)
     assert quality.meet_again(first, second, BATCH_SIZE) < 1.5

@@ -25,7 +25,7 @@ def counted(named, number):
 
 
 @pytest.mark.parametrize("calls", [None, 3])
-def test_map_and_interleave_give_what_those_of_tf_data_give(calls):
+def test_map_and_interleave_give_the_elements_of_tf_data(calls):
     given = elements()
     for ours, theirs in [
         (mapped(given, worked, calls), given.map(worked, calls)),

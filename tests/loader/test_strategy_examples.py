@@ -48,7 +48,7 @@ def check(stdout, stderr, lines):
         pytest.param("parameter_server.py", 1, marks=pytest.mark.nightly),
     ],
 )
-def test_each_example_recognises_digits(programs, digits, name, lines):
+def test_each_example_recognizes_digits(programs, digits, name, lines):
     environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     done = programs.run([EXAMPLES / name, digits], env=environment | {"CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr
@@ -62,6 +62,6 @@ def test_each_example_recognises_digits(programs, digits, name, lines):
         ("parameter_server.py", {"worker": 2, "ps": 1, "chief": 1}, "chief"),
     ],
 )
-def test_examples_recognise_digits_as_tasks_of_a_cluster(programs, digits, tmp_path, name, tasks, until):
+def test_examples_recognize_digits_as_tasks_of_a_cluster(programs, digits, tmp_path, name, tasks, until):
     ended = run_cluster(programs, tmp_path, EXAMPLES / name, [digits], tasks, until, timeout=600)
     check("".join(stdout for stdout, _ in ended), "".join(stderr for _, stderr in ended), len(ended))

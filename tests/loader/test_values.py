@@ -53,7 +53,7 @@ def everything(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("everything"), Schema(FEATURES), shards)
 
 
-def test_every_kind_dtype_and_shape_comes_back_bit_for_bit(everything):
+def test_every_kind_dtype_and_shape_is_read_bit_for_bit(everything):
     dataset = loader.load(everything, batch_size=2)
     batches = list(dataset.as_numpy_iterator())
     assert list(dataset.element_spec) == [feature.name for feature in FEATURES]
@@ -91,7 +91,7 @@ def test_a_record_that_does_not_fit_its_schema_is_an_error(feature, wire, messag
         parse_examples(tf.constant([example.SerializeToString()]), [feature])
 
 
-def test_a_selection_is_a_tuple_in_the_order_asked_for(everything):
+def test_a_selection_is_a_tuple_in_the_requested_order(everything):
     names = ("raw int16 (2, 3)", "bytes bytes ()", "int int8 (2, 3)")
     dataset = loader.load(everything, batch_size=5, select=names)
     assert isinstance(dataset.element_spec, tuple)

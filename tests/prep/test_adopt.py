@@ -142,7 +142,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("files", "compression", "sizes", "reason"), LAYOUTS)
-def test_the_loader_reads_what_was_adopted_like_ours(tmp_path, files, compression, sizes, reason):
+def test_the_loader_reads_an_adopted_dataset_like_a_built_one(tmp_path, files, compression, sizes, reason):
     start = 0
     for name, count in files.items():
         write(tmp_path / name, rows(range(start, start + count)), compression)
@@ -243,7 +243,7 @@ def test_a_dataset_of_tfds_is_adopted_with_its_name_splits_and_classes(tmp_path)
     assert tfds.builder_from_directory(root).info.splits["train"].num_examples == 9
 
 
-def test_a_name_of_a_class_that_tfds_has_twice_is_told(tmp_path):
+def test_a_class_name_repeated_in_tfds_is_reported(tmp_path):
     write(tmp_path / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
     (tmp_path / "dataset_info.json").write_text("no JSON")
     (tmp_path / "label.labels.txt").write_text("a\na\n")
@@ -262,7 +262,7 @@ def test_a_name_of_a_class_that_tfds_has_twice_is_told(tmp_path):
     assert (manifest.name, manifest.schema.class_names) == (tmp_path.name, ())
 
 
-def test_two_folders_of_tfds_have_the_same_classes(tmp_path):
+def test_two_folders_of_tfds_must_have_the_same_classes(tmp_path):
     for folder, names in (("one", "a\nb\n"), ("two", "a\nc\n")):
         write(tmp_path / folder / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
         (tmp_path / folder / "dataset_info.json").write_text(json.dumps({"name": folder}))
@@ -273,14 +273,14 @@ def test_two_folders_of_tfds_have_the_same_classes(tmp_path):
     assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
 
 
-def test_a_split_that_tfds_names_and_a_dataset_cannot_is_told(tmp_path):
+def test_a_tfds_split_name_that_a_dataset_cannot_have_is_reported(tmp_path):
     write(tmp_path / "d-_x.tfrecord-00000-of-00001", numbered(range(4)))
     (tmp_path / "dataset_info.json").write_text("{}")
     with pytest.raises(InputError, match=r"the split name '_x' must be .*; name it with splits="):
         adopt(tmp_path, **QUIET)
 
 
-def test_names_of_classes_are_those_of_a_file(tmp_path, capsys):
+def test_class_names_come_from_a_file(tmp_path, capsys):
     write(tmp_path / "d" / "x.tfrecord", numbered(range(5)))
     (tmp_path / "names").write_text("cat\ndog\nemu\n")
     assert main(["adopt", str(tmp_path / "d"), "--class-names", str(tmp_path / "names")]) == 0
@@ -293,7 +293,7 @@ def test_names_of_classes_are_those_of_a_file(tmp_path, capsys):
     assert not (tmp_path / "d" / "labels.txt").exists()
 
 
-def test_labels_are_0_to_the_number_of_names(tmp_path):
+def test_labels_must_be_smaller_than_the_number_of_names(tmp_path):
     write(tmp_path / "x.tfrecord", [example(y=value) for value in (0, -2, 1)])
     options = AdoptOptions(class_names=("cat", "dog"), roles=FeatureRoles(label="y"))
     with pytest.raises(
@@ -321,7 +321,7 @@ def test_lists_of_labels_are_not_counted(tmp_path):
     assert verify(tmp_path, deep=True)
 
 
-def test_a_foreign_labels_txt_stays(tmp_path):
+def test_a_foreign_labels_txt_is_not_changed(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     (tmp_path / "labels.txt").write_text("mine\n")
     said = []
@@ -331,7 +331,7 @@ def test_a_foreign_labels_txt_stays(tmp_path):
     assert (tmp_path / "labels.txt").read_text() == "mine\n"
 
 
-def test_a_second_time_it_is_up_to_date_and_writes_nothing(tmp_path, capsys):
+def test_adopting_again_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     assert main(["adopt", str(tmp_path), "--json"]) == 0
     assert capsys.readouterr().out == (tmp_path / "dataset.json").read_text()
@@ -350,7 +350,7 @@ def test_a_second_time_it_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     }
 
 
-def test_what_has_changed_is_adopted_again_only_if_that_is_said(tmp_path):
+def test_changed_files_are_adopted_again_only_on_request(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
     first = adopt(tmp_path, **QUIET)
@@ -376,7 +376,7 @@ def test_what_has_changed_is_adopted_again_only_if_that_is_said(tmp_path):
     assert verify(tmp_path, deep=True)
 
 
-def test_a_manifest_that_cannot_be_read_is_replaced_only_if_that_is_said(tmp_path):
+def test_a_manifest_that_cannot_be_read_is_replaced_only_on_request(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     (tmp_path / "dataset.json").write_text("{")
     with pytest.raises(FormatError, match="not readable as JSON"):
@@ -384,7 +384,7 @@ def test_a_manifest_that_cannot_be_read_is_replaced_only_if_that_is_said(tmp_pat
     assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
 
 
-def test_a_dataset_of_ours_needs_no_adoption(tmp_path):
+def test_a_built_dataset_needs_no_adoption(tmp_path):
     built = build(Arrays({"x": np.arange(9), "label": np.arange(9) % 2}), tmp_path / "out", shards=2, **QUIET)
     with pytest.raises(
         InputError, match=f"is a dataset already, build {built.build_id}, and needs no adoption"
@@ -398,7 +398,7 @@ def test_a_dataset_of_ours_needs_no_adoption(tmp_path):
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_verbs_take_an_adopted_dataset_without_keys(tmp_path, capsys):
+def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
     write(tmp_path / "train.tfrecord", rows(range(6)))
     write(tmp_path / "test.tfrecord", rows(range(4, 8)))
     assert main(["adopt", str(tmp_path)]) == 0
@@ -411,14 +411,14 @@ def test_verbs_take_an_adopted_dataset_without_keys(tmp_path, capsys):
     assert "'test' that are in 'train' too: 2 of 4" in leak.message
 
 
-def test_keys_that_tell_examples_apart_are_keys(tmp_path, capsys):
+def test_unique_keys_are_keys(tmp_path, capsys):
     write(tmp_path / "train.tfrecord", [example(key=b"a%d" % number, x=number) for number in range(3)])
     assert main(["adopt", str(tmp_path)]) == 0
     assert main(["show", str(tmp_path), "a1"]) == 0
     assert "record 1 of train.tfrecord" in capsys.readouterr().out
 
 
-def test_a_feature_that_was_dropped_is_no_fault_and_another_one_is(tmp_path):
+def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
     write(tmp_path / "d" / "a.tfrecord", [example(x=1, y=2), example(x=3)])
     with pytest.raises(
         InputError, match=re.escape("feature 'y': is only in 1 of 2 records, and not in a.tfrecord")
@@ -433,7 +433,7 @@ def test_a_feature_that_was_dropped_is_no_fault_and_another_one_is(tmp_path):
     assert verify(tmp_path / "both", deep=True)
 
 
-def test_tensors_are_delivered_as_such(tmp_path, capsys):
+def test_tensors_are_delivered_with_dtype_and_shape(tmp_path, capsys):
     values = [np.arange(6, dtype=np.float64).reshape(2, 3) + number for number in range(4)]
     write(tmp_path / "a.tfrecord", [example(x=value.tobytes()) for value in values])
     assert main(["adopt", str(tmp_path), "--raw", "x=float64[2,3]"]) == 0
@@ -441,7 +441,7 @@ def test_tensors_are_delivered_as_such(tmp_path, capsys):
     assert np.array_equal(batch["x"], values)
 
 
-def test_other_files_are_left_alone_and_counted(tmp_path):
+def test_other_files_are_skipped_and_counted(tmp_path):
     write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
     for name in ("README.md", "data.csv", "short", "zip.gz", "x.z", "cut.gz"):
         (tmp_path / "d" / name).write_bytes(
@@ -490,7 +490,7 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path):
     assert verify(tmp_path / "gzip", deep=True)
 
 
-def test_patterns_say_which_files_are_which_split(tmp_path, capsys):
+def test_patterns_assign_files_to_splits(tmp_path, capsys):
     for number in range(4):
         write(tmp_path / f"part{number}", numbered(range(3 * number, 3 * number + 3)))
     options = ["--split", "train=part[01]", "--split", "held-out=part2"]
@@ -548,7 +548,7 @@ def test_patterns_say_which_files_are_which_split(tmp_path, capsys):
         ),
     ],
 )
-def test_files_whose_splits_cannot_be_told_are_named(tmp_path, files, globs, message):
+def test_files_of_unknown_splits_are_named(tmp_path, files, globs, message):
     for name in files:
         write(tmp_path / name, numbered(range(2)))
     with pytest.raises(InputError, match=re.escape(message)):
@@ -556,7 +556,7 @@ def test_files_whose_splits_cannot_be_told_are_named(tmp_path, files, globs, mes
     assert not (tmp_path / "dataset.json").exists()
 
 
-def test_what_is_missing_may_be_missing(tmp_path):
+def test_missing_shards_are_accepted_on_request(tmp_path):
     write(tmp_path / "train-00000-of-00003", numbered(range(2)))
     said = []
     manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), log=said.append)
@@ -566,7 +566,7 @@ def test_what_is_missing_may_be_missing(tmp_path):
     )
 
 
-def test_a_split_may_be_part_of_a_numbered_row_and_files_of_other_numberings_left_out(tmp_path):
+def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(tmp_path):
     for name in ("a-0-of-1", "a-0-of-2", "a-1-of-2"):
         write(tmp_path / name, numbered(range(2)))
     options = AdoptOptions(splits={"train": "a-0-of-2"})
@@ -620,7 +620,7 @@ def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make, message):
     assert not (root / "dataset.json").exists()
 
 
-def test_a_numbered_file_beside_shards_is_one_of_them(tmp_path):
+def test_a_numbered_file_next_to_shards_is_a_shard(tmp_path):
     write(tmp_path / "a-0-of-2", numbered(range(2)))
     (tmp_path / "a-1-of-2").write_bytes(b"x" * 99)
     (tmp_path / "weights-0-of-1").write_bytes(b"x" * 99)
@@ -629,7 +629,7 @@ def test_a_numbered_file_beside_shards_is_one_of_them(tmp_path):
     assert len(caught.value.problems) == 1
 
 
-def test_plain_and_compressed_files_are_no_one_dataset(tmp_path):
+def test_plain_and_compressed_files_are_not_one_dataset(tmp_path):
     write(tmp_path / "a.tfrecord", numbered(range(2)))
     write(tmp_path / "b.tfrecord", numbered(range(2)), "GZIP")
     with pytest.raises(
@@ -649,7 +649,7 @@ def test_plain_and_compressed_files_are_no_one_dataset(tmp_path):
         (lambda root: write(root / "x" / "my data" / "a", numbered([1])) and None, None),
     ],
 )
-def test_a_folder_without_records_is_told(tmp_path, make, message):
+def test_a_folder_without_records_is_reported(tmp_path, make, message):
     root = tmp_path / "d"
     make(root)
     if message:
@@ -659,7 +659,7 @@ def test_a_folder_without_records_is_told(tmp_path, make, message):
         adopt(root, **QUIET)
 
 
-def test_a_name_that_a_dataset_cannot_have_is_told(tmp_path):
+def test_an_invalid_dataset_name_is_reported(tmp_path):
     write(tmp_path / "my data" / "a", numbered([1]))
     with pytest.raises(InputError, match=r"the folder's name 'my data' must be .*; give another with name="):
         adopt(tmp_path / "my data", **QUIET)
@@ -677,7 +677,7 @@ def test_a_name_that_a_dataset_cannot_have_is_told(tmp_path):
         (["--raw", "x=5"], "--raw x=5 must be NAME=DTYPE[SHAPE]"),
     ],
 )
-def test_the_command_line_alone_may_be_wrong(tmp_path, capsys, arguments, message):
+def test_invalid_arguments_are_reported_before_reading(tmp_path, capsys, arguments, message):
     assert main(["adopt", str(tmp_path), *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -717,7 +717,7 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
         ),
     ],
 )
-def test_where_a_file_ends_too_early_or_loses_its_frames_is_told(tmp_path, damage, message):
+def test_truncated_files_and_lost_frames_are_reported_with_their_offset(tmp_path, damage, message):
     path = write(tmp_path / "a", numbered(range(3)))
     size = len(path.read_bytes()) // 3
     path.write_bytes(damage(path.read_bytes(), size))
@@ -726,7 +726,7 @@ def test_where_a_file_ends_too_early_or_loses_its_frames_is_told(tmp_path, damag
         adopt(tmp_path, **QUIET)
 
 
-def test_a_gzip_file_that_is_cut_is_told(tmp_path):
+def test_a_truncated_gzip_file_is_reported(tmp_path):
     path = write(tmp_path / "a", rows(range(200)), "GZIP")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FormatError, match=r"a: record .*: the compressed data are damaged"):
@@ -748,7 +748,7 @@ def test_other_messages_than_examples_are_refused(tmp_path):
     assert "b: record 0 at byte 0: is no tf.train.Example" in second
 
 
-def test_a_file_that_goes_while_others_are_read_ends_the_run(tmp_path):
+def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
     write(tmp_path / "0.tfrecord", numbered([0]))
     # whose reading has to be ended
     write(tmp_path / "1.tfrecord", numbered([0]) * 50_000)
@@ -759,7 +759,7 @@ def test_a_file_that_goes_while_others_are_read_ends_the_run(tmp_path):
     assert not (tmp_path / "index").exists()
 
 
-def test_verify_tells_an_empty_list_of_another_type_which_tensorflow_refuses(tmp_path):
+def test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses(tmp_path):
     path = write(tmp_path / "a", [example(x=[]), example(x=[1])])
     adopt(tmp_path, **QUIET)
     assert verify(tmp_path, deep=True)
@@ -776,7 +776,7 @@ def test_verify_tells_an_empty_list_of_another_type_which_tensorflow_refuses(tmp
         adopt(tmp_path, overwrite=True, **QUIET)
 
 
-def test_a_dataset_of_ours_is_not_adopted_by_force(tmp_path):
+def test_a_built_dataset_is_not_adopted_even_with_overwrite(tmp_path):
     build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
     before = (tmp_path / "dataset.json").read_bytes()
     with pytest.raises(InputError, match=r"is a dataset already, build .*, and needs no adoption$"):
@@ -784,7 +784,7 @@ def test_a_dataset_of_ours_is_not_adopted_by_force(tmp_path):
     assert (tmp_path / "dataset.json").read_bytes() == before
 
 
-def test_class_names_come_back_from_the_view_of_a_dataset_whose_manifest_was_lost(tmp_path):
+def test_class_names_are_restored_from_the_view_if_the_manifest_is_lost(tmp_path):
     source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
     built = build(source, tmp_path / "out", shards=2, **QUIET)
     (tmp_path / "out" / "dataset.json").unlink()
@@ -793,7 +793,7 @@ def test_class_names_come_back_from_the_view_of_a_dataset_whose_manifest_was_los
     assert made.splits["train"].label_counts == built.splits["train"].label_counts
 
 
-def test_a_feature_that_is_dropped_and_in_no_record_is_told(tmp_path):
+def test_a_dropped_feature_that_no_record_has_is_reported(tmp_path):
     write(tmp_path / "d" / "a", numbered(range(3)))
     with pytest.raises(InputError, match="feature 'lable': is not in any record; the features are "):
         adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("lable",))), **QUIET)

@@ -137,7 +137,7 @@ def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
     }
 
 
-def test_only_what_is_new_may_be_given(tmp_path):
+def test_the_source_may_hold_only_the_new_inputs(tmp_path):
     first = write_images(tmp_path / "first", range(10))
     write(first / ".hidden", b"")
     build(ImageFolder(first), tmp_path / "out", shards=1, log=quiet)
@@ -174,7 +174,7 @@ def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     assert said[-1] == f"{out} is up to date: none of the 52 inputs is new"
 
 
-def test_it_can_be_appended_to_again_and_resharded_and_merged(grown, tmp_path):
+def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
     write_images(Path(source.root), range(50, 60))
@@ -254,7 +254,7 @@ def touch_all(root: Path) -> None:
         os.utime(path, ns=(5, 5))
 
 
-def test_rejected_inputs_with_another_time_and_the_same_content_are_known(grown, contents):
+def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grown, contents):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
@@ -269,7 +269,7 @@ def test_rejected_inputs_with_another_time_and_the_same_content_are_known(grown,
         append(source, out, log=quiet)
 
 
-def test_a_dropped_duplicate_is_new_only_when_its_content_has_changed(tmp_path, contents):
+def test_a_dropped_duplicate_is_new_only_if_its_content_has_changed(tmp_path, contents):
     photos, out = write_images(tmp_path / "photos", range(10)), tmp_path / "out"
     good = (photos / "cat" / "000.png").read_bytes()
     write(photos / "cat" / "same.png", good)
@@ -327,7 +327,7 @@ def array_files(folder: Path, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
-def test_paths_need_no_options_since_the_manifest_has_them(make, tmp_path, contents, capsys):
+def test_append_takes_the_options_from_the_manifest(make, tmp_path, contents, capsys):
     """What paths alone give is what a source with the options of the build gives."""
     source, _, options = make(tmp_path, 20)
     build(source, tmp_path / "by_source" / "out", shards=1, options=options, log=quiet)
@@ -347,7 +347,7 @@ def test_paths_need_no_options_since_the_manifest_has_them(make, tmp_path, conte
     assert contents(tmp_path / "by_command") == contents(tmp_path / "by_source")
 
 
-def test_options_are_found_through_reshard_and_merge(tmp_path):
+def test_options_are_kept_through_reshard_and_merge(tmp_path):
     images = ImageOptions(channels=1)
     for part, numbers in (("one", range(10)), ("two", range(20, 30))):
         photos = write_images(tmp_path / part / "photos", numbers)
@@ -380,7 +380,7 @@ def test_an_adopted_dataset_is_refused(tmp_path):
         append(photos, tmp_path / "out", log=quiet)
 
 
-def test_columns_that_the_dataset_does_not_have_are_left_out_and_listed(tmp_path):
+def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path):
     write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
     build(Table(tmp_path / "t.csv"), tmp_path / "out", shards=1, log=quiet)
     write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
@@ -389,7 +389,7 @@ def test_columns_that_the_dataset_does_not_have_are_left_out_and_listed(tmp_path
     assert said[0] == "columns left out because the dataset does not have them: split, more"
 
 
-def test_links_out_of_the_folder_are_followed_only_when_asked_for(tmp_path):
+def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
     table = make_table(tmp_path, 4)
     out = tmp_path / "out"
     build(Table(table, root=tmp_path / "images"), out, shards=1, log=quiet)
@@ -404,7 +404,7 @@ def test_links_out_of_the_folder_are_followed_only_when_asked_for(tmp_path):
     assert read_manifest(out).num_examples == 5
 
 
-def test_new_ones_that_are_all_rejected_are_counted(tmp_path, contents):
+def test_new_inputs_that_are_all_rejected_are_counted(tmp_path, contents):
     photos = write_images(tmp_path / "photos", range(10))
     build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     write_images(photos, (), ["cat/x.png"])
@@ -417,7 +417,7 @@ def test_new_ones_that_are_all_rejected_are_counted(tmp_path, contents):
     assert not any(made.build_id in path and "tfrecord" in path for path in contents(tmp_path / "out"))
 
 
-def test_rows_after_those_of_the_build_are_new(tmp_path):
+def test_rows_appended_to_a_table_are_new_examples(tmp_path):
     x = np.random.default_rng(0).integers(0, 99, (100, 3))
     build(Arrays({"x": x[:80], "label": x[:80, 0]}), tmp_path / "out", shards=3, log=quiet)
     made = append(Arrays({"x": x, "label": x[:, 0]}), tmp_path / "out", shards=2, log=quiet)
@@ -447,7 +447,7 @@ def test_class_names_are_those_of_the_dataset(tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_table_names_its_splits(compression, tmp_path):
+def test_a_column_of_the_table_names_the_splits(compression, tmp_path):
     def table(count: int, *more: str) -> Table:
         rows = [f"{'a' * number},{('train', 'val')[number % 4 == 0]}" for number in range(count)]
         write(tmp_path / "t.csv", "\n".join(["text,split", *rows, *more]).encode())
@@ -479,7 +479,7 @@ def test_groups_stay_together(tmp_path):
     assert sum(map(len, keys(tmp_path / "out").values())) == 120
 
 
-def test_a_class_that_had_no_examples_is_split_by_the_ratios(tmp_path):
+def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
     def arrays(count: int) -> Arrays:
         return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, (), ("a", "b"))
 
@@ -554,13 +554,13 @@ def test_a_dataset_without_keys_cannot_be_appended_to(tmp_path):
         append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
 
 
-def test_two_into_one_output_is_refused(grown):
+def test_two_processes_writing_one_output_are_refused(grown):
     source, out, _ = grown
     with locked(out), pytest.raises(InputError, match="another build is writing into it"):
         append(source, out, log=quiet)
 
 
-def test_a_build_of_an_appended_dataset_needs_overwrite_and_a_failed_one_keeps_all_shards(grown):
+def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_all_shards(grown):
     source, out, _ = grown
     made = append(source, out, max_rejected=1, log=quiet)
     with pytest.raises(InputError, match=r"of other options \(appended, shards\)"):
@@ -572,7 +572,7 @@ def test_a_build_of_an_appended_dataset_needs_overwrite_and_a_failed_one_keeps_a
     assert verify(out, deep=True)
 
 
-def test_a_killed_append_leaves_the_dataset_sound_and_resumes(tmp_path, slow_folder, contents):
+def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, slow_folder, contents):
     few = tmp_path / "few"
     few.mkdir()
     for number in range(4):

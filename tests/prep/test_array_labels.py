@@ -43,7 +43,7 @@ def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_
     assert [outcome.values[0] for outcome in reader.read(rows, listing.schema)] == numbers[::-1]
 
 
-def test_an_empty_string_names_no_class(tmp_path):
+def test_an_empty_string_is_not_a_class_name(tmp_path):
     with pytest.raises(
         InputError,
         match=r"^array 'label', row 2: is an empty string, which is not a class name; fill it in, or",
@@ -51,7 +51,7 @@ def test_an_empty_string_names_no_class(tmp_path):
         stage(Arrays({"label": np.array(["b", "a", "", ""])}), tmp_path / "staged").listing()
 
 
-def test_more_than_ten_thousand_strings_are_no_classes(tmp_path):
+def test_more_than_ten_thousand_strings_are_not_classes(tmp_path):
     for number, kind in ((10_000, "label"), (10_001, "bytes")):
         texts = np.arange(number).astype("S5")
         assert stage(Arrays({"label": texts}), tmp_path / kind).listing().schema["label"].kind == kind
@@ -62,7 +62,7 @@ def test_rows_are_grouped_by_the_strings_of_their_labels(tmp_path):
     assert reader.groups(reader.listing(), "label") == [b"b", b"a"]
 
 
-def test_a_file_of_labels_that_changes_under_way_is_told(tmp_path):
+def test_a_file_of_labels_that_changes_during_the_build_is_reported(tmp_path):
     path = tmp_path / "label.npy"
     np.save(path, np.array(["b", "a"]))
     reader = stage(Arrays({"label": path}), tmp_path / "staged")
@@ -81,9 +81,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("array", "names", "numbers"), NAMED.values(), ids=NAMED.keys())
-def test_class_names_that_are_given_keep_their_order_though_a_class_has_no_example(
-    array, names, numbers, tmp_path
-):
+def test_given_class_names_keep_their_order_even_without_examples(array, names, numbers, tmp_path):
     reader = stage(Arrays({"label": array}, class_names=list(names)), tmp_path / "staged")
     listing = reader.listing()
     assert listing.schema.class_names == names
@@ -129,7 +127,7 @@ NOT_NAMED = {
 
 
 @pytest.mark.parametrize(("arrays", "message"), NOT_NAMED.values(), ids=NOT_NAMED.keys())
-def test_a_label_that_is_none_of_the_class_names_is_told(arrays, message, tmp_path):
+def test_a_label_missing_from_the_class_names_is_reported(arrays, message, tmp_path):
     with pytest.raises(InputError, match=message):
         stage(Arrays(arrays, class_names=("a", "b")), tmp_path / "staged").listing()
 
@@ -143,12 +141,12 @@ def test_a_label_that_is_none_of_the_class_names_is_told(arrays, message, tmp_pa
         (("a", "b", "a"), r"^class_names= contains 'a' twice; give each class once$"),
     ],
 )
-def test_class_names_that_are_none_are_refused_at_once(names, message):
+def test_invalid_class_names_are_refused_at_once(names, message):
     with pytest.raises(OptionsError, match=message):
         Arrays({"label": np.arange(2)}, class_names=names)
 
 
-def test_class_names_are_in_the_dataset(quiet_build, tmp_path):
+def test_class_names_are_stored_in_the_dataset(quiet_build, tmp_path):
     arrays = {"x": np.arange(6.0), "label": np.array(["b", "a", "b", "b", "a", "b"])}
     for names, counts in ((None, [2, 4]), (("b", "c", "a"), [4, 0, 2])):
         manifest = quiet_build(Arrays(arrays, class_names=names), tmp_path / f"out{len(counts)}", shards=2)

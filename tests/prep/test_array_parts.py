@@ -79,7 +79,7 @@ def test_parts_are_one_array_in_their_order(files, arguments, name, folder):
     assert values(Arrays.open(arguments)) == {name: list(range(2 * len(files)))}
 
 
-def test_arrays_in_parts_stand_among_others_at_the_place_of_their_first(folder):
+def test_an_array_in_parts_is_ordered_by_its_first_part(folder):
     save("a.npy", "x-0.npy", "b.npy", "x-1.npy")
     np.save("a.npy", np.zeros(4))
     np.save("b.npy", np.zeros(4))
@@ -140,7 +140,7 @@ COMMAND_LINES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
-def test_parts_that_are_not_all_there_are_told_without_a_look_at_the_disk(arguments, message, folder):
+def test_missing_part_numbers_are_reported_without_reading_the_disk(arguments, message, folder):
     with pytest.raises(OptionsError, match=message):
         Arrays.open(arguments)
 
@@ -189,7 +189,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize(("array", "message"), UNLIKE.values(), ids=UNLIKE.keys())
-def test_parts_must_be_alike(array, message, folder):
+def test_parts_must_have_the_same_dtype_and_shape(array, message, folder):
     np.save("x-0.npy", np.zeros(2))
     np.save("x-1.npy", array)
     with pytest.raises(InputError, match=message):
@@ -197,14 +197,14 @@ def test_parts_must_be_alike(array, message, folder):
 
 
 @pytest.mark.parametrize(("paths", "found"), [([], "it is empty"), (["a.npy", "b"], "'b' is not one")])
-def test_a_list_that_is_none_of_paths_is_refused(paths, found, folder):
+def test_a_list_of_anything_but_paths_is_refused(paths, found, folder):
     with pytest.raises(
         InputError, match=rf"^array 'x': a list must hold the paths of \.npy files, but {found}"
     ):
         values(Arrays({"x": paths}))
 
 
-def test_a_part_that_is_missing_or_changes_under_way_is_told(folder):
+def test_a_part_that_is_missing_or_changes_during_the_build_is_reported(folder):
     save("x-0.npy", "x-1.npy")
     with pytest.raises(InputError, match=r"^x-2\.npy: cannot be read: No such file or directory$"):
         Arrays.open(["x-0.npy", "x-1.npy", "x-2.npy"]).stage(folder)
@@ -220,7 +220,7 @@ def test_a_part_that_is_missing_or_changes_under_way_is_told(folder):
         column.check_unchanged()
 
 
-def test_parts_are_not_copied_and_all_of_them_are_the_identity(folder):
+def test_parts_are_not_copied_and_all_of_them_enter_the_identity(folder):
     save("x-0.npy", "x-1.npy")
     (folder / "staged").mkdir()
     source = Arrays({"x": ["x-0.npy", "x-1.npy"]})
@@ -257,7 +257,7 @@ def test_one_file_and_several_parts_make_the_same_records(folder, quiet_build):
     lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any),
     picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=20),
 )
-def test_any_rows_of_any_parts_are_those_of_the_whole(lengths, picks, tmp_path_factory):
+def test_any_rows_of_any_parts_equal_those_of_the_whole_array(lengths, picks, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
     whole = np.arange(sum(lengths) * 2).reshape(-1, 2)
     ends = np.cumsum(lengths)

@@ -209,14 +209,14 @@ LABELS = {
 
 
 @pytest.mark.parametrize(("array", "kind", "labels"), LABELS.values(), ids=LABELS.keys())
-def test_an_array_named_label_holds_classes_if_it_can(array, kind, labels, stage):
+def test_an_array_named_label_holds_classes_if_possible(array, kind, labels, stage):
     listing = stage(Arrays({"label": array})).listing()
     assert listing.schema["label"].kind == kind
     assert (None if listing.labels is None else listing.labels.tolist()) == labels
 
 
 @pytest.mark.parametrize(("number", "kind"), [(10_000, "label"), (10_001, "int")])
-def test_more_than_ten_thousand_classes_are_a_quantity(number, kind, stage):
+def test_more_than_ten_thousand_labels_are_not_classes(number, kind, stage):
     assert stage(Arrays({"label": np.arange(number)})).listing().schema["label"].kind == kind
 
 
@@ -236,7 +236,7 @@ def test_a_preview_of_files_has_the_identity_of_a_build(origin, stage, tmp_path)
     assert stage(source, preview=True).listing().identity == stage(source).listing().identity
 
 
-def test_the_identity_is_that_of_the_content(stage, tmp_path):
+def test_the_identity_depends_on_the_content(stage, tmp_path):
     array = np.arange(6.0).reshape(3, 2)
     of = {
         "array": stage(Arrays({"x": array})).listing().identity,
@@ -279,7 +279,7 @@ COMMAND_LINES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
-def test_a_wrong_command_line_is_told_without_a_look_at_the_disk(arguments, message, in_folder):
+def test_a_wrong_command_line_is_reported_without_reading_the_disk(arguments, message, in_folder):
     with pytest.raises(OptionsError, match=message):
         Arrays.open(arguments)
 
@@ -343,18 +343,18 @@ def test_arrays_that_cannot_be_stored_are_refused_with_a_remedy(arrays, message,
         ("complex64", r"^lists='x': complex64 fits neither"),
     ],
 )
-def test_a_dtype_that_no_list_holds_exactly_is_refused_as_one(dtype, message, stage):
+def test_a_dtype_that_no_list_holds_exactly_is_refused_as_a_list(dtype, message, stage):
     with pytest.raises(InputError, match=message):
         stage(Arrays({"x": np.zeros((2, 2), dtype)}, lists=("x",))).listing()
 
 
-def test_a_list_of_an_array_that_is_not_there_is_an_error(stage):
+def test_storing_an_unknown_array_as_a_list_is_an_error(stage):
     with pytest.raises(InputError, match=r"^lists='z': there is no such array; the arrays are x, y$"):
         stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
 
 
 @pytest.mark.parametrize("dtype", ["S3", "U3"])
-def test_strings_are_no_list_of_numbers(dtype, stage):
+def test_strings_cannot_be_stored_as_a_list_of_numbers(dtype, stage):
     with pytest.raises(
         InputError, match=r"^lists='x': strings cannot be stored as a list of numbers; leave the array out"
     ):
@@ -386,7 +386,7 @@ def test_chunks_that_do_not_fit_are_refused(chunks, message, tmp_path):
         stage_chunks(chunks, tmp_path)
 
 
-def test_an_empty_chunk_is_none_of_the_rows(stage):
+def test_an_empty_chunk_adds_no_rows(stage):
     reader = stage(Arrays([{"x": np.zeros(0)}, {"x": np.arange(2.0)}, {"x": np.zeros(0)}, {"x": np.ones(1)}]))
     assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
 
@@ -449,7 +449,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_file_is_refused_before_anything_is_made_of_it(data, message, tmp_path, stage):
+def test_a_hostile_file_is_refused_before_it_is_loaded(data, message, tmp_path, stage):
     path = tmp_path / "x.npy"
     path.write_bytes(data)
     with pytest.raises(InputError, match=message):
@@ -457,7 +457,7 @@ def test_a_hostile_file_is_refused_before_anything_is_made_of_it(data, message, 
 
 
 @pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_member_of_an_archive_is_refused_likewise(data, message, tmp_path, stage):
+def test_a_hostile_member_of_an_archive_is_refused(data, message, tmp_path, stage):
     with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
         archive.writestr("x.npy", data)
     with pytest.raises(InputError, match=message.replace(r"x\.npy: ", r"all\.npz\[x\]: ")):
@@ -469,7 +469,7 @@ def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
     assert [example["x"] for example in examples(stage(Arrays({"x": tmp_path / "x.npy"})))] == [b"a", b"b"]
 
 
-def test_files_that_are_missing_or_no_files_are_named(tmp_path, stage):
+def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
     for source in ({"x": tmp_path / "gone.npy"}, {"x": Member(str(tmp_path / "gone.npz"), "x")}):
         with pytest.raises(InputError, match=r"gone\.np.*: cannot be read: .*No such file"):
             stage(Arrays(source))
@@ -480,14 +480,14 @@ def test_files_that_are_missing_or_no_files_are_named(tmp_path, stage):
         stage(Arrays({"x": tmp_path / "folder.npy"}))
 
 
-def test_a_member_that_is_not_there_is_named(tmp_path, stage):
+def test_a_missing_member_is_named(tmp_path, stage):
     np.savez(tmp_path / "all.npz", x=np.zeros(2))
     with pytest.raises(InputError, match=r"all\.npz\[y\]: cannot be read: .*no item named 'y\.npy'"):
         stage(Arrays({"y": Member(str(tmp_path / "all.npz"), "y")}))
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_however_an_archive_is_damaged_it_is_read_right_or_refused(method, tmp_path, stage):
+def test_a_damaged_archive_is_read_correctly_or_refused(method, tmp_path, stage):
     array = np.arange(40, dtype=np.uint16).reshape(4, 10)
     sound = io.BytesIO()
     file = io.BytesIO()
@@ -512,7 +512,7 @@ def test_however_an_archive_is_damaged_it_is_read_right_or_refused(method, tmp_p
     assert refused > 20
 
 
-def test_a_file_that_changes_or_vanishes_under_way_ends_the_reading(tmp_path, stage):
+def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(1000))
     reader = stage(Arrays({"x": path}))
@@ -543,13 +543,13 @@ def test_a_file_that_changes_or_vanishes_under_way_ends_the_reading(tmp_path, st
         (np.array([0.5, np.nan, np.nan]), [b"0.5", b"nan", b"nan"]),
     ],
 )
-def test_rows_of_equal_value_are_a_group(column, groups, origin, stage, tmp_path):
+def test_rows_with_equal_values_are_a_group(column, groups, origin, stage, tmp_path):
     reader = stage(origin(column, tmp_path))
     assert reader.groups(reader.listing(), "x") == groups
 
 
 @pytest.mark.parametrize("by", ["y", "z"])
-def test_only_an_array_of_scalars_makes_groups(by, stage):
+def test_only_an_array_of_scalars_can_group(by, stage):
     reader = stage(Arrays({"x": np.zeros(2), "w": np.arange(2), "y": np.zeros((2, 2))}))
     with pytest.raises(InputError, match=rf"^group_by='{by}' is not an array of scalars; these are x, w$"):
         reader.groups(reader.listing(), by)
@@ -568,7 +568,7 @@ def test_only_an_array_of_scalars_makes_groups(by, stage):
         ["a.npy", "--shards", "4", "b.npy", "--json", "out", "--", "--runner=DirectRunner"],
     ],
 )
-def test_options_may_stand_between_arrays(arguments, in_folder, capfd):
+def test_options_may_be_given_between_arrays(arguments, in_folder, capfd):
     np.save("a.npy", np.arange(8))
     np.save("b.npy", np.zeros((8, 2)))
     assert main(["build", "arrays", *arguments]) == 0
@@ -586,12 +586,12 @@ def test_options_may_stand_between_arrays(arguments, in_folder, capfd):
         (["a.npy", "--seed", "x", "out"], "argument --seed: invalid int value: 'x'"),
     ],
 )
-def test_a_mistake_between_arrays_is_told_in_a_line(arguments, message, in_folder, capfd):
+def test_a_mistake_between_arrays_is_reported_in_one_line(arguments, message, in_folder, capfd):
     assert main(["build", "arrays", *arguments]) == 2
     told = capfd.readouterr().err
     assert message in told
     assert told.count("\n") == 1
 
 
-def test_the_output_may_lie_beside_the_arrays(tmp_path):
+def test_the_output_may_be_next_to_the_arrays(tmp_path):
     assert Arrays({"x": tmp_path / "x.npy"}).location() is None

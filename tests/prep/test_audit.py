@@ -81,7 +81,7 @@ def found(made: Audit) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
     ]
 
 
-def test_different_pictures_are_no_finding(dataset):
+def test_different_pictures_are_not_findings(dataset):
     made = audit(dataset({}))
     assert (made.findings, made.notes) == ((), ())
     assert made.num_examples == {"train": 24, "val": 20}
@@ -132,12 +132,12 @@ FAR = {
 }
 
 
-def test_what_the_hash_does_not_see_is_not_found(dataset):
+def test_differences_beyond_the_hash_are_not_found(dataset):
     copies = {f"val/dog/{what}.png": encoded(change(picture(0))) for what, change in FAR.items()}
     assert audit(dataset(copies)).findings == ()
 
 
-def test_repeats_inside_a_split_are_paired_with_the_first_of_them(dataset):
+def test_duplicates_in_a_split_are_paired_with_the_first_of_them(dataset):
     again = {f"train/cat/{name}.png": encoded(picture(0)) for name in ("again", "more")}
     small = encoded(picture(0).resize((100, 75)))
     ((kind, message, cases),) = found(audit(dataset({**again, "train/cat/small.png": small})))
@@ -148,7 +148,7 @@ def test_repeats_inside_a_split_are_paired_with_the_first_of_them(dataset):
     assert [detail for _, _, detail in cases][:2] == ["the same"] * 2
 
 
-def test_a_picture_under_two_labels_is_a_conflict_and_a_repeat(dataset):
+def test_a_picture_with_two_labels_is_a_conflict_and_a_duplicate(dataset):
     made = audit(dataset({"train/dog/no-cat.png": encoded(picture(0))}))
     assert [finding.kind for finding in made.findings] == ["duplicate", "conflict"]
     assert made.findings[1].message == "images that have another label elsewhere: 1 (1 the same, 0 nearly)"
@@ -158,7 +158,7 @@ def test_a_picture_under_two_labels_is_a_conflict_and_a_repeat(dataset):
     assert {case.example.label, case.like.label} == {"cat", "dog"}
 
 
-def test_a_leak_into_three_splits_is_told_for_each(image_folder, tmp_path, quiet_build):
+def test_a_leak_into_three_splits_is_reported_for_each(image_folder, tmp_path, quiet_build):
     sizes = {"train": 12, "val": 8, "test": 4}
     files = {
         f"{split}/{number}.png": encoded(picture(number if number < 2 else number * 10 + start))
@@ -175,7 +175,7 @@ def test_a_leak_into_three_splits_is_told_for_each(image_folder, tmp_path, quiet
     assert made.label_counts == {}
 
 
-def test_a_distance_of_none_compares_bytes_alone(dataset):
+def test_a_distance_of_none_compares_bytes_only(dataset):
     out = dataset({"val/cat/copy.png": encoded(picture(0)), "val/cat/near.jpg": encoded(picture(2), "JPEG")})
     made = audit(out, distance=None)
     assert [finding.message for finding in made.findings] == [
@@ -184,7 +184,7 @@ def test_a_distance_of_none_compares_bytes_alone(dataset):
     assert made.notes == ("only images of equal bytes were looked for",)
 
 
-def test_blank_pages_are_compared_by_bytes_alone(dataset):
+def test_blank_pages_are_compared_by_bytes_only(dataset):
     blank = {f"train/cat/b{grey}.png": encoded(Image.new("L", (160, 120), grey)) for grey in (250, 251)}
     again = {"val/cat/blank.png": encoded(Image.new("L", (160, 120), 250))}
     made = audit(dataset({**blank, **again}))
@@ -194,7 +194,7 @@ def test_blank_pages_are_compared_by_bytes_alone(dataset):
     assert made.notes == ("images nearly of one color, of which only equal bytes were looked for: 3",)
 
 
-def test_odd_sizes_are_told_with_their_keys(dataset):
+def test_odd_sizes_are_reported_with_their_keys(dataset):
     sizes = {"thin": (400, 40), "tiny": (20, 20), "huge": (900, 900)}
     files = {f"train/cat/{name}.png": encoded(picture(70, size)) for name, size in sizes.items()}
     made = audit(dataset(files), distance=None)
@@ -222,12 +222,12 @@ def test_odd_sizes_are_told_with_their_keys(dataset):
     ]
 
 
-def test_where_all_images_are_small_none_is_odd(small_folder, tmp_path, quiet_build):
+def test_if_all_images_are_small_none_is_odd(small_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(small_folder), tmp_path / "out")
     assert [finding.kind for finding in audit(tmp_path / "out").findings if finding.kind == "size"] == []
 
 
-def test_missing_rare_and_uneven_classes_are_told(tmp_path, quiet_build):
+def test_missing_rare_and_uneven_classes_are_reported(tmp_path, quiet_build):
     labels = np.repeat([0, 1, 2], [300, 12, 3])
     quiet_build(Arrays({"x": np.arange(315.0), "label": labels}), tmp_path / "out")
     assert found(audit(tmp_path / "out")) == [
@@ -240,7 +240,7 @@ def test_missing_rare_and_uneven_classes_are_told(tmp_path, quiet_build):
     ]
 
 
-def test_a_class_that_a_split_lacks_and_one_that_all_lack_are_told(dataset):
+def test_classes_missing_from_one_split_or_from_all_are_reported(dataset):
     bird = {f"train/bird/{number}.png": encoded(picture(300 + number)) for number in range(10)}
     made = audit(dataset({**bird, "train/eel/": b""}))
     assert found(made) == [
@@ -249,7 +249,7 @@ def test_a_class_that_a_split_lacks_and_one_that_all_lack_are_told(dataset):
     ]
 
 
-def test_arrays_are_compared_by_all_values_but_key_and_label(tmp_path, quiet_build):
+def test_arrays_are_compared_by_all_values_except_key_and_label(tmp_path, quiet_build):
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     x[41] = x[40]
     quiet_build(Arrays({"x": x, "label": np.arange(60) % 2}), tmp_path / "out", shards=3)
@@ -265,14 +265,14 @@ def test_arrays_are_compared_by_all_values_but_key_and_label(tmp_path, quiet_bui
     assert {case.example.key, case.like.key} == {"40", "41"}
 
 
-def test_labels_alone_cannot_repeat(tmp_path, quiet_build):
+def test_datasets_of_labels_only_have_no_duplicates(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.zeros(30, int)}), tmp_path / "out")
     made = audit(tmp_path / "out")
     assert made.findings == ()
     assert made.notes == ("no feature besides key and label: nothing can occur twice",)
 
 
-def test_images_that_cannot_be_decoded_are_told_and_the_rest_is_looked_at(dataset):
+def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(dataset):
     out = dataset({"val/cat/copy.png": encoded(picture(0))})
     damaged = encoded(picture(2))
     for shard in read_manifest(out).shards:
@@ -288,7 +288,7 @@ def test_images_that_cannot_be_decoded_are_told_and_the_rest_is_looked_at(datase
         )
 
 
-def test_of_several_images_the_first_is_looked_at_and_records_need_no_key(tmp_path):
+def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path):
     schema = Schema((Feature("left", "image", "uint8", IMAGE), Feature("right", "image", "uint8", IMAGE)))
     pairs = [(picture(0), picture(1)), (picture(2), picture(1)), (picture(0), picture(3))]
     encode = example_encoder(schema)
@@ -309,7 +309,7 @@ def test_of_several_images_the_first_is_looked_at_and_records_need_no_key(tmp_pa
 
 
 @pytest.mark.parametrize("distance", [32, None])
-def test_a_dataset_without_examples_has_no_finding(distance, tmp_path):
+def test_a_dataset_without_examples_has_no_findings(distance, tmp_path):
     path = "none-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(b"")
     schema = Schema((Feature("image", "image", "uint8", IMAGE),))
@@ -348,7 +348,7 @@ def test_a_damaged_shard_is_named(dataset):
         audit(out)
 
 
-def test_a_shard_cut_between_records_is_named(dataset):
+def test_a_shard_truncated_between_records_is_named(dataset):
     out = dataset({})
     path = out / read_manifest(out).shards[0].path
     path.write_bytes(b"")
@@ -356,7 +356,7 @@ def test_a_shard_cut_between_records_is_named(dataset):
         audit(out)
 
 
-def test_a_record_against_the_schema_is_named(dataset):
+def test_a_record_that_violates_the_schema_is_named(dataset):
     out = dataset({})
     document = json.loads((out / "dataset.json").read_text())
     document["schema"]["features"].append({"name": "more", "kind": "int", "dtype": "int64", "shape": []})
@@ -365,18 +365,18 @@ def test_a_record_against_the_schema_is_named(dataset):
         audit(out)
 
 
-def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):
+def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
     with pytest.raises(InputError, match=r"is not a dataset: it has no dataset\.json"):
         audit(tmp_path)
 
 
 @pytest.mark.parametrize("distance", [-1, 49])
-def test_a_distance_that_is_not_searched_for_is_refused(distance):
+def test_an_unsupported_distance_is_refused(distance):
     with pytest.raises(OptionsError, match=rf"distance={distance} of 256 bits: must be 0 to 48"):
         check_distance(distance)
 
 
-def test_without_imagehash_the_remedy_is_told_and_bytes_are_compared(dataset):
+def test_without_imagehash_bytes_are_compared_and_the_remedy_is_printed(dataset):
     out = dataset({"val/cat/copy.png": encoded(picture(0))})
     code = f"""
 import sys
@@ -431,7 +431,7 @@ def test_fewer_than_two_hashes_make_no_pair(number):
 
 
 @pytest.mark.parametrize("limit", ["_MAX_CANDIDATES", "_MAX_PAIRS"])
-def test_a_search_that_would_not_end_is_cut_short_and_says_so(limit, dataset, monkeypatch):
+def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, monkeypatch):
     hashes = np.unique(with_flipped(np.repeat(random_hashes(1), 300, axis=0), 3, 5, 1), axis=0)
     assert near_pairs(hashes, 32).is_complete
     monkeypatch.setattr(similar, limit, 1000)
@@ -446,7 +446,7 @@ def test_a_search_that_would_not_end_is_cut_short_and_says_so(limit, dataset, mo
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_repeats_are_those_of_a_search_of_all_pairs(seed):
+def test_duplicates_equal_those_of_an_exhaustive_search(seed):
     """An example has a partner exactly if some earlier one, or one of its own group, is like it."""
     seen = random_survey(seed)
     made = repeats.find_repeats(seen, 32)
@@ -495,7 +495,7 @@ def random_survey(seed: int) -> Survey:
     )
 
 
-def test_the_command_fails_on_what_it_is_told_to(dataset, capsys):
+def test_the_command_fails_on_the_findings_given_by_fail_on(dataset, capsys):
     out = str(dataset({"val/cat/copy.png": encoded(picture(0))}))
     assert main(["audit", out]) == 0
     shown = capsys.readouterr()
@@ -532,6 +532,6 @@ def test_the_command_prints_everything_as_json(dataset, capsys):
         (["--fail-on", "leaks"], "invalid choice: 'leaks'"),
     ],
 )
-def test_what_the_command_does_not_allow_is_status_2(arguments, message, tmp_path, capsys):
+def test_wrong_arguments_of_the_command_exit_with_2(arguments, message, tmp_path, capsys):
     assert main(["audit", str(tmp_path), *arguments]) == 2
     assert message in capsys.readouterr().err

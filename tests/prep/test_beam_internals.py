@@ -34,7 +34,7 @@ def test_the_local_runners_are_found_by_name():
         create_runner("Flonk")
 
 
-def test_the_local_runner_takes_the_environment_of_its_workers():
+def test_the_local_runner_accepts_an_environment_for_its_workers():
     assert "default_environment" in inspect.signature(FnApiRunner).parameters
     environment = SubprocessSDKEnvironment.from_command_string("exec python -m worker 2>> log")
     assert environment.command_string == "exec python -m worker 2>> log"
@@ -48,7 +48,7 @@ def test_the_running_mode_is_an_option_that_can_be_changed():
     assert options.view_as(DirectOptions).direct_running_mode == "in_memory"
 
 
-def test_the_parser_of_all_options_is_handed_out():
+def test_the_parser_of_all_options_is_available():
     parsers = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     given, unknown = parsers[0].parse_known_args(["--runner=X", "--unknown=1"])
@@ -61,7 +61,7 @@ def test_a_worker_process_is_a_module_with_a_main():
 
 
 @pytest.mark.parametrize("name", beam.WORKER_THREADS)
-def test_threads_that_wait_for_a_worker_have_the_names_that_are_watched(name):
+def test_threads_waiting_for_a_worker_have_the_expected_names(name):
     # A worker process that dies is noticed by the exception of a thread of this name, and by nothing else;
     # tests/durability kills one.
     assert f"'{name}'" in inspect.getsource(worker_handlers)

@@ -65,7 +65,7 @@ def test_every_image_is_in_one_record_with_its_label_and_key(small_folder, tmp_p
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5, 13])
-def test_there_are_exactly_n_shards_that_differ_by_at_most_one_example(
+def test_exactly_n_shards_differ_by_at_most_one_example(
     shards, small_folder, tmp_path, quiet_build, contents
 ):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=shards)
@@ -97,7 +97,7 @@ def test_another_seed_is_another_order_of_the_same_examples(small_folder, tmp_pa
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_indexes_say_where_records_stand(small_folder, tmp_path, quiet_build):
+def test_indexes_hold_the_offsets_of_records(small_folder, tmp_path, quiet_build):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2)
     for shard in manifest.shards:
         index = parse_index((tmp_path / "out" / index_path(shard.path)).read_text(), "")
@@ -139,7 +139,7 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_label_counts_are_those_of_what_was_accepted(image_folder, tmp_path, quiet_build):
+def test_label_counts_count_accepted_examples(image_folder, tmp_path, quiet_build):
     root = image_folder({"a/1.png": 1, "a/2.png": 2, "b/bad.png": b"", "b/3.png": 3, "c/": b""})
     manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=1, options=ANY_REJECTS)
     assert manifest.splits["train"].label_counts == {"a": 2, "b": 1, "c": 0}
@@ -185,7 +185,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     ]
 
 
-def test_the_five_commonest_reasons_are_told(tmp_path, quiet_build):
+def test_the_five_most_common_reasons_are_reported(tmp_path, quiet_build):
     # reason a once, b twice, and so on up to f
     reasons = [reason for times, reason in enumerate("abcdef", 1) for _ in range(times)]
 
@@ -243,7 +243,7 @@ def test_any_runner_and_parallelism_makes_the_same_bytes(
     assert contents(other) == contents(tmp_path / "one" / "out")
 
 
-def test_a_runner_that_runs_nothing_is_noticed(tmp_path, quiet_build):
+def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
     args = [
         "--runner=apache_beam.runners.render.RenderRunner",
         f"--render_output={tmp_path / 'pipeline.dot'}",
@@ -252,7 +252,7 @@ def test_a_runner_that_runs_nothing_is_noticed(tmp_path, quiet_build):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
 
 
-def test_a_failure_of_the_runner_itself_is_told_in_a_line(tmp_path, quiet_build):
+def test_a_failure_of_the_runner_itself_is_reported_in_one_line(tmp_path, quiet_build):
     # asks for a place to draw to
     args = ["--runner=apache_beam.runners.render.RenderRunner"]
     with pytest.raises(
@@ -291,7 +291,7 @@ BEAM_ARGS = {
 
 
 @pytest.mark.parametrize(("beam_args", "message"), BEAM_ARGS.values(), ids=BEAM_ARGS.keys())
-def test_a_mistake_in_beams_options_is_told_before_anything_is_made(
+def test_a_mistake_in_beam_options_is_reported_before_anything_is_written(
     beam_args, message, tmp_path, quiet_build
 ):
     with pytest.raises(OptionsError, match=message) as found:
@@ -300,13 +300,13 @@ def test_a_mistake_in_beams_options_is_told_before_anything_is_made(
     assert not (tmp_path / "out").exists()
 
 
-def test_beams_own_help_is_shown_when_asked_for(tmp_path, quiet_build, capsys):
+def test_the_help_of_beam_is_shown_on_request(tmp_path, quiet_build, capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--help"])
     assert "--runner" in capsys.readouterr().out
 
 
-def test_arrays_come_back_as_they_were(tmp_path, quiet_build):
+def test_arrays_are_read_back_unchanged(tmp_path, quiet_build):
     arrays = {
         "image": np.random.default_rng(0).integers(0, 256, (30, 4, 5), dtype=np.uint8),
         "weight": np.linspace(0, 1, 30, dtype=">f4"),
@@ -327,7 +327,7 @@ def test_arrays_come_back_as_they_were(tmp_path, quiet_build):
     assert not (tmp_path / "out" / "labels.txt").exists()
 
 
-def test_arrays_larger_than_a_piece_are_read_in_order(tmp_path, quiet_build):
+def test_arrays_larger_than_a_chunk_are_read_in_order(tmp_path, quiet_build):
     array = np.random.default_rng(0).integers(0, 256, (5000, 1500), dtype=np.uint8)
     manifest = quiet_build(Arrays({"x": array}), tmp_path / "out", shards=1)
     order = permutation(5000, 0, "train")
@@ -336,7 +336,7 @@ def test_arrays_larger_than_a_piece_are_read_in_order(tmp_path, quiet_build):
     assert all(value(example, "x") == array[row].tobytes() for example, row in zip(found, order, strict=True))
 
 
-def test_a_file_that_vanishes_ends_the_reading_ahead_of_it(image_folder, tmp_path, quiet_build):
+def test_reading_ahead_ends_if_a_file_vanishes(image_folder, tmp_path, quiet_build):
     root = image_folder({f"{number:02d}.jpg": bytes(1 << 20) for number in range(12)})
     listing = ImageFolder(root).listing
     first = root / f"{permutation(12, 0, 'train')[0]:02d}.jpg"
@@ -353,7 +353,7 @@ def test_a_file_that_vanishes_ends_the_reading_ahead_of_it(image_folder, tmp_pat
         quiet_build(Vanishing(root, ImageOptions(check="none")), tmp_path / "out", shards=1)
 
 
-def test_an_array_in_memory_in_a_file_and_in_an_archive_make_equal_shards(tmp_path, quiet_build):
+def test_an_array_from_memory_a_file_or_an_archive_makes_equal_shards(tmp_path, quiet_build):
     array = np.random.default_rng(0).normal(size=(20, 3))
     np.save(tmp_path / "x.npy", array)
     np.savez_compressed(tmp_path / "all.npz", x=array)
@@ -397,7 +397,7 @@ def test_each_split_may_have_its_own_number_of_shards(image_folder, tmp_path, qu
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_ratios_make_splits_whose_cuts_stand_in_the_manifest(small_folder, tmp_path, quiet_build):
+def test_ratios_make_splits_whose_cuts_are_in_the_manifest(small_folder, tmp_path, quiet_build):
     options = Options(splits={"train": "75%", "val": 0.25}, stratify=True)
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2, options=options)
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
@@ -424,7 +424,7 @@ def test_groups_stay_in_one_split(image_folder, tmp_path, quiet_build):
     assert manifest.options["group_by"] == r"(patient\d+)"
 
 
-def test_the_manifest_tells_nothing_of_time_and_place(small_folder, tmp_path, quiet_build):
+def test_the_manifest_does_not_depend_on_time_and_path(small_folder, tmp_path, quiet_build):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=Options(name="pets"))
     text = (tmp_path / "out" / "dataset.json").read_text()
     assert str(tmp_path) not in text
@@ -475,7 +475,7 @@ def test_other_options_are_another_build(arguments, small_folder, tmp_path, quie
     )
 
 
-def test_what_does_not_change_the_bytes_does_not_change_the_build(small_folder, tmp_path, quiet_build):
+def test_options_that_do_not_change_the_bytes_do_not_change_the_build_id(small_folder, tmp_path, quiet_build):
     before = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=1)
     options = Options(max_rejected=0.5)
     args = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
@@ -493,7 +493,7 @@ def test_the_check_is_part_of_the_build(small_folder, tmp_path, quiet_build):
     assert len(set(ids.values())) == 3
 
 
-def test_names_that_are_no_utf8_go_through_the_whole_build(image_folder, tmp_path, quiet_build):
+def test_names_that_are_not_utf8_pass_through_the_whole_build(image_folder, tmp_path, quiet_build):
     root = image_folder({"caf\udce9/\udcff.png": 1, "猫/ \n.png": 2, "猫/bad\udc80.jpg": b"text"})
     manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=ANY_REJECTS)
     assert manifest.schema.class_names == ("caf\udce9", "猫")
@@ -507,18 +507,18 @@ def test_names_that_are_no_utf8_go_through_the_whole_build(image_folder, tmp_pat
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_warnings_of_the_source_are_told(image_folder, tmp_path, quiet_build, log):
+def test_warnings_of_the_source_are_reported(image_folder, tmp_path, quiet_build, log):
     quiet_build(ImageFolder(image_folder({"a/1.png": 1, "b/": b""})), tmp_path / "out")
     assert log[0] == "warning: the class folder 'b' holds no images; it keeps its number"
 
 
-def test_what_tfds_cannot_open_is_told(tmp_path, quiet_build, log):
+def test_a_dataset_that_tfds_cannot_open_is_reported(tmp_path, quiet_build, log):
     options = Options(splits={"all": 1})
     quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", options=options)
     assert log[-1].startswith("warning: TensorFlow Datasets will not open this dataset: splits.all: ")
 
 
-def test_talk_goes_to_standard_error_by_default(tmp_path, capsys):
+def test_status_lines_go_to_standard_error_by_default(tmp_path, capsys):
     from tfshards.prep import build
 
     manifest = build(Arrays({"x": np.arange(4)}), tmp_path / "out")
@@ -552,7 +552,7 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
     assert not list(tmp_path.glob("photos-*"))
 
 
-def test_the_room_has_what_it_says_and_nothing_else():
+def test_the_names_of_prep_exist_and_others_raise():
     import tfshards.prep as room
 
     assert all(hasattr(room, name) for name in room.__all__)
@@ -601,7 +601,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS.keys())
-def test_what_cannot_be_built_is_told_before_anything_is_made(
+def test_invalid_inputs_are_reported_before_anything_is_written(
     arguments, error, message, small_folder, tmp_path, quiet_build
 ):
     with pytest.raises(error, match=message):
@@ -617,7 +617,7 @@ def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(splits={"train": 1}))
 
 
-def test_strata_need_labels(tmp_path, quiet_build):
+def test_stratifying_requires_labels(tmp_path, quiet_build):
     options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
     with pytest.raises(
         InputError, match=r"^stratify=True requires one label per example, and the source has no labels$"
@@ -646,7 +646,7 @@ def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_p
     assert bool(found) == said, log
 
 
-def test_a_size_of_shards_that_no_split_would_have_is_refused(small_folder, tmp_path, quiet_build):
+def test_a_shard_size_without_effect_is_refused(small_folder, tmp_path, quiet_build):
     options = Options(shard_size=1000)
     with pytest.raises(InputError, match=r"^shard_size= has no effect, since shards= names every split; "):
         quiet_build(ImageFolder(small_folder), tmp_path / "out", shards={"train": 1}, options=options)

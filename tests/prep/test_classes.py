@@ -29,7 +29,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES.keys())
-def test_the_labels_txt_of_a_dataset_is_read_back_as_it_was(names, tmp_path):
+def test_the_labels_txt_of_a_dataset_is_read_back_unchanged(names, tmp_path):
     path = tmp_path / "labels.txt"
     path.write_bytes(labels_text(names).encode())
     with warnings.catch_warnings():
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read_class_names(tmp_path)
 
 
-def test_twenty_thousand_names_are_read_at_once(tmp_path):
+def test_twenty_thousand_names_are_read_quickly(tmp_path):
     names = tuple(f"class {number}" for number in range(20_000))
     (tmp_path / "labels.txt").write_text(labels_text(names))
     assert read_class_names(tmp_path / "labels.txt") == names
@@ -112,7 +112,7 @@ def test_classes_that_are_not_those_of_the_map_are_named(found, message):
         class_map(found, ["dog", "cat"], "there is no folder")
 
 
-def test_a_frozen_map_keeps_its_order_and_without_one_names_are_sorted():
+def test_a_label_map_keeps_its_order_and_without_one_names_are_sorted():
     assert class_map(["cat", "dog", "cat"], ["dog", "cat"], "") == ("dog", "cat")
     assert class_map(["dog", "cat", "dog"], None, "") == ("cat", "dog")
 
@@ -129,7 +129,7 @@ TWINS = {
 
 
 @pytest.mark.parametrize(("names", "lines"), TWINS.values(), ids=TWINS.keys())
-def test_names_that_people_take_for_one_are_told(names, lines):
+def test_class_names_that_people_may_confuse_are_reported(names, lines):
     assert (len(twins(names)) if isinstance(lines, int) else twins(names)) == lines
 
 
@@ -142,12 +142,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("names", "message"), WRONG.values(), ids=WRONG.keys())
-def test_a_map_that_is_none_is_told_at_once(names, message):
+def test_an_invalid_label_map_is_reported_at_once(names, message):
     with pytest.raises(OptionsError, match=message):
         ImageFolder("x", class_names=names)
 
 
-def test_a_build_keeps_to_the_map_and_the_map_of_its_dataset_makes_the_same(
+def test_a_build_uses_the_map_and_the_map_of_its_dataset_gives_the_same_build(
     image_folder, tmp_path, quiet_build
 ):
     root = image_folder({"a\\b/1.png": 1, "ca\nt/2.png": 2, "caf\udce9 /3.png": 3})
@@ -167,7 +167,7 @@ def test_a_build_keeps_to_the_map_and_the_map_of_its_dataset_makes_the_same(
         quiet_build(ImageFolder(root, class_names=order), tmp_path / "3" / "out")
 
 
-def test_a_dataset_without_named_classes_has_no_map(tmp_path, quiet_build):
+def test_a_dataset_without_named_classes_has_no_label_map(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "out")
     with pytest.raises(
         InputError, match=r"out: its classes have no names; choose a dataset with class names$"
@@ -175,7 +175,7 @@ def test_a_dataset_without_named_classes_has_no_map(tmp_path, quiet_build):
         class_names_of(tmp_path / "out")
 
 
-def test_a_frozen_map_goes_for_arrays_too(tmp_path, quiet_build):
+def test_a_label_map_works_for_arrays_too(tmp_path, quiet_build):
     source = Arrays({"label": np.array(["b", "a", "b"])}, class_names=("b", "a"))
     assert quiet_build(source, tmp_path / "out").splits["train"].label_counts == {"b": 2, "a": 1}
     with pytest.raises(InputError, match=r"'b' is not one of"):
@@ -218,7 +218,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize(("files", "options", "lines"), LACKING.values(), ids=LACKING.keys())
-def test_a_class_that_a_split_lacks_is_told_and_keeps_its_number(
+def test_a_class_missing_from_a_split_is_reported_and_keeps_its_number(
     files, options, lines, image_folder, tmp_path, quiet_build, log
 ):
     manifest = quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=options)
@@ -231,7 +231,7 @@ def test_a_class_that_a_split_lacks_is_told_and_keeps_its_number(
         )
 
 
-def test_many_classes_that_a_split_lacks_are_told_in_a_line(image_folder, tmp_path, quiet_build, log):
+def test_many_classes_missing_from_a_split_are_reported_in_one_line(image_folder, tmp_path, quiet_build, log):
     files = {f"train/{name}/1.png": 1 for name in "abcdefgh"} | {"val/a/1.png": 1}
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
     assert log[0] == (
@@ -240,7 +240,7 @@ def test_many_classes_that_a_split_lacks_are_told_in_a_line(image_folder, tmp_pa
     )
 
 
-def test_on_the_command_line_a_file_or_a_dataset_freezes_the_map(small_folder, tmp_path, quiet_build):
+def test_the_command_line_takes_a_label_map_from_a_file_or_a_dataset(small_folder, tmp_path, quiet_build):
     from tfshards.prep.cli import main as cli
 
     Path(tmp_path / "map.txt").write_text("dog\ncat\n")

@@ -48,7 +48,7 @@ def dataset(small_folder, tmp_path, quiet_build) -> Path:
     return tmp_path / "out"
 
 
-def test_build_images_makes_a_dataset_and_prints_what_is_in_it(small_folder, run):
+def test_build_images_makes_a_dataset_and_prints_its_contents(small_folder, run):
     status, out, err = run("build", "images", "photos", "data/pets", "--shards", 4)
     assert status == 0
     manifest = read_manifest("data/pets")
@@ -134,7 +134,7 @@ def test_build_arrays_takes_files_by_name(array_files, run):
     }
 
 
-def test_overwrite_replaces_a_dataset_of_other_options(dataset, run):
+def test_overwrite_replaces_a_dataset_with_other_options(dataset, run):
     status, out, err = run("build", "images", "photos", "out", "--seed", 1)
     assert (status, out) == (1, "")
     assert "holds a dataset of other options" in err
@@ -158,7 +158,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize(("source", "options"), PLANS.values(), ids=PLANS.keys())
-def test_a_plan_writes_nothing_and_is_what_the_build_makes(
+def test_a_plan_writes_nothing_and_matches_the_build(
     source, options, small_folder, array_files, run, contents
 ):
     array_files(x=np.zeros((20, 5)), y=np.arange(20) % 4)
@@ -186,7 +186,7 @@ def test_a_plan_writes_nothing_and_is_what_the_build_makes(
         )
 
 
-def test_a_plan_tells_what_lies_in_its_output(dataset, run):
+def test_a_plan_reports_what_the_output_folder_holds(dataset, run):
     build_id = read_manifest("out").build_id
     command = ["plan", "images", "photos", "out"]
     assert run(*command, "--shards", 2)[2] == "out holds this build: there is nothing to do\n"
@@ -197,7 +197,7 @@ def test_a_plan_tells_what_lies_in_its_output(dataset, run):
     assert run(*command)[2] == "out holds a dataset that cannot be read: build has to overwrite it\n"
 
 
-def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder, run):
+def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     image_folder(
         {f"{'ab'[n % 2]}/{n:03}.png": b"x" * n for n in range(40)}
         | {"c/": b"", "a/notes.txt": b"", ".x": b""}
@@ -220,7 +220,7 @@ def test_a_plan_tells_shards_classes_steps_and_what_is_passed_over(image_folder,
     assert lines[10:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
 
 
-def test_many_classes_are_told_in_twenty_lines(tmp_path, run):
+def test_many_classes_are_listed_in_twenty_lines(tmp_path, run):
     np.save("label.npy", np.arange(1500))
     status, out, _ = run("plan", "arrays", "label.npy", "out")
     assert status == 0
@@ -256,7 +256,7 @@ def test_json_is_one_document_on_standard_output(dataset, run):
     assert json.loads(run("verify", "out", "--deep", "--json")[1]) == []
 
 
-def test_verify_exits_with_0_where_all_is_sound_and_with_1_where_it_is_not(dataset, run):
+def test_verify_exits_with_0_for_an_intact_dataset_and_with_1_otherwise(dataset, run):
     assert run("verify", "out") == (0, "out: sound\n", "")
     assert run("verify", "out", "--deep") == (0, "out: sound\n", "")
     shard = read_manifest("out").shards[1].path
@@ -271,7 +271,7 @@ def test_verify_exits_with_0_where_all_is_sound_and_with_1_where_it_is_not(datas
     assert len(json.loads(out)) == 2
 
 
-def test_verify_tells_each_problem_of_a_manifest(dataset, run):
+def test_verify_prints_each_problem_of_a_manifest(dataset, run):
     (dataset / "dataset.json").write_text('{"format_version": 1}')
     status, out, err = run("verify", "out")
     assert (status, err) == (1, "")
@@ -289,7 +289,7 @@ def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_f
     assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
 
 
-def test_show_tells_of_a_rejected_key_that_it_was_rejected_and_why(image_folder, run):
+def test_show_prints_why_a_key_was_rejected(image_folder, run):
     image_folder({"1.png": 1, "caf\udce9\n.jpg": b"text"})
     assert run("build", "images", "photos", "out", "--max-rejected", "50%")[0] == 0
     status, out, err = run("show", "out", "caf\udce9\n.jpg")
@@ -531,7 +531,7 @@ FROM_DISK = {
     [pytest.param(*row, 2, id=name) for name, row in BEFORE_DISK.items()]
     + [pytest.param(*row, 1, id=name) for name, row in FROM_DISK.items()],
 )
-def test_a_mistake_is_told_in_a_line_or_three(
+def test_a_mistake_is_reported_in_one_to_three_lines(
     arguments, message, expected, small_folder, tmp_path, run, contents
 ):
     np.save("x.npy", np.arange(4))
@@ -548,7 +548,7 @@ def test_a_mistake_is_told_in_a_line_or_three(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_build_that_fails_is_told_in_a_line_or_three(image_folder, run):
+def test_a_failed_build_is_reported_in_one_to_three_lines(image_folder, run):
     image_folder({"1.png": 1, "2.png": b"text"})
     status, out, err = run("build", "images", "photos", "out")
     assert (status, out) == (1, "")
@@ -564,7 +564,7 @@ def test_a_build_that_fails_is_told_in_a_line_or_three(image_folder, run):
     assert len(lines) == 3
 
 
-def test_a_dataset_without_images_has_none_to_save(array_files, run):
+def test_saving_an_image_of_a_dataset_without_images_is_an_error(array_files, run):
     (x,) = array_files(x=np.arange(4))
     assert run("build", "arrays", x, "out")[0] == 0
     status, out, err = run("show", "out", 2, "--save", "saved.png")
@@ -578,7 +578,7 @@ def test_a_file_that_cannot_be_written_is_named(dataset, run):
     assert (status, err) == (1, "tfshards: nowhere/1.png: No such file or directory\n")
 
 
-def test_help_lists_the_verbs_that_there_are(run):
+def test_help_lists_all_verbs(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
@@ -603,7 +603,7 @@ def test_the_installed_command_is_the_same(tmp_path):
     assert done.stderr == f"tfshards: {tmp_path}/gone does not exist\n"
 
 
-def test_a_terminal_that_lacks_a_character_is_given_an_escape(image_folder, tmp_path, quiet_build):
+def test_characters_that_the_terminal_cannot_encode_are_escaped(image_folder, tmp_path, quiet_build):
     out = tmp_path / "caf\udce9"
     quiet_build(ImageFolder(image_folder({"猫/1.png": 1})), out, options=Options(name="cats"))
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -633,7 +633,7 @@ def test_the_locale_does_not_change_the_bytes(image_folder, tmp_path, contents):
     assert contents(tmp_path / "utf8" / "out") == contents(tmp_path / "ascii" / "out")
 
 
-def test_a_machine_without_a_network_builds_as_well(tmp_path):
+def test_a_build_needs_no_network(tmp_path):
     alone = ["unshare", "--net"]
     if subprocess.run([*alone, "true"], capture_output=True).returncode:
         pytest.skip("only root can take the loopback device away")
@@ -644,14 +644,14 @@ def test_a_machine_without_a_network_builds_as_well(tmp_path):
     assert read_manifest(tmp_path / "out").num_examples == 9
 
 
-def test_a_closed_standard_output_is_no_error(tmp_path, dataset):
+def test_a_closed_standard_output_is_not_an_error(tmp_path, dataset):
     command = " ".join([*COMMAND, "verify", str(dataset)])
     done = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("rows", [4, 3000])
-def test_a_reader_that_has_seen_enough_is_no_error_to_tell(rows, tmp_path):
+def test_a_broken_pipe_is_not_reported(rows, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(rows))
     command = [*COMMAND, "plan", "arrays", tmp_path / "x.npy", tmp_path / "out", f"--shards={rows}", "--json"]
     reading, writing = os.pipe()
@@ -666,7 +666,7 @@ def default_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_an_interrupted_build_exits_with_130_and_goes_on(slow_folder, tmp_path, contents):
+def test_an_interrupted_build_exits_with_130_and_can_be_resumed(slow_folder, tmp_path, contents):
     command = [
         *COMMAND,
         "build",
@@ -697,7 +697,7 @@ def test_an_interrupted_build_exits_with_130_and_goes_on(slow_folder, tmp_path, 
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
-def test_on_a_terminal_a_bar_moves(slow_folder, tmp_path):
+def test_progress_is_a_bar_on_a_terminal(slow_folder, tmp_path):
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     command = [
@@ -731,7 +731,7 @@ def test_on_a_terminal_a_bar_moves(slow_folder, tmp_path):
     assert "100%" in final
 
 
-def test_elsewhere_progress_is_told_in_plain_lines(tmp_path, run, monkeypatch):
+def test_progress_is_plain_lines_without_a_terminal(tmp_path, run, monkeypatch):
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
     np.save("x.npy", np.random.default_rng(0).integers(0, 256, (6000, 1000), dtype=np.uint8))
     status, _, err = run("build", "arrays", "x.npy", "out", "--shards", 3)
@@ -745,7 +745,7 @@ def test_elsewhere_progress_is_told_in_plain_lines(tmp_path, run, monkeypatch):
     assert len({line.split()[1] for line in lines}) > 1, "the number of examples does not grow"
 
 
-def test_arrays_have_no_limit_of_rejects_since_they_reject_nothing(run, array_files):
+def test_building_arrays_has_no_option_for_rejects(run, array_files):
     array_files(x=np.arange(4))
     status, _, err = run("plan", "arrays", "x.npy", "out", "--max-rejected", "5%")
     assert status == 2

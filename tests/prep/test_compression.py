@@ -38,7 +38,7 @@ def inflated(out):
     return found
 
 
-def test_compressed_shards_hold_what_plain_ones_do(folder, tmp_path, quiet_build):
+def test_compressed_shards_hold_the_records_of_plain_ones(folder, tmp_path, quiet_build):
     plain, small = tmp_path / "plain" / "out", tmp_path / "small" / "out"
     quiet_build(ImageFolder(folder), plain, shards=3, options=PLAIN)
     made = quiet_build(ImageFolder(folder), small, shards=3, options=GZIP)
@@ -59,7 +59,7 @@ def test_arrays_become_smaller(tmp_path, quiet_build):
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_the_bytes_are_the_same_however_many_workers_write_them(folder, tmp_path, quiet_build, contents):
+def test_the_bytes_do_not_depend_on_the_number_of_workers(folder, tmp_path, quiet_build, contents):
     outs = [tmp_path / name / "out" for name in ("one", "several")]
     quiet_build(ImageFolder(folder), outs[0], shards=3, options=GZIP)
     workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
@@ -74,7 +74,7 @@ def test_the_other_verbs_read_compressed_shards(folder, tmp_path, quiet_build):
     assert info_text(read_manifest(tmp_path / "out")).splitlines()[0].endswith(", gzip")
 
 
-def test_tfds_is_not_promised_what_it_does_not_read(folder, tmp_path, quiet_build):
+def test_compressed_datasets_have_no_tfds_view(folder, tmp_path, quiet_build):
     made = quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP)
     assert [str(problem) for problem in tfds_problems(made)] == [
         "compression: is gzip; TFDS reads plain files"
@@ -88,7 +88,7 @@ def test_another_compression_is_refused(compression):
         Options(compression=compression)
 
 
-def test_on_the_command_line(folder, tmp_path, capsys):
+def test_compression_is_an_option_of_the_command_line(folder, tmp_path, capsys):
     arguments = ["build", "images", str(folder), str(tmp_path / "out"), "--compression", "gzip"]
     assert main([*arguments, "--shards", "2", "--max-rejected", "50%"]) == 0
     assert read_manifest(tmp_path / "out").compression == "gzip"

@@ -59,11 +59,11 @@ def state(committed: str | None) -> OutputState:
         (BEFORE, UNFINISHED, [NOW, OTHER]),
     ],
 )
-def test_a_build_removes_what_belongs_neither_to_it_nor_to_the_dataset(committed, build_id, removed):
+def test_a_build_removes_files_of_neither_itself_nor_the_dataset(committed, build_id, removed):
     assert files_to_remove(state(committed), build_id) == list(map(shard, removed))
 
 
-def test_beside_a_manifest_that_cannot_be_read_nothing_is_removed():
+def test_nothing_is_removed_if_the_manifest_cannot_be_read():
     unreadable = replace(state(None), fault=FAULT)
     assert files_to_remove(unreadable, NOW) == []
     assert builds_to_discard(unreadable, NOW) == []
@@ -74,7 +74,7 @@ def test_without_a_dataset_only_files_of_unfinished_builds_are_unneeded():
     assert unneeded_files(state(BEFORE)) == [*map(shard, (NOW, OTHER, UNFINISHED)), OUT / ".x.tmp"]
 
 
-def test_the_line_on_a_discarded_build_names_the_options_that_differ_if_they_are_known():
+def test_the_line_on_a_discarded_build_names_the_different_options_if_known():
     (build,) = state(None).unfinished
     line = f"discarding unfinished build {UNFINISHED}: its inputs or options differ"
     assert discard_message(build, {"seed": 0}) == f"{line} (seed)"
@@ -98,7 +98,7 @@ UP_TO_DATE = {
 
 
 @pytest.mark.parametrize(("found", "overwrite", "expected"), UP_TO_DATE.values(), ids=UP_TO_DATE.keys())
-def test_an_output_is_up_to_date_if_it_holds_this_build_whole(found, overwrite, expected):
+def test_an_output_is_up_to_date_if_it_holds_this_build_completely(found, overwrite, expected):
     assert is_up_to_date(found, NOW, {"seed": 0}, overwrite=overwrite) == expected
 
 
@@ -118,7 +118,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_would_be_overwritten_is_refused(found, error, message):
+def test_overwriting_a_dataset_is_refused(found, error, message):
     with pytest.raises(error, match=message):
         is_up_to_date(found, NOW, {"seed": 0}, overwrite=False)
 

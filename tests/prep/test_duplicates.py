@@ -60,7 +60,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("files", "dropped"), FOLDERS.values(), ids=FOLDERS.keys())
-def test_of_equal_images_that_of_the_smallest_key_stays(files, dropped, image_folder, tmp_path, quiet_build):
+def test_the_equal_image_with_the_smallest_key_is_kept(files, dropped, image_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(image_folder(files)), out, options=DROP)
     assert kept(out, manifest) == sorted(set(files) - set(dropped))
@@ -72,14 +72,16 @@ def test_of_equal_images_that_of_the_smallest_key_stays(files, dropped, image_fo
     assert verify(out, deep=True)
 
 
-def test_by_default_they_are_kept(image_folder, tmp_path, quiet_build):
+def test_duplicates_are_kept_by_default(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": 1, "2.png": 1})
     manifest = quiet_build(ImageFolder(root), tmp_path / "out")
     assert manifest.num_examples == 2
     assert "duplicates" not in manifest.options
 
 
-def test_the_shards_stay_balanced_and_the_counts_right(image_folder, tmp_path, quiet_build, contents):
+def test_shards_stay_balanced_and_counts_correct_after_dropping_duplicates(
+    image_folder, tmp_path, quiet_build, contents
+):
     # seven images of a, each once more in b; and two equal files that are none, which are not compared
     files = {f"{('a', 'b')[n % 2]}/{n:02}.png": n % 23 for n in range(30)}
     root = image_folder({**files, "a/bad1.png": b"no image", "b/bad2.png": b"no image"})
@@ -94,7 +96,7 @@ def test_the_shards_stay_balanced_and_the_counts_right(image_folder, tmp_path, q
     assert contents(other) == contents(tmp_path / "out")
 
 
-def test_they_are_no_part_of_the_budget_of_rejects(image_folder, tmp_path, quiet_build):
+def test_duplicates_do_not_count_towards_the_limit_of_rejects(image_folder, tmp_path, quiet_build):
     files = dict.fromkeys([f"{n:02}.png" for n in range(50)], 1)
     strict = Options(duplicates="drop", max_rejected=0)
     assert quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=strict).num_examples == 1
@@ -105,13 +107,13 @@ def test_they_are_no_part_of_the_budget_of_rejects(image_folder, tmp_path, quiet
         quiet_build(ImageFolder(root), tmp_path / "2" / "out", options=strict)
 
 
-def test_fewer_than_there_are_shards_end_the_build(image_folder, tmp_path, quiet_build):
+def test_fewer_distinct_examples_than_shards_end_the_build(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": 1, "2.png": 1})
     with pytest.raises(BuildError, match=r"shards=2 exceeds the 1 example of split 'train'; use at most 1$"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=DROP)
 
 
-def test_a_folder_of_rejects_alone_has_nothing_to_compare(image_folder, tmp_path, quiet_build):
+def test_a_folder_of_only_rejects_has_no_duplicates(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": b"", "2.png": b""})
     with pytest.raises(BuildError, match=r"^after rejects, no example of split 'train' is left$"):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(duplicates="drop", max_rejected=1))
@@ -138,7 +140,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize(("files", "warnings"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
-def test_labels_that_contradict_each_other_are_warned_of(
+def test_contradictory_labels_of_duplicates_raise_a_warning(
     files, warnings, image_folder, tmp_path, quiet_build, log
 ):
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=DROP)
@@ -165,7 +167,7 @@ def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_buil
         quiet_build(ImageFolder(root), tmp_path / "out", options=FAIL)
 
 
-def test_fail_without_duplicates_is_a_dataset_that_says_so(small_folder, tmp_path, quiet_build, log):
+def test_fail_without_duplicates_is_recorded_in_the_manifest(small_folder, tmp_path, quiet_build, log):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=FAIL)
     assert manifest.options["duplicates"] == "fail"
     assert manifest.num_examples == 13
@@ -185,7 +187,7 @@ def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_p
     assert quiet_build(ImageFolder(root), out, options=DROP, overwrite=True).num_examples == 1
 
 
-def test_what_is_compared_is_what_is_stored(image_folder, tmp_path, quiet_build):
+def test_stored_values_are_compared(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": 1, "2.png": 2})
     picture = (root / "1.png").read_bytes()
     # the same pixels in other bytes: a comment stands before the end
@@ -214,7 +216,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize(("arrays", "stay"), ARRAYS.values(), ids=ARRAYS.keys())
-def test_of_equal_rows_the_first_stays(arrays, stay, tmp_path, quiet_build):
+def test_the_first_of_equal_rows_is_kept(arrays, stay, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(Arrays(arrays), out, shards=2, options=DROP)
     assert kept(out, manifest) == sorted(stay)
@@ -230,7 +232,7 @@ def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
 
 
 @pytest.mark.parametrize("layout", ["first", "final"])
-def test_a_killed_build_drops_the_same_ones(layout, slow_folder, tmp_path, quiet_build, contents):
+def test_a_resumed_build_drops_the_same_duplicates(layout, slow_folder, tmp_path, quiet_build, contents):
     # the fourteen good images of this folder are all the same
     for number in range(7):
         path = slow_folder / f"{number:02d}.bmp"

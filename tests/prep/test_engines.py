@@ -84,7 +84,7 @@ def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
     assert not (tmp_path / "out").exists()
 
 
-def test_options_of_beam_are_refused_where_beam_is_not_used(tmp_path, quiet_build):
+def test_beam_options_are_refused_by_other_engines(tmp_path, quiet_build):
     args = ["--direct_num_workers=2"]
     with pytest.raises(
         OptionsError, match=r"^beam_args=\['--direct_num_workers=2'\] has no effect with engine='in_process'"
@@ -103,7 +103,7 @@ QUIET = {
 
 
 @pytest.mark.parametrize("beam_args", QUIET.values(), ids=QUIET.keys())
-def test_a_build_from_python_prints_nothing_of_beams(beam_args, tmp_path):
+def test_a_build_from_python_prints_no_messages_of_beam(beam_args, tmp_path):
     program = """
 import logging, sys
 import numpy as np

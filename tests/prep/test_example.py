@@ -75,12 +75,12 @@ def by_tensorflow(schema: Schema, values: list[object]) -> bytes:
 
 
 @given(examples())
-def test_bytes_are_those_that_tensorflow_writes(example):
+def test_bytes_equal_those_of_tensorflow(example):
     assert encoded(*example) == by_tensorflow(*example)
 
 
 @given(examples())
-def test_decoding_gives_the_values_back(example):
+def test_decoding_returns_the_encoded_values(example):
     schema, values = example
     decoded = decode_example(encoded(schema, values))
     assert set(decoded) == set(schema.names)
@@ -105,7 +105,7 @@ def test_lengths_of_more_bytes_are_encoded_as_tensorflow_does(length):
     assert encoded(schema, values) == by_tensorflow(schema, values)
 
 
-def test_a_small_example_comes_in_one_part_and_the_values_of_a_large_one_are_not_copied():
+def test_a_small_example_is_one_part_and_values_of_a_large_one_are_not_copied():
     encode = example_encoder(Schema((Feature("image", "image", "uint8", (None, None, 3)),)))
     assert len(encode([b"small"])) == 1
     image = bytes(SMALL_BYTES)
@@ -139,7 +139,7 @@ def test_names_are_sorted_by_their_bytes():
     assert encoded(schema, list(range(7))) == by_tensorflow(schema, list(range(7)))
 
 
-def test_a_name_stands_before_those_that_begin_with_it():
+def test_a_name_sorts_before_names_that_begin_with_it():
     names = ["image/width", "image", "x", "image/height", "image/width/max"]
     schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
     # a message is the concatenation of its entries; protobuf's implementations do not agree on this order
@@ -152,7 +152,7 @@ def test_a_name_stands_before_those_that_begin_with_it():
     assert encoded(schema, list(range(5))) == b"\x0a" + bytes([len(entries)]) + entries
 
 
-def test_what_tensorflow_writes_in_another_order_or_unpacked_is_read():
+def test_examples_in_another_order_or_unpacked_are_read():
     unpacked = b"\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x1a\x06\x08\x01\x08\x02\x08\x03"
     assert decode_example(unpacked) == {"x": [1, 2, 3]}
     assert tf.train.Example.FromString(unpacked).features.feature["x"].int64_list.value == [1, 2, 3]
@@ -169,12 +169,12 @@ def test_a_feature_without_values_is_an_empty_list():
 
 
 @pytest.mark.parametrize("data", [b"no example", b"\x0a\xff", b"\x0a\x05\x0a\x03\x0a\x01"])
-def test_other_bytes_are_no_example(data):
+def test_invalid_bytes_are_not_an_example(data):
     with pytest.raises(ValueError, match=r"^is no tf\.train\.Example: "):
         decode_example(data)
 
 
-def test_examples_are_read_beside_tensorflow_and_without_it():
+def test_examples_are_read_with_and_without_tensorflow_imported():
     # Both define a message of that name. Here TensorFlow is imported first; the other way round:
     code = "from tfshards.prep.records.example import decode_example; decode_example(b''); import tensorflow"
     subprocess.run([sys.executable, "-c", code], check=True)

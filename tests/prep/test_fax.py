@@ -56,7 +56,7 @@ def outcome(data: bytes) -> bytes | str:
 
 @pytest.mark.parametrize("strip_size", STRIPS.values(), ids=STRIPS)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_whole_page_is_taken_as_it_is_shown(compression, strip_size):
+def test_a_complete_page_is_accepted_as_decoded(compression, strip_size):
     stored = normalize(saved(compression, strip_size), ImageOptions(), b".tif")
     with Image.open(io.BytesIO(stored.data)) as image:
         assert image.tobytes() == page().convert("L").tobytes()
@@ -75,7 +75,7 @@ def test_a_strip_that_ends_early_is_named():
 
 @pytest.mark.parametrize("strip_size", STRIPS.values(), ids=STRIPS)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_becomes_of_a_damaged_page_does_not_depend_on_memory(compression, strip_size):
+def test_the_result_for_a_damaged_page_does_not_depend_on_memory(compression, strip_size):
     whole = saved(compression, strip_size)
     chance = random.Random(0)
     strip = strip_of(whole, 0)
@@ -85,7 +85,7 @@ def test_what_becomes_of_a_damaged_page_does_not_depend_on_memory(compression, s
         assert len({outcome(bytes(data)) for _ in range(3)}) == 1
 
 
-def test_some_damaged_pages_that_pillow_shows_are_refused():
+def test_some_damaged_pages_that_pillow_decodes_are_refused():
     whole = saved("group4", 1 << 20)
     chance = random.Random(0)
     strip = strip_of(whole, 0)
@@ -99,7 +99,7 @@ def test_some_damaged_pages_that_pillow_shows_are_refused():
     assert refused
 
 
-def test_tiles_are_not_taken():
+def test_tiles_are_refused():
     """libtiff has no order of tiles in memory in which a blank one could stand before each."""
     entries = [(256, 32), (257, 32), (258, 1), (259, 4), (262, 1), (277, 1), (322, 32), (323, 32)]
     entries += [(324, 8), (325, 16)]

@@ -71,7 +71,7 @@ def parameters(called) -> set[str]:
     )
 
 
-def test_every_verb_is_in_the_table_of_what_it_calls():
+def test_every_verb_is_in_the_table_of_functions_that_it_calls():
     assert set(parsers()) == set(CALLED)
 
 

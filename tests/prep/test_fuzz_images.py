@@ -136,20 +136,20 @@ def faults(found: list[Accepted], child: TensorFlow) -> list[str]:
     return wrong
 
 
-def test_of_damaged_files_what_is_accepted_tensorflow_shows_as_pillow_does(tensorflow):
+def test_accepted_damaged_files_look_the_same_in_tensorflow_and_pillow(tensorflow):
     tried, found = accepted_of(1, NUM_EXAMPLES)
     assert not faults(found, tensorflow)
     # else there was nothing to compare
     assert len(found) > tried // 20
 
 
-def test_coefficients_that_overflow_are_shown_alike_by_the_accurate_transform(tensorflow):
+def test_overflowing_coefficients_decode_the_same_with_the_accurate_transform(tensorflow):
     data = KINDS[OVERFLOW].data
     assert not faults([Accepted(".jpg", data, data, data)], tensorflow)
 
 
 @pytest.mark.skipif(not MINUTES, reason="runs for FUZZ_MINUTES: make fuzz")
-def test_of_files_damaged_for_a_long_time_too(tensorflow):
+def test_many_more_damaged_files_look_the_same_in_tensorflow_and_pillow(tensorflow):
     end, tried, accepted, wrong = time.monotonic() + 60 * MINUTES, 0, 0, []
     number = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
     while time.monotonic() < end:

@@ -64,7 +64,7 @@ def pets(folder: Path) -> Manifest:
 
 
 @pytest.mark.parametrize("make", [numbers, pets])
-def test_the_same_inputs_make_the_same_bytes_for_ever(make, tmp_path, contents):
+def test_the_bytes_of_a_build_never_change_between_releases(make, tmp_path, contents):
     make(tmp_path)
     made, kept = contents(tmp_path / make.__name__), contents(GOLDEN / make.__name__)
     assert {name for name in made if is_kept(name)} == set(kept)
@@ -73,7 +73,7 @@ def test_the_same_inputs_make_the_same_bytes_for_ever(make, tmp_path, contents):
 
 
 @pytest.mark.parametrize("name", ["numbers", "pets"])
-def test_the_files_that_are_kept_are_sound(name):
+def test_the_golden_files_are_intact(name):
     assert verify(GOLDEN / name, deep=True)
 
 

@@ -26,7 +26,7 @@ def whole_bomb() -> bytes:
     return png(header(color=6, size=(SIDE, SIDE)), chunk(b"IDAT", pixels))
 
 
-def test_no_small_file_takes_more_memory_than_the_largest_picture_that_is_taken(tmp_path):
+def test_no_small_file_takes_more_memory_than_the_largest_accepted_image(tmp_path):
     bombs = [
         name
         for name, kind in KINDS.items()

@@ -111,7 +111,7 @@ LAYOUTS = {
 @pytest.mark.parametrize(
     ("files", "found", "labels", "class_names", "in_splits"), LAYOUTS.values(), ids=LAYOUTS.keys()
 )
-def test_classes_and_splits_are_read_off_the_folders(
+def test_classes_and_splits_follow_from_the_folders(
     files, found, labels, class_names, in_splits, image_folder
 ):
     listing = listed(image_folder(dict.fromkeys(files, 1)))
@@ -132,7 +132,7 @@ def test_sizes_and_times_are_those_of_the_files(image_folder):
     assert listing.stamps.tolist() == [(root / "a.png").stat().st_mtime_ns, 2_000_000_003]
 
 
-def test_what_is_no_input_is_passed_over_and_counted(image_folder, tmp_path):
+def test_files_that_are_not_inputs_are_skipped_and_counted(image_folder, tmp_path):
     root = image_folder(
         {
             "cat/1.png": 1,
@@ -171,9 +171,7 @@ def test_what_is_no_input_is_passed_over_and_counted(image_folder, tmp_path):
     assert listing.num_entries == sum(not path.is_dir() or path.is_symlink() for path in root.rglob("*"))
 
 
-def test_a_root_that_is_a_link_and_one_relative_to_the_working_directory_are_the_same(
-    small_folder, tmp_path, monkeypatch
-):
+def test_a_root_may_be_a_link_or_a_relative_path(small_folder, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(small_folder)
     monkeypatch.chdir(tmp_path)
     for root in ("link", "photos", "./photos/", small_folder):
@@ -185,13 +183,13 @@ def test_a_root_that_is_a_link_and_one_relative_to_the_working_directory_are_the
         assert outcome.values[0] == (small_folder / keys(listing)[0]).read_bytes()
 
 
-def test_files_beside_the_folders_belong_to_no_class(image_folder):
+def test_files_beside_the_class_folders_belong_to_no_class(image_folder):
     listing = listed(image_folder({"train/1.png": 1, "train/cat/1.png": 1, "test/cat/1.png": 1, "2.png": 1}))
     assert keys(listing) == ["test/cat/1.png", "train/cat/1.png"]
     assert listing.skipped == {"beside the folders": 2}
 
 
-def test_an_empty_class_folder_keeps_its_number_and_is_told(image_folder):
+def test_an_empty_class_folder_keeps_its_number_and_is_reported(image_folder):
     listing = listed(image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b""}))
     assert listing.schema.class_names == ("ant", "bee", "cat\x1b")
     assert listing.labels.tolist() == [1]
@@ -213,7 +211,7 @@ def test_a_folder_without_oddities_has_no_warnings(files, image_folder):
     assert listed(image_folder(dict.fromkeys(files, 1))).warnings == ()
 
 
-def test_an_empty_split_folder_is_told(image_folder):
+def test_an_empty_split_folder_is_reported(image_folder):
     listing = listed(image_folder({"train/cat/1.png": 1, "val/cat/": b""}))
     assert list(listing.splits) == ["train"]
     assert listing.warnings == ("the split folder 'val' holds no images; the dataset lacks this split",)
@@ -254,14 +252,14 @@ def test_a_folder_without_images_is_an_error(files, message, image_folder):
         listed(image_folder(files))
 
 
-def test_a_root_that_is_no_folder_is_an_error(small_folder):
+def test_a_root_that_is_not_a_folder_is_an_error(small_folder):
     with pytest.raises(InputError, match=r"gone does not exist$"):
         listed(small_folder / "gone")
     with pytest.raises(InputError, match=r"00\.png is not a folder$"):
         listed(small_folder / "cat" / "00.png")
 
 
-def test_a_folder_that_may_not_be_read_is_named(small_folder, tmp_path):
+def test_a_folder_without_read_permission_is_named(small_folder, tmp_path):
     # as a user whom permissions bind, which root is not
     tmp_path.chmod(0o755)
     (small_folder / "dog").chmod(0o000)
@@ -286,7 +284,7 @@ def _reachable(folder: Path) -> str:
     return str(folder)
 
 
-def test_names_that_are_no_utf8_are_kept_byte_for_byte(image_folder):
+def test_names_that_are_not_utf8_are_kept_byte_for_byte(image_folder):
     root = image_folder({"caf\udce9/\udcff\n.png": 3, "猫/1.png": 4})
     listing = listed(root)
     assert listing.keys == [b"caf\xe9/\xff\n.png", "猫/1.png".encode()]
@@ -295,7 +293,7 @@ def test_names_that_are_no_utf8_are_kept_byte_for_byte(image_folder):
     assert [outcome.values[1:] for outcome in outcomes] == [(0, listing.keys[0]), (1, listing.keys[1])]
 
 
-def test_folders_may_be_nested_deeper_than_calls(image_folder):
+def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
     root = image_folder({"1.png": 1})
     depth = sys.getrecursionlimit() + 200
     deep = os.open(root, os.O_RDONLY)
@@ -353,7 +351,7 @@ def a_pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [longer, shorter, newer, a_pipe])
-def test_a_file_that_changes_under_way_ends_the_reading(change, small_folder):
+def test_a_file_that_changes_during_reading_ends_it(change, small_folder):
     listing = listed(small_folder)
     change(small_folder / "cat" / "00.png")
     with pytest.raises(
@@ -362,7 +360,7 @@ def test_a_file_that_changes_under_way_ends_the_reading(change, small_folder):
         ImageFolder(small_folder).read(listing.rows(np.arange(1)), listing.schema)
 
 
-def test_a_file_that_vanishes_under_way_is_named(small_folder):
+def test_a_file_that_vanishes_during_reading_is_named(small_folder):
     listing = listed(small_folder)
     (small_folder / "cat" / "00.png").unlink()
     with pytest.raises(InputError, match=r"cat/00\.png: cannot be read: No such file or directory$"):
@@ -379,7 +377,7 @@ def test_a_large_file_is_read_whole(image_folder):
     assert outcome.values[0] == content
 
 
-def test_groups_are_folders_or_what_an_expression_finds(image_folder):
+def test_groups_are_folders_or_matches_of_an_expression(image_folder):
     root = image_folder({"cat/a/img_01_x.png": 1, "cat/a/img_02_x.png": 1, "cat/img_01_y.png": 1})
     listing = listed(root)
     source = ImageFolder(root)
@@ -403,12 +401,12 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize(("by", "error", "message"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
-def test_an_expression_that_makes_no_groups_is_an_error(by, error, message, small_folder):
+def test_an_expression_that_cannot_group_is_an_error(by, error, message, small_folder):
     with pytest.raises(error, match=message):
         ImageFolder(small_folder).groups(listed(small_folder), by)
 
 
-def test_the_options_of_the_source_name_what_changes_the_output():
+def test_the_options_of_the_source_are_those_that_change_the_output():
     assert ImageFolder("x").options() == {"source": "images", "check": "decode", **decoder_versions()}
     assert decoder_versions()["pillow"] == PIL.__version__
     changed = ImageFolder("x", ImageOptions(resize="short=8", channels=1), follow_links=True).options()
@@ -428,7 +426,7 @@ def test_an_unknown_check_is_an_error_at_once():
         ImageFolder("x", ImageOptions(check="all"))
 
 
-def test_the_rows_of_a_plan_hold_what_a_worker_needs(image_folder):
+def test_the_rows_of_a_plan_hold_everything_that_a_worker_needs(image_folder):
     root = image_folder({"cat/1.png": b"123", "dog/\udcff.png": b"12345"})
     stamp = (root / "cat/1.png").stat().st_mtime_ns
     rows = listed(root).rows(np.array([1, 0]))
@@ -437,13 +435,13 @@ def test_the_rows_of_a_plan_hold_what_a_worker_needs(image_folder):
     assert listed(image_folder({"1.png": b""}, name="bare")).rows(np.array([0]))[0].label == -1
 
 
-def test_the_source_is_staged_where_it_is(small_folder, tmp_path):
+def test_a_folder_of_images_is_not_copied_for_the_build(small_folder, tmp_path):
     source = ImageFolder(small_folder)
     assert source.stage(tmp_path / "nowhere") is source
     assert source.location() == small_folder
 
 
-def test_a_table_beside_the_images_is_told(image_folder):
+def test_a_table_next_to_the_images_is_reported(image_folder):
     root = image_folder({"cat/1.png": 1, "metadata.csv": b"file_name"})
     told = "metadata.csv is not read; 'tfshards build table' stores its columns with the images"
     assert listed(root).warnings == (told,)

@@ -132,7 +132,7 @@ def build_ids() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("words", "fields", "key", "expected"), OPTIONS.values(), ids=OPTIONS.keys())
-def test_each_option_does_what_it_says_and_makes_another_build(
+def test_each_option_has_its_effect_and_changes_the_build_id(
     words, fields, key, expected, photos, tmp_path, build_ids
 ):
     out = tmp_path / "out"
@@ -150,7 +150,7 @@ def test_each_option_does_what_it_says_and_makes_another_build(
     build_ids[" ".join(words)] = manifest.build_id
 
 
-def test_what_is_said_although_it_is_the_default_changes_nothing(photos, tmp_path):
+def test_a_default_given_explicitly_changes_nothing(photos, tmp_path):
     said = ["--check=decode", "--orientation=apply", "--channels=3", "--animation=reject", "--format=keep"]
     said += ["--max-pixels=89000000", "--max-bytes=1GiB", "--max-frames=10000", "--max-scans=100"]
     said += ["--duplicates=keep"]
@@ -160,7 +160,7 @@ def test_what_is_said_although_it_is_the_default_changes_nothing(photos, tmp_pat
     assert read_manifest(tmp_path / "1" / "out") == read_manifest(tmp_path / "2" / "out")
 
 
-def test_the_same_quality_is_the_same_pixels_and_a_lower_one_fewer_bytes(photos, tmp_path):
+def test_the_same_quality_gives_the_same_pixels_and_a_lower_one_fewer_bytes(photos, tmp_path):
     sizes = []
     for quality in (20, 90):
         out = tmp_path / str(quality)
@@ -244,7 +244,9 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "message"), WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("verb", ["build", "plan"])
-def test_what_cannot_be_is_told_in_a_line_before_anything_is_read(verb, words, message, tmp_path, capsys):
+def test_invalid_options_are_reported_in_one_line_before_anything_is_read(
+    verb, words, message, tmp_path, capsys
+):
     assert cli.main([verb, "images", str(tmp_path / "gone"), str(tmp_path / "out"), *words]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -276,7 +278,7 @@ FROM_PYTHON = {
 
 
 @pytest.mark.parametrize(("options", "message"), FROM_PYTHON.values(), ids=FROM_PYTHON.keys())
-def test_from_python_the_same_is_told(options, message):
+def test_invalid_options_are_reported_from_python_too(options, message):
     with pytest.raises(OptionsError, match=message):
         ImageOptions(**options)
 
@@ -293,7 +295,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("text", "before", "after"), SIZES.values(), ids=SIZES.keys())
-def test_sizes_follow_from_the_text(text, before, after):
+def test_the_target_size_follows_from_the_text(text, before, after):
     assert parse_resize(text).size(*before) == after
 
 
@@ -303,13 +305,13 @@ def test_a_text_is_parsed_into_one_of_three_sizes():
     assert parse_resize("224x112") == Resize(exact=(224, 112))
 
 
-def test_the_schema_says_what_is_the_same_in_all_images():
+def test_the_schema_holds_the_dimensions_that_all_images_share():
     assert ImageOptions().shape == (None, None, 3)
     assert ImageOptions(resize="10x20", channels=1).shape == (10, 20, 1)
     assert ImageOptions(resize="short=9", channels="keep").shape == (None, None, None)
 
 
-def test_conversions_are_counted_once_rejects_and_duplicates_are_gone(image_folder, tmp_path, quiet_build):
+def test_conversions_are_counted_without_rejects_and_duplicates(image_folder, tmp_path, quiet_build):
     # of 24 bitmaps the last six repeat the first six; and four files are none
     pixels = np.random.default_rng(1).integers(0, 256, (18, 4, 4, 3), dtype=np.uint8)
     files = {f"{n:02}.bmp": encoded(pixels[n % 18], "BMP") for n in range(24)}

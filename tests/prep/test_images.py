@@ -304,7 +304,7 @@ def test_bytes_that_both_libraries_agree_on_are_kept(data, check):
 
 @named(RE_ENCODED)
 @pytest.mark.parametrize("check", ["decode", "header"])
-def test_all_else_becomes_a_png_of_the_same_picture(data, check):
+def test_all_other_files_become_a_png_of_the_same_picture(data, check):
     made = stored(data, check)
     assert made.startswith(b"\x89PNG")
     np.testing.assert_array_equal(decoded(made), upright(data))
@@ -313,7 +313,7 @@ def test_all_else_becomes_a_png_of_the_same_picture(data, check):
 
 
 @pytest.mark.parametrize(("data", "reason", "detail"), REJECTED.values(), ids=REJECTED.keys())
-def test_what_cannot_be_shown_is_rejected_with_a_reason(data, reason, detail):
+def test_images_that_cannot_be_decoded_are_rejected_with_a_reason(data, reason, detail):
     with pytest.raises(ImageError) as found:
         stored(data, "decode")
     assert found.value.reason == reason
@@ -322,11 +322,11 @@ def test_what_cannot_be_shown_is_rejected_with_a_reason(data, reason, detail):
 
 
 @pytest.mark.parametrize("data", [b"", b"text", JPEG[:50], turned("JPEG", 6)])
-def test_without_a_check_the_bytes_are_taken_as_they_are(data):
+def test_without_a_check_the_bytes_are_kept_as_they_are(data):
     assert stored(data, "none") is data
 
 
-def test_a_check_of_headers_takes_a_jpeg_with_damaged_data():
+def test_a_check_of_headers_accepts_a_jpeg_with_damaged_data():
     place = JPEG.index(b"\xff\xda") + 14
     damaged = JPEG[:place] + JPEG[place + 200 :]
     assert stored(damaged, "header") is damaged
@@ -347,7 +347,7 @@ SEEDS = {
 
 
 @named(SEEDS)
-def test_however_a_file_is_damaged_what_is_accepted_tensorflow_decodes_to_the_same_picture(data):
+def test_tensorflow_decodes_every_accepted_damaged_file_to_the_same_picture(data):
     choose = random.Random(len(data))
     accepted = 0
     for _ in range(150):
@@ -381,7 +381,7 @@ def mutated(data: bytes, choose: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_threads_that_decode_at_once_leave_the_filters_of_warnings_as_they_were():
+def test_decoding_in_threads_does_not_change_the_warning_filters():
     before = list(warnings.filters)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -393,7 +393,7 @@ def test_threads_that_decode_at_once_leave_the_filters_of_warnings_as_they_were(
     assert list(warnings.filters) == before
 
 
-def test_what_pillow_warns_about_is_neither_shown_nor_an_error():
+def test_warnings_of_pillow_are_neither_shown_nor_an_error():
     odd = with_exif_bytes(b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -406,7 +406,7 @@ def test_what_pillow_warns_about_is_neither_shown_nor_an_error():
 @pytest.mark.parametrize(
     "data", [JPEG[:-40], PNG[:-30], encoded(RGB, "BMP")[:-50], encoded(RGB, "WEBP")[:-50]]
 )
-def test_a_cut_file_is_rejected_even_where_the_process_lets_pillow_load_them(data, monkeypatch):
+def test_a_truncated_file_is_rejected_even_if_pillow_is_set_to_load_it(data, monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(ImageError, match="damaged"):
         stored(data, "decode")
@@ -414,7 +414,7 @@ def test_a_cut_file_is_rejected_even_where_the_process_lets_pillow_load_them(dat
 
 
 @pytest.mark.parametrize("limit", [None, 100])
-def test_the_processs_limit_of_pixels_is_not_that_of_a_build(limit, monkeypatch):
+def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     assert stored(JPEG, "decode") is JPEG
     for side in (12_000, 60_000):
@@ -433,7 +433,7 @@ def test_the_processs_limit_of_pixels_is_not_that_of_a_build(limit, monkeypatch)
         (declared(60_000, 60_000), "no image that can be read"),
     ],
 )
-def test_encoded_bytes_are_described_for_people(data, described):
+def test_encoded_images_are_described_as_text(data, described):
     assert describe(data) == described
 
 

@@ -111,7 +111,7 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
         ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is no image"),
     ],
 )
-def test_values_tell_what_a_feature_is(values, feature, reason):
+def test_the_feature_is_inferred_from_the_values(values, feature, reason):
     made = inferred(*(record(x=value, other=1) for value in values))
     assert made.problems == (), reason
     assert made.features == (Feature("other", "int", "int64"), feature), reason
@@ -128,7 +128,7 @@ def test_values_tell_what_a_feature_is(values, feature, reason):
         (("x", "labels", "class_id"), FeatureRoles(), None, "other names are none"),
     ],
 )
-def test_integers_are_classes_by_their_name(names, roles, label, reason):
+def test_integers_named_label_are_classes(names, roles, label, reason):
     made = inferred(*(record(**dict.fromkeys(names, number)) for number in range(3)), roles=roles)
     assert (made.label.name if made.label else None) == label, reason
 
@@ -142,11 +142,11 @@ def test_integers_are_classes_by_their_name(names, roles, label, reason):
         (list(range(MOST_CLASSES + 1)), "too many different ones"),
     ],
 )
-def test_a_label_by_name_alone_is_no_label_if_its_values_are_no_classes(values, reason):
+def test_a_feature_named_label_is_not_a_label_if_its_values_are_not_classes(values, reason):
     assert inferred(*(record(label=value) for value in values)).label is None, reason
 
 
-def test_what_is_said_to_be_the_label_is_one_with_any_integers():
+def test_the_label_option_accepts_any_integers():
     values = [-1, *range(MOST_CLASSES + 1)]
     roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
@@ -156,7 +156,7 @@ def test_what_is_said_to_be_the_label_is_one_with_any_integers():
     assert lists.label == Feature("label", "label", "int64", (None,))
 
 
-def test_a_tensor_is_raw_if_that_is_said():
+def test_the_tensor_option_makes_a_feature_raw():
     roles = FeatureRoles(raw=parse_raw(["x=uint8[2,3]", "y=float64[]"]))
     made = inferred(record(x=bytes(6), y=bytes(8)), roles=roles)
     assert made.features == (Feature("x", "raw", "uint8", (2, 3)), Feature("y", "raw", "float64"))
@@ -226,17 +226,17 @@ def test_a_tensor_is_raw_if_that_is_said():
         ([record(x=1)], FeatureRoles(drop=("x",)), "schema: no feature is left; drop fewer"),
     ],
 )
-def test_what_keeps_records_from_having_a_schema_is_told(records, roles, message):
+def test_records_without_a_common_schema_are_reported(records, roles, message):
     (problem,) = inferred(*records, roles=roles).problems
     assert message in str(problem)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     made = inferred(record(x=1, y=b""), listless("z", "y"))
     assert [problem.place for problem in made.problems] == ["feature 'x'", "feature 'z'"]
 
 
-def test_a_name_that_a_schema_cannot_have_is_told():
+def test_an_invalid_feature_name_is_reported():
     # written by hand, since our encoder takes no such name
     data = bytes.fromhex("0a0d 0a0b 0a01 0a 1206 1a04 0a02 0102".replace(" ", ""))
     (problem,) = inferred(data).problems
@@ -259,14 +259,14 @@ def test_a_name_that_a_schema_cannot_have_is_told():
         ),
     ],
 )
-def test_a_record_that_is_no_example_or_another_one_is_told(data, message):
+def test_a_record_that_is_not_an_example_is_reported(data, message):
     found = found_in(record(x=1), data, record(x=3))
     (problem,) = found.problems
     assert str(problem).startswith("a: record 1 at byte 100: ")
     assert message in str(problem)
 
 
-def test_of_a_file_full_of_faults_the_first_are_told_and_the_others_counted():
+def test_the_first_faults_of_a_file_are_listed_and_the_others_counted():
     found = found_in(*[b""] * 50)
     assert len(found.problems) == 20
     assert str(found.all_problems()[-1]) == "a: and 30 more problems"
@@ -300,13 +300,13 @@ def test_shards_that_contradict_each_other_are_both_named():
         ([1], None),
     ],
 )
-def test_what_deserves_a_look_is_told(values, warning):
+def test_suspicious_features_are_reported(values, warning):
     made = inferred(*(record(x=value) for value in values))
     assert [warning in text for text in made.warnings] == ([True] if warning else [])
 
 
 @pytest.mark.parametrize("text", ["x", "x=uint8", "=uint8[2]", "x=uint8[2,]", "x=uint8[-1]", "x=uint8[?]"])
-def test_a_tensor_that_is_not_spelled_right_is_refused(text):
+def test_a_misspelled_tensor_option_is_refused(text):
     with pytest.raises(OptionsError, match=re.escape(f"raw={text!r} must be NAME=DTYPE[SHAPE]")):
         parse_raw([text])
 
@@ -336,7 +336,7 @@ def test_roles_that_contradict_each_other_are_refused():
         (b"\x00\x00\x00\x0cjP  \r\n\x87\n", None, "JPEG 2000, which TensorFlow does not read"),
     ],
 )
-def test_a_header_is_read_as_far_as_it_goes(data, shape, reason):
+def test_an_image_header_is_read_as_far_as_possible(data, shape, reason):
     assert image_shape(data) == shape, reason
 
 
@@ -349,7 +349,7 @@ def test_a_header_is_read_as_far_as_it_goes(data, shape, reason):
         ([record(x=[]), record(x=[])], (0,), "empty lists alone"),
     ],
 )
-def test_where_records_have_no_list_the_feature_is_a_list_of_any_length(records, shape, reason):
+def test_a_feature_without_a_list_in_some_records_has_any_length(records, shape, reason):
     for given_records in (records, records[::-1]):
         assert inferred(*given_records).features == (Feature("x", "int", "int64", shape),), reason
 
@@ -371,7 +371,7 @@ def test_where_records_have_no_list_the_feature_is_a_list_of_any_length(records,
     ),
     st.integers(0, 8),
 )
-def test_records_have_the_schema_that_is_inferred_from_them_however_they_are_dealt_to_shards(drawn, cut):
+def test_the_inferred_schema_fits_and_does_not_depend_on_the_shards(drawn, cut):
     types, rows = drawn
     records = [record_of(row, types) for row in rows]
     made = inferred(*records)

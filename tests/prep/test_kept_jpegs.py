@@ -42,7 +42,7 @@ def with_pillow(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
 
 
 @pytest.mark.parametrize("name", JPEGS)
-def test_a_jpeg_comes_out_as_with_pillows_parser(name, monkeypatch):
+def test_a_jpeg_is_judged_as_by_the_parser_of_pillow(name, monkeypatch):
     kind = JPEGS[name]
     for asked, options in OPTIONS.items():
         arguments = (kind.data, options, kind.suffix)
@@ -59,7 +59,7 @@ def test_a_jpeg_comes_out_as_with_pillows_parser(name, monkeypatch):
     ],
     ids=["color", "grey", "progressive", "restarts"],
 )
-def test_a_damaged_jpeg_comes_out_as_with_pillows_parser(whole, monkeypatch):
+def test_a_damaged_jpeg_is_judged_as_by_the_parser_of_pillow(whole, monkeypatch):
     chance = random.Random(0)
     for number in range(600):
         data = bytearray(whole)
@@ -75,7 +75,7 @@ def test_a_damaged_jpeg_comes_out_as_with_pillows_parser(whole, monkeypatch):
         assert outcome(*arguments) == with_pillow(monkeypatch, *arguments), data[place - 9 : place + 9].hex()
 
 
-def test_most_jpegs_do_without_pillows_parser(monkeypatch):
+def test_most_jpegs_do_not_need_the_parser_of_pillow(monkeypatch):
     """Else nothing would be won, and the tests above would compare it with itself."""
     monkeypatch.setattr(normalizing.Image, "open", None)
     for data in (encoded(RGB, "JPEG"), encoded(GREY, "JPEG"), encoded(RGB, "JPEG", progressive=True)):

@@ -261,7 +261,7 @@ def test_other_features_are_refused(two, tmp_path):
         (["a", "b", "./a"], r"^sources= contains a twice; give each dataset once$"),
     ],
 )
-def test_anything_but_two_different_datasets_is_refused(roots, message, tmp_path):
+def test_anything_except_two_different_datasets_is_refused(roots, message, tmp_path):
     with pytest.raises(OptionsError, match=message):
         merge(roots, tmp_path / "out", log=quiet)
 
@@ -306,7 +306,7 @@ def test_damaged_labels_are_named(two, tmp_path):
         merge(two, tmp_path / "out", shards=2, log=quiet)
 
 
-def test_datasets_whose_examples_another_feature_classes_are_not_merged(tmp_path):
+def test_datasets_whose_labels_are_different_features_are_refused(tmp_path):
     one, other = Feature("kind", "label", "int64"), Feature("label", "label", "int64")
     roots = [
         by_hand(tmp_path / "a", Schema((one, other)), []),

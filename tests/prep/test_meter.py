@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_has_a_bar_that_goes_at_the_end():
+def test_a_terminal_shows_a_bar_that_is_erased_at_the_end():
     stream = Terminal()
     with Meter("verify", 3 << 20, stream) as bar:
         bar.add(1 << 20)
@@ -26,7 +26,7 @@ def test_a_terminal_has_a_bar_that_goes_at_the_end():
     assert stream.getvalue().endswith("\r")
 
 
-def test_short_work_says_nothing_where_there_is_no_terminal():
+def test_short_work_prints_nothing_without_a_terminal():
     stream = io.StringIO()
     with Meter("verify", 10, stream) as lines:
         lines.add(10)
@@ -40,7 +40,7 @@ def test_short_work_says_nothing_where_there_is_no_terminal():
         (0, r"verify: 0 B of 4\.0 MiB, 0 B/s, time left unknown\n"),
     ],
 )
-def test_long_work_says_a_line_now_and_then(done, line, monkeypatch):
+def test_long_work_prints_lines_at_intervals(done, line, monkeypatch):
     monkeypatch.setattr(meter, "_LINE_SECONDS", 0.0)
     stream = io.StringIO()
     with Meter("verify", 4 << 20, stream) as lines:

@@ -91,7 +91,7 @@ def built(programs, tmp_path_factory) -> Callable[[str], Path]:
     return build
 
 
-def test_there_are_many_kinds_and_each_has_a_file_of_its_own():
+def test_each_of_many_kinds_has_its_own_file():
     assert len(KINDS) >= 120
     assert len(BY_KEY) == len(KINDS)
     assert len({(kind.suffix, kind.data) for kind in KINDS.values()}) == len(KINDS)
@@ -118,7 +118,7 @@ def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
 
 
 @pytest.mark.parametrize("variant", mostly_nightly(EXACT, OFTEN))
-def test_what_the_loader_delivers_is_what_pillow_shows(built, variant):
+def test_the_loader_delivers_the_pixels_of_pillow(built, variant):
     options, channels = VARIANTS[variant]
     delivered = Delivered(built(variant))
     assert set(delivered.keys) == set(outcomes(**options))
@@ -155,7 +155,7 @@ def test_a_build_counts_every_file_and_every_conversion(built):
     assert totals["conversions"] == conversions
 
 
-def test_each_rejected_file_stands_in_the_file_of_rejects_with_its_reason(built):
+def test_each_rejected_file_is_in_the_rejects_file_with_its_reason(built):
     (path,) = built("default").glob("rejected-*.jsonl")
     rejects = {line["key"]: line["reason"] for line in map(json.loads, path.read_text().splitlines())}
     assert rejects == {
@@ -165,7 +165,7 @@ def test_each_rejected_file_stands_in_the_file_of_rejects_with_its_reason(built)
     }
 
 
-def test_what_is_stored_as_jpeg_is_the_same_picture_within_its_loss(built):
+def test_images_stored_as_jpeg_are_the_same_picture_within_its_loss(built):
     delivered = Delivered(built("jpeg"))
     assert set(delivered.keys) == set(outcomes(format="jpeg"))
     for key, encoded, pixels in zip(delivered.keys, delivered.encoded, delivered.pixels, strict=True):
@@ -181,7 +181,7 @@ def test_what_is_stored_as_jpeg_is_the_same_picture_within_its_loss(built):
 
 
 @pytest.mark.parametrize("variant", mostly_nightly(["short", "exact"], ["short"]))
-def test_what_is_resized_is_near_to_what_pillow_resizes(built, variant):
+def test_resized_images_are_close_to_those_of_pillow(built, variant):
     options, _ = VARIANTS[variant]
     resize = parse_resize(str(options["resize"]))
     delivered = Delivered(built(variant))
@@ -199,6 +199,6 @@ def test_what_is_resized_is_near_to_what_pillow_resizes(built, variant):
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_turned_picture_is_compared_with_one_that_is_not_like_it():
+def test_a_rotated_picture_is_not_symmetric():
     # else no comparison above could fail
     assert not np.array_equal(smooth(), smooth()[::-1, ::-1])

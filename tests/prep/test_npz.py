@@ -63,7 +63,7 @@ def test_members_are_features_in_the_order_of_their_names(path, tmp_path):
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_what_numpy_writes_is_read(save, path, tmp_path):
+def test_archives_written_by_numpy_are_read(save, path, tmp_path):
     save(path, x=np.arange(6, dtype=np.uint16).reshape(3, 2))
     with zipfile.ZipFile(path) as archive:
         # NumPy prepares every member for zip64
@@ -71,7 +71,7 @@ def test_what_numpy_writes_is_read(save, path, tmp_path):
     assert rows(path, tmp_path / "staged")["x"] == [b"\0\0\1\0", b"\2\0\3\0", b"\4\0\5\0"]
 
 
-def test_sizes_that_stand_in_the_fields_of_zip64_are_read(path, tmp_path):
+def test_sizes_in_zip64_fields_are_read(path, tmp_path):
     write(path, "x.npy")
     data = path.read_bytes()
     start, size = data.index(b"PK\1\2"), len(SOUND)
@@ -113,13 +113,13 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "message"), NAMES.values(), ids=NAMES.keys())
-def test_a_name_that_is_more_than_a_name_is_refused(name, message, path):
+def test_a_member_name_with_a_path_is_refused(name, message, path):
     write(path, name)
     with pytest.raises(InputError, match=r"all\.npz: .*" + message):
         Arrays.open([str(path)])
 
 
-def test_a_name_that_goes_on_behind_a_nul_is_refused(path):
+def test_a_member_name_with_a_nul_is_refused(path):
     write(path, "x.npy_evil")
     path.write_bytes(path.read_bytes().replace(b"x.npy_evil", b"x.npy\0evil"))
     with pytest.raises(InputError, match=r"the member 'x\.npy\\x00evil' has a path as its name"):
@@ -136,13 +136,13 @@ def test_a_link_is_refused(path):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_that_stands_twice_is_refused(path):
+def test_a_repeated_member_name_is_refused(path):
     write(path, "x.npy", "y.npy", "x.npy")
     with pytest.raises(InputError, match=r"all\.npz: the member 'x\.npy' occurs 2 times$"):
         Arrays.open([str(path)])
 
 
-def test_an_archive_of_nothing_is_refused(path):
+def test_an_empty_archive_is_refused(path):
     write(path)
     with pytest.raises(InputError, match=r"all\.npz: has no members$"):
         Arrays.open([str(path)])
@@ -158,7 +158,7 @@ def test_an_encrypted_member_is_refused(path):
 @pytest.mark.parametrize(
     ("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma"), (93, "method 93")]
 )
-def test_a_compression_that_numpy_does_not_write_is_refused(method, name, path):
+def test_a_compression_method_that_numpy_does_not_write_is_refused(method, name, path):
     write(path, "x.npy", method=method if method != 93 else zipfile.ZIP_STORED)
     in_directory(path, 10, "<H", method)
     with pytest.raises(
@@ -169,7 +169,7 @@ def test_a_compression_that_numpy_does_not_write_is_refused(method, name, path):
 
 
 @pytest.mark.parametrize("size", [len(SOUND) - 1, len(SOUND) + 1, 2**32 - 2])
-def test_a_stored_member_is_as_long_as_it_says(size, path):
+def test_a_stored_member_must_have_its_declared_length(size, path):
     write(path, "x.npy")
     in_directory(path, 24, "<I", size)
     with pytest.raises(
@@ -178,7 +178,7 @@ def test_a_stored_member_is_as_long_as_it_says(size, path):
         Arrays.open([str(path)])
 
 
-def test_more_than_deflate_can_reach_is_refused_by_the_directory_alone(path):
+def test_an_impossible_deflate_ratio_is_refused_by_the_directory(path):
     write(path, "x.npy", data=npy(np.zeros(10**6, np.uint8)), method=zipfile.ZIP_DEFLATED)
     assert len(Arrays.open([str(path)]).arrays) == 1
     in_directory(path, 24, "<I", 2**31)
@@ -197,7 +197,7 @@ def test_a_deflated_member_that_unpacks_to_another_length_is_refused(difference,
         rows(path, tmp_path / "staged")
 
 
-def test_a_header_that_agrees_with_a_lie_is_found_out_at_the_end_of_the_data(path, tmp_path):
+def test_a_wrong_length_in_header_and_directory_is_found_at_the_end_of_the_data(path, tmp_path):
     longer = SOUND.replace(b"(3, 2)", b"(3, 9)")
     write(path, "x.npy", data=longer, method=zipfile.ZIP_DEFLATED)
     in_directory(path, 24, "<I", len(longer) + 42)
@@ -215,7 +215,7 @@ def test_a_wrong_checksum_is_refused(method, path, tmp_path):
         rows(path, tmp_path / "staged")
 
 
-def test_bytes_behind_the_archive_are_refused(path):
+def test_bytes_after_the_archive_are_refused(path):
     write(path, "x.npy")
     path.write_bytes(path.read_bytes() + b"!")
     with pytest.raises(
@@ -241,7 +241,7 @@ def test_members_that_share_bytes_are_refused(path):
         Arrays.open([str(path)])
 
 
-def test_what_unpacks_to_much_takes_little_memory_and_no_more_disk_than_declared(path, tmp_path):
+def test_a_large_member_is_unpacked_in_little_memory_and_no_more_disk_than_declared(path, tmp_path):
     write(path, "x.npy", data=npy(np.zeros((40, 2**20), np.uint8)), method=zipfile.ZIP_DEFLATED)
     tracemalloc.start()
     try:
@@ -253,7 +253,7 @@ def test_what_unpacks_to_much_takes_little_memory_and_no_more_disk_than_declared
     assert Path(array[()].path).stat().st_size > 40 << 20
 
 
-def test_copies_that_the_disk_has_no_room_for_are_not_begun(path, tmp_path, monkeypatch):
+def test_copies_that_do_not_fit_on_the_disk_are_not_started(path, tmp_path, monkeypatch):
     write(path, "x.npy", "y.npy", data=npy(np.zeros(10_000)))
     usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
@@ -266,13 +266,13 @@ def test_copies_that_the_disk_has_no_room_for_are_not_begun(path, tmp_path, monk
     assert list((tmp_path / "staged").iterdir()) == []
 
 
-def test_a_copy_that_cannot_be_written_is_not_taken_for_a_damaged_archive(path):
+def test_a_copy_that_cannot_be_written_is_not_reported_as_a_damaged_archive(path):
     write(path, "x.npy", data=npy(np.zeros(10_000)))
     with pytest.raises(InputError, match=r"^/dev/full: cannot be written: No space left on device$"):
         stage_member(Member(str(path), "x"), Path("/dev/full"), preview=False)
 
 
-def test_an_archive_that_is_replaced_after_its_names_were_read_is_told(path, tmp_path):
+def test_an_archive_replaced_after_its_names_were_read_is_reported(path, tmp_path):
     write(path, "x.npy")
     source = Arrays.open([str(path)])
     write(path, "y.npy")

@@ -45,7 +45,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG.keys())
-def test_an_option_that_is_not_allowed_is_told_at_once(options, message):
+def test_an_invalid_option_is_reported_at_once(options, message):
     with pytest.raises(OptionsError, match=message):
         Options(**options)
 
@@ -62,14 +62,14 @@ def test_an_option_that_is_not_allowed_is_told_at_once(options, message):
         (0, Fraction(0)),
     ],
 )
-def test_a_share_is_taken_exactly_however_it_is_given(given, exactly):
+def test_a_share_is_parsed_exactly_in_every_form(given, exactly):
     assert Options(max_rejected=given).rejected_share == exactly
     rest = 1 - exactly
     if exactly not in (0, 1):
         assert Options(splits={"val": given, "train": rest}).ratios == {"val": exactly, "train": rest}
 
 
-def test_the_options_that_change_the_bytes_are_those_of_the_manifest():
+def test_the_manifest_holds_the_options_that_change_the_bytes():
     assert Options(max_rejected=1, name="x", shard_size=5).to_json() == {
         "splits": {},
         "stratify": False,
@@ -84,7 +84,7 @@ def test_the_options_that_change_the_bytes_are_those_of_the_manifest():
     }
 
 
-def test_the_least_that_can_be_said_is_enough():
+def test_the_required_options_are_enough():
     assert Options().rejected_share == Fraction(1, 100)
     assert Options().ratios == {}
     assert Options(shard_size=1).shard_size == 1
@@ -108,7 +108,7 @@ def test_sizes_are_read_with_their_units(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "1TB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
-def test_a_size_that_is_none_is_told(text):
+def test_an_invalid_size_is_reported(text):
     with pytest.raises(OptionsError, match=r"^shard_size=.* must be a size such as 128MiB, 1\.5GB or 4096$"):
         parse_size(text, "shard_size")
 
@@ -122,11 +122,11 @@ def test_shares_are_read_exactly(text, share):
 
 
 @pytest.mark.parametrize("text", ["", "%", "few", "1%%", "1/0", "1/0%", "inf"])
-def test_a_share_that_is_none_is_told(text):
+def test_an_invalid_share_is_reported(text):
     with pytest.raises(OptionsError, match=r"^max_rejected=.* must be a share such as 1% or 0\.01$"):
         parse_share(text)
 
 
-def test_what_becomes_of_duplicates_is_one_of_three():
+def test_duplicates_has_three_values():
     with pytest.raises(OptionsError, match=r"^duplicates='merge' must be one of keep, drop, fail$"):
         Options(duplicates="merge")

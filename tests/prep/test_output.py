@@ -30,7 +30,7 @@ def test_an_output_inside_the_input_is_refused(inside, small_folder, quiet_build
     assert contents(small_folder) == before
 
 
-def test_links_do_not_hide_that_the_output_lies_inside_the_input(small_folder, tmp_path, quiet_build):
+def test_an_output_inside_the_input_is_found_through_links(small_folder, tmp_path, quiet_build):
     (tmp_path / "link").symlink_to(small_folder)
     with pytest.raises(OptionsError, match="lies inside the input"):
         quiet_build(ImageFolder(small_folder), tmp_path / "link" / "out")
@@ -38,7 +38,7 @@ def test_links_do_not_hide_that_the_output_lies_inside_the_input(small_folder, t
         quiet_build(ImageFolder(tmp_path / "link"), small_folder / "out")
 
 
-def test_a_folder_whose_name_only_starts_like_the_inputs_is_outside(small_folder, tmp_path, quiet_build):
+def test_a_folder_whose_name_only_starts_like_the_input_is_outside_of_it(small_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(small_folder), tmp_path / "photos2")
     assert verify(tmp_path / "photos2")
 
@@ -52,7 +52,7 @@ def test_an_output_that_is_a_file_is_refused(tmp_path, quiet_build):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path, quiet_build, contents):
+def test_a_folder_of_other_files_is_refused_and_not_changed(tmp_path, quiet_build, contents):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     for overwrite in (False, True):
@@ -63,7 +63,7 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path, quiet_build
     assert contents(tmp_path / "out") == {"thesis.tex": b"mine"}
 
 
-def test_an_empty_folder_is_taken_and_stays_when_the_build_cannot_start(tmp_path, quiet_build):
+def test_an_empty_folder_is_accepted_and_stays_if_the_build_cannot_start(tmp_path, quiet_build):
     (tmp_path / "out").mkdir()
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty holds no images"):
@@ -73,13 +73,13 @@ def test_an_empty_folder_is_taken_and_stays_when_the_build_cannot_start(tmp_path
     assert verify(tmp_path / "out")
 
 
-def test_a_build_that_cannot_start_leaves_no_folder_behind(tmp_path, quiet_build):
+def test_a_build_that_cannot_start_leaves_no_folder(tmp_path, quiet_build):
     with pytest.raises(InputError, match="gone does not exist"):
         quiet_build(ImageFolder(tmp_path / "gone"), tmp_path / "new" / "deep" / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_that_cannot_be_made_is_an_error_that_leaves_nothing(tmp_path, quiet_build):
+def test_an_output_that_cannot_be_created_is_an_error_and_leaves_nothing(tmp_path, quiet_build):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"file/out: cannot be written: Not a directory$"):
         quiet_build(NUMBERS, tmp_path / "file" / "out")
@@ -104,7 +104,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "message"), NAMES.values(), ids=NAMES.keys())
-def test_an_output_whose_name_cannot_name_a_dataset_needs_a_name(name, message, tmp_path, quiet_build):
+def test_an_output_with_an_invalid_name_requires_the_name_option(name, message, tmp_path, quiet_build):
     with pytest.raises(OptionsError, match=message):
         quiet_build(NUMBERS, tmp_path / name)
     assert not (tmp_path / name).exists()
@@ -119,13 +119,13 @@ def test_the_longest_name_fits_the_file_system(tmp_path, quiet_build):
     assert len(manifest.shards[0].path) > 180
 
 
-def test_the_name_is_the_last_part_of_the_path_as_it_is_meant(tmp_path, quiet_build, monkeypatch):
+def test_the_name_is_the_last_part_of_the_resolved_path(tmp_path, quiet_build, monkeypatch):
     (tmp_path / "numbers").mkdir()
     monkeypatch.chdir(tmp_path / "numbers")
     assert quiet_build(NUMBERS, ".").name == "numbers"
 
 
-def test_a_dataset_of_other_options_is_replaced_only_when_asked(tmp_path, quiet_build, contents):
+def test_a_dataset_with_other_options_is_replaced_only_on_request(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     old = quiet_build(NUMBERS, out)
     before = contents(out)
@@ -141,9 +141,7 @@ def test_a_dataset_of_other_options_is_replaced_only_when_asked(tmp_path, quiet_
     assert new.build_id != old.build_id
 
 
-def test_a_dataset_that_is_replaced_stays_readable_and_goes_with_the_next_build(
-    tmp_path, quiet_build, contents
-):
+def test_a_replaced_dataset_stays_readable_and_is_removed_by_the_next_build(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     generations = [quiet_build(NUMBERS, out, shards=2)]
     first = contents(out)
@@ -158,7 +156,7 @@ def test_a_dataset_that_is_replaced_stays_readable_and_goes_with_the_next_build(
     assert verify(out, deep=True)
 
 
-def test_a_dataset_stays_as_it_is_when_the_build_that_replaces_it_fails(
+def test_a_dataset_does_not_change_if_the_build_that_replaces_it_fails(
     image_folder, tmp_path, quiet_build, contents
 ):
     out = tmp_path / "out"
@@ -171,7 +169,7 @@ def test_a_dataset_stays_as_it_is_when_the_build_that_replaces_it_fails(
     assert verify(out, deep=True)
 
 
-def test_rejects_of_an_older_generation_go_with_it(image_folder, tmp_path, quiet_build):
+def test_rejects_of_an_older_generation_are_removed_with_it(image_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     root = image_folder({"a/1.png": 1, "a/2.png": b"no image"})
     options = Options(max_rejected=1)
@@ -183,7 +181,7 @@ def test_rejects_of_an_older_generation_go_with_it(image_folder, tmp_path, quiet
     assert (out / f"rejected-{new.build_id}.jsonl").exists()
 
 
-def test_files_that_a_build_did_not_make_are_never_taken_away(tmp_path, quiet_build):
+def test_files_that_a_build_did_not_make_are_never_removed(tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(NUMBERS, out)
     mine = ["notes.txt", "old.tfrecord", "a-b-c.tfrecord-0-of-1", "rejected.jsonl", "index/notes.idx"]
@@ -194,7 +192,7 @@ def test_files_that_a_build_did_not_make_are_never_taken_away(tmp_path, quiet_bu
     assert [name for name in mine if (out / name).read_text() == "mine"] == mine
 
 
-def test_a_dataset_that_lost_a_shard_is_told_and_built_again_when_asked(tmp_path, quiet_build, contents):
+def test_a_dataset_that_lost_a_shard_is_reported_and_rebuilt_on_request(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     manifest = quiet_build(NUMBERS, out, shards=2)
     whole = contents(out)
@@ -208,7 +206,7 @@ def test_a_dataset_that_lost_a_shard_is_told_and_built_again_when_asked(tmp_path
     assert contents(out) == whole
 
 
-def test_a_manifest_that_cannot_be_read_is_told_and_replaced_when_asked(tmp_path, quiet_build):
+def test_a_manifest_that_cannot_be_read_is_reported_and_replaced_on_request(tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(NUMBERS, out)
     (out / "dataset.json").write_text("{}")
@@ -232,7 +230,7 @@ def small_disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_disk_without_room_is_told_before_anything_is_written(
+def test_a_disk_without_space_is_reported_before_anything_is_written(
     small_disk, tmp_path, array_files, quiet_build
 ):
     (argument,) = array_files(x=np.zeros((500, 1000), np.uint8))
@@ -245,9 +243,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(
     assert list(small_disk.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_under_way_ends_the_build_which_goes_on_when_there_is_room(
-    small_disk, image_folder, quiet_build, log
-):
+def test_a_disk_that_fills_up_ends_the_build_which_can_be_resumed(small_disk, image_folder, quiet_build, log):
     # as PNG they are many times larger, which nobody can know before
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
     root = image_folder({f"{number}.webp": _webp(pixels) for number in range(12)})
@@ -267,7 +263,7 @@ def _webp(pixels: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def test_space_is_asked_of_the_file_system_of_the_folder(tmp_path):
+def test_free_space_is_that_of_the_file_system_of_the_folder(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     require_space(tmp_path, free // 2, "half of it")
     with pytest.raises(
@@ -283,7 +279,7 @@ def test_a_digest_is_that_of_the_whole_file(tmp_path):
     assert bytes_digest(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-def test_the_build_area_is_no_part_of_a_committed_dataset(tmp_path, quiet_build):
+def test_the_build_area_is_not_part_of_a_committed_dataset(tmp_path, quiet_build):
     manifest = quiet_build(NUMBERS, tmp_path / "out", shards=2)
     assert not (tmp_path / "out" / AREA_NAME).exists()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
@@ -298,7 +294,7 @@ def test_the_build_area_is_no_part_of_a_committed_dataset(tmp_path, quiet_build)
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["build_id"] == manifest.build_id
 
 
-def test_records_of_others_are_not_replaced(tmp_path, quiet_build, contents, capsys):
+def test_records_of_other_tools_are_not_replaced(tmp_path, quiet_build, contents, capsys):
     made, theirs = tmp_path / "made", tmp_path / "theirs"
     quiet_build(NUMBERS, made, shards=2)
     theirs.mkdir()

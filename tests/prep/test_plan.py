@@ -61,11 +61,11 @@ FROZEN = [
 
 
 @pytest.mark.parametrize(("seed", "split", "expected"), FROZEN)
-def test_permutations_are_the_same_for_ever(seed, split, expected):
+def test_permutations_never_change_between_releases(seed, split, expected):
     assert permutation(12, seed, split).tolist() == expected
 
 
-def test_layouts_are_the_same_for_ever():
+def test_layouts_never_change_between_releases():
     by_count = lay_out(np.arange(0, 20, 2), 3, seed=7, split="train")
     assert as_lists(by_count) == [[8, 12, 14, 0], [2, 4, 18], [6, 10, 16]]
     sizes = np.array([5, 1, 9, 0, 7, 3, 3, 100])
@@ -107,7 +107,7 @@ def test_shards_by_bytes_differ_by_no_more_than_the_largest_example(sizes, data,
         assert sorted(shard, key=place.__getitem__) == shard
 
 
-def test_many_empty_files_are_spread():
+def test_many_empty_files_are_spread_over_the_shards():
     layout = lay_out(np.arange(100), 10, seed=0, split="train", sizes=np.zeros(100, dtype=np.int64))
     assert [len(shard) for shard in layout] == [10] * 10
 
@@ -123,7 +123,7 @@ def test_after_rejects_shards_are_even_and_complete_again(made):
 
 
 @given(layouts())
-def test_after_rejects_no_more_examples_move_than_must(made):
+def test_after_rejects_no_more_examples_move_than_necessary(made):
     layout, rejected = made
     kept = [sum(not rejected[number] for number in shard) for shard in layout]
     share, extra = divmod(sum(kept), len(kept))
@@ -139,7 +139,7 @@ def test_after_rejects_no_more_examples_move_than_must(made):
 
 
 @given(layouts())
-def test_after_rejects_what_stays_keeps_its_order_before_what_comes(made):
+def test_after_rejects_examples_that_stay_keep_their_order_and_come_first(made):
     layout, rejected = made
     for before, after in zip(as_lists(layout), as_lists(rebalance(layout, rejected)), strict=True):
         stays = [number for number in before if not rejected[number]]
@@ -148,7 +148,7 @@ def test_after_rejects_what_stays_keeps_its_order_before_what_comes(made):
 
 
 @given(layouts(), st.data())
-def test_after_rejects_shards_by_bytes_are_packed_anew_where_any_was_rejected(made, data):
+def test_after_rejects_splits_with_shards_by_bytes_are_packed_again(made, data):
     layout, rejected = made
     sizes = np.array(data.draw(st.lists(st.integers(0, 99), min_size=len(rejected), max_size=len(rejected))))
     final = rebalance(layout, rejected, sizes)
@@ -162,7 +162,7 @@ def test_after_rejects_shards_by_bytes_are_packed_anew_where_any_was_rejected(ma
 
 
 @pytest.mark.parametrize("sizes", [None, np.arange(30)])
-def test_the_final_layout_follows_from_the_first_and_the_rejects_alone(sizes):
+def test_the_final_layout_depends_only_on_the_first_layout_and_the_rejects(sizes):
     layout = lay_out(np.arange(30), 4, seed=3, split="train", sizes=sizes)
     before = as_lists(layout)
     rejected = np.zeros(30, dtype=np.bool_)

@@ -16,7 +16,7 @@ KEY = Feature("key", "bytes", "bytes")
 TAGS = Schema((Feature("tags", "label", "int64", (None,)), KEY), ("ant", "b\ne", "cat"))
 
 
-def test_numbers_of_classes_are_listed_in_their_order_whatever_each_split_has():
+def test_class_numbers_are_listed_in_order_for_all_splits():
     lines = class_lines({"train": {"2": 1, "10": 3}, "val": {"0": 4}})
     assert [line.split() for line in lines] == [
         ["class", "train", "val"],
@@ -38,7 +38,7 @@ def test_classes_that_are_not_counted_are_named(schema, lines):
     assert class_lines({"train": {}}, schema) == lines
 
 
-def test_a_plan_prints_what_the_verb_prints_and_writes_nothing(array_files, tmp_path, monkeypatch, capsys):
+def test_a_plan_prints_the_text_of_the_verb_and_writes_nothing(array_files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     array_files(x=np.arange(9), label=np.arange(9) % 2)
     source = prep.Arrays.open(["x.npy", "label.npy"])
@@ -51,7 +51,7 @@ def test_a_plan_prints_what_the_verb_prints_and_writes_nothing(array_files, tmp_
         prep.plan(source, "other", shards=0)
 
 
-def test_a_manifest_prints_what_info_prints_and_is_compared_by_its_content(array_files, tmp_path, capsys):
+def test_a_manifest_prints_the_text_of_info_and_is_compared_by_content(array_files, tmp_path, capsys):
     (x,) = array_files(x=np.arange(9))
     manifest = prep.build(prep.Arrays.open([x]), tmp_path / "data", shards=2)
     assert main(["info", str(tmp_path / "data")]) == 0

@@ -32,7 +32,7 @@ from tfshards.schemas.sizes import size
         (1 << 50, "1024.0 TiB"),
     ],
 )
-def test_sizes_are_shown_for_people(num_bytes, shown):
+def test_sizes_are_printed_with_units(num_bytes, shown):
     assert size(num_bytes) == shown
 
 
@@ -47,18 +47,18 @@ def follow(shown: Progress, work: object) -> None:
     thread.join()
 
 
-def test_a_reporter_without_a_port_says_nothing():
+def test_a_reporter_without_a_port_sends_nothing():
     Reporter().report(1, 1)
 
 
-def test_a_report_that_nobody_hears_is_no_error():
+def test_a_report_without_a_receiver_is_not_an_error():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
     Reporter(port, "token").report(1, 1)
 
 
-def test_lines_tell_examples_bytes_rate_and_time_left(monkeypatch):
+def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
     stream = io.StringIO()
     shown = Progress("photos", 400, stream)
@@ -85,7 +85,7 @@ def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
     )
 
 
-def test_a_build_of_less_than_ten_seconds_tells_no_lines():
+def test_a_build_of_less_than_ten_seconds_prints_no_lines():
     stream = io.StringIO()
     shown = Progress("photos", 400, stream)
     follow(shown, lambda: shown.reporter.report(400, 1))
@@ -111,7 +111,7 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
     assert written.rstrip().endswith("4.0 MiB]")
 
 
-def test_what_others_send_to_the_port_is_not_counted(monkeypatch):
+def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
     stream = io.StringIO()
     shown = Progress("photos", 400, stream)

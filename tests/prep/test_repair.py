@@ -106,14 +106,14 @@ def test_damaged_files_are_rebuilt_and_no_others_are_touched(damage, dataset, ph
     assert {name for name in now if now[name] != whole[name]} == damaged
 
 
-def test_a_sound_dataset_is_left_alone(dataset, photos):
+def test_an_intact_dataset_is_not_changed(dataset, photos):
     whole = states(dataset)
     made = repair(dataset, photos)
     assert (made.found, made.repaired, made.left) == ((), (), ())
     assert states(dataset) == whole
 
 
-def test_an_index_and_labels_need_no_source(dataset, contents):
+def test_rebuilding_an_index_or_labels_needs_no_source(dataset, contents):
     before = contents(dataset)
     index_file(dataset, 2).unlink()
     labels_file(dataset, 2).unlink()
@@ -126,7 +126,9 @@ def test_an_index_and_labels_need_no_source(dataset, contents):
 @pytest.mark.parametrize(
     ("digest", "path_of"), [("index_digest", index_path), ("labels_digest", labels_path)]
 )
-def test_what_is_beside_a_shard_and_the_manifest_does_not_fit_is_left(digest, path_of, dataset, contents):
+def test_an_intact_file_is_not_changed_if_its_digest_in_the_manifest_is_wrong(
+    digest, path_of, dataset, contents
+):
     manifest = read_manifest(dataset)
     train = manifest.splits["train"]
     other = replace(train.shards[0], **{digest: "sha256:" + "0" * 64})
@@ -192,14 +194,14 @@ IMAGE_OPTIONS = (
 )
 
 
-def test_every_option_of_images_is_tried():
+def test_every_image_option_is_covered():
     tried = {name for options in IMAGE_OPTIONS for name in options.to_json()}
     # a mask is one of a table's columns, never a whole dataset
     assert tried == {field.name for field in fields(ImageOptions)} - {"mask"}
 
 
 @pytest.mark.parametrize("options", IMAGE_OPTIONS, ids=lambda options: "-".join(options.to_json()))
-def test_the_options_of_images_come_from_the_manifest(options, small_folder, tmp_path, quiet_build, contents):
+def test_image_options_come_from_the_manifest(options, small_folder, tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     os.symlink(small_folder / "cat" / "00.png", small_folder / "cat" / "link.png")
     quiet_build(ImageFolder(small_folder, options, follow_links=True), out, shards=2)
@@ -210,7 +212,7 @@ def test_the_options_of_images_come_from_the_manifest(options, small_folder, tmp
     assert contents(out) == before
 
 
-def test_split_folders_and_a_label_map_need_no_more(image_folder, tmp_path, quiet_build, contents):
+def test_split_folders_and_a_label_map_need_no_options(image_folder, tmp_path, quiet_build, contents):
     files = {f"{split}/{name}/{n}.png": n for split in ("train", "test") for name in "ab" for n in range(3)}
     root = image_folder(files)
     quiet_build(ImageFolder(root, class_names=("b", "a")), tmp_path / "out", shards=2)
@@ -220,7 +222,7 @@ def test_split_folders_and_a_label_map_need_no_more(image_folder, tmp_path, quie
     assert contents(tmp_path / "out") == before
 
 
-def test_arrays_are_given_as_to_build(array_files, tmp_path, quiet_build, contents):
+def test_arrays_are_given_as_in_the_build(array_files, tmp_path, quiet_build, contents):
     images = np.arange(400, dtype=np.uint8).reshape(100, 4)
     labels = np.array(["dog", "cat"] * 50)
     given = array_files(image=images, label=labels, weights=np.ones((100, 2), np.float32))
@@ -281,7 +283,7 @@ def refused(root: Path, source: object, match: str, contents: Callable[[Path], d
     assert contents(root) == before
 
 
-def test_other_inputs_are_refused_and_the_error_names_what_differs(dataset, photos, contents, monkeypatch):
+def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, photos, contents, monkeypatch):
     flip(shard_path(dataset))
     path = photos / "cat" / "02.png"
     os.utime(path, ns=(STAMP, STAMP + 1))
@@ -308,7 +310,7 @@ def plain_png(grey: int) -> bytes:
     return file.getvalue()
 
 
-def test_inputs_of_other_content_at_the_same_size_and_time_are_refused(
+def test_inputs_with_other_content_but_the_same_size_and_time_are_refused(
     image_folder, tmp_path, quiet_build, contents
 ):
     root = image_folder({f"{number}.png": plain_png(number) for number in range(4)})
@@ -340,7 +342,7 @@ def test_other_rejects_are_refused(dataset, photos, contents):
     )
 
 
-def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents):
+def test_a_derived_dataset_is_refused(dataset, photos, contents):
     flip(shard_path(dataset))
     appended = {**read_manifest(dataset).options, "appended": [{"build_id": "00000000"}]}
     for options, how in (
@@ -354,7 +356,7 @@ def test_a_dataset_that_was_made_of_others_is_refused(dataset, photos, contents)
     assert len(repair(dataset).repaired) == 1
 
 
-def test_more_inputs_than_there_were_are_a_mistake(dataset, tmp_path, image_folder, capsys):
+def test_too_many_inputs_are_refused(dataset, tmp_path, image_folder, capsys):
     flip(shard_path(dataset))
     with pytest.raises(OptionsError, match="the inputs are 'a', 'b'; give one folder of images"):
         repair(dataset, ["a", "b"])

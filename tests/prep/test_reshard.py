@@ -73,7 +73,7 @@ def counts(manifest: Manifest, split: str) -> list[int]:
 @pytest.mark.parametrize("before", ["none", "gzip"])
 @pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize("kind", BUILDS)
-def test_each_split_keeps_its_examples_in_as_many_shards_as_asked_for(
+def test_each_split_keeps_its_examples_in_the_requested_number_of_shards(
     kind, balance, before, new, origins, tmp_path, monkeypatch
 ):
     # so that the shards of one split are written in several passes
@@ -95,7 +95,7 @@ def test_each_split_keeps_its_examples_in_as_many_shards_as_asked_for(
         assert scan_shard(out, shard.path, new, label=made.schema.label) == (shard, found)
 
 
-def test_by_bytes_shards_are_as_even_as_longest_first_packing_makes_them(origins, tmp_path):
+def test_shards_by_bytes_are_as_even_as_longest_first_packing(origins, tmp_path):
     root = origins["table", "none"]
     made = reshard(
         root, tmp_path / "out", shards={"train": 4}, options=ShardOptions(balance="bytes"), log=quiet
@@ -113,7 +113,7 @@ def test_by_bytes_shards_are_as_even_as_longest_first_packing_makes_them(origins
         assert numbers[start:end] == sorted(numbers[start:end])
 
 
-def test_the_new_manifest_keeps_everything_but_the_shards(origins, tmp_path):
+def test_the_new_manifest_keeps_everything_except_the_shards(origins, tmp_path):
     root = origins["images", "none"]
     before = read_manifest(root)
     made = reshard(root, tmp_path / "out", shards=2, options=ShardOptions(name="pets"), log=quiet)
@@ -166,7 +166,7 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_compressed_runs_end_at_the_same_records_however_many_shards_are_written_together(
+def test_compressed_runs_end_at_the_same_records_for_any_number_of_shards_per_pass(
     tmp_path, contents, monkeypatch
 ):
     x = np.random.default_rng(0).integers(0, 3, (40, 1 << 16), dtype=np.uint8)
@@ -178,7 +178,7 @@ def test_compressed_runs_end_at_the_same_records_however_many_shards_are_written
     assert in_no_order(records(tmp_path / "a" / "out")) == in_no_order(records(tmp_path / "old"))
 
 
-def test_a_split_without_examples_stays_one(old, tmp_path):
+def test_a_split_without_examples_stays_empty(old, tmp_path):
     before = read_manifest(old)
     (old / "empty.tfrecord").touch()
     shard, _ = scan_shard(old, "empty.tfrecord", label=before.schema.label)
@@ -211,7 +211,7 @@ def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
-def test_another_dataset_is_replaced_only_when_asked(old, tmp_path):
+def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
     out = tmp_path / "out"
     first = reshard(old, out, shards=2, log=quiet)
     with pytest.raises(InputError, match=r"of other options \(shards\) .* give overwrite=True to replace it"):
@@ -227,7 +227,7 @@ def test_another_dataset_is_replaced_only_when_asked(old, tmp_path):
     assert counts(third, "train") == [21, 20, 20, 20, 20]
 
 
-def test_a_dataset_that_cannot_be_read_is_replaced_when_asked(old, tmp_path):
+def test_a_dataset_that_cannot_be_read_is_replaced_on_request(old, tmp_path):
     out = tmp_path / "out"
     reshard(old, out, log=quiet)
     (out / "dataset.json").write_text("{")
@@ -303,7 +303,7 @@ def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
         reshard(tmp_path, tmp_path / "out", log=quiet)
 
 
-def test_two_into_one_output_is_refused(old, tmp_path):
+def test_two_processes_writing_one_output_are_refused(old, tmp_path):
     (tmp_path / "out").mkdir()
     with locked(tmp_path / "out"), pytest.raises(InputError, match="another build is writing into it"):
         reshard(old, tmp_path / "out", log=quiet)
@@ -378,7 +378,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize(("damage", "error", "message"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_dataset_is_not_copied(damage, error, message, balance, old, tmp_path):
+def test_a_damaged_dataset_is_not_resharded(damage, error, message, balance, old, tmp_path):
     damage(old)
     with pytest.raises(error, match=message):
         reshard(old, tmp_path / "out", shards=7, options=ShardOptions(balance=balance), log=quiet)
@@ -419,7 +419,7 @@ def one_pass(old: Path, out: Path) -> ShardPass:
     return ShardPass(plan, plan_split(plan, "train"), plan.shards[:1], Reporter())
 
 
-def test_a_pass_ends_early_after_another_one_has_failed(old, tmp_path):
+def test_a_pass_ends_early_after_another_has_failed(old, tmp_path):
     stop = threading.Event()
     stop.set()
     one = one_pass(old, tmp_path / "out")
@@ -462,7 +462,7 @@ def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
-def test_a_finished_shard_that_is_not_whole_is_written_again(stopped, old):
+def test_an_incomplete_finished_shard_is_written_again(stopped, old):
     note = json.loads(next(stopped.glob(f"{AREA_NAME}/*/first/*.done")).read_bytes())
     flip(stopped / note["shard"]["path"], 30)
     reshard(old, stopped, shards=4, log=quiet)
@@ -518,7 +518,7 @@ def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
-def test_a_file_that_cannot_grow_ends_it(large, tmp_path):
+def test_a_limit_on_file_size_ends_the_reshard(large, tmp_path):
     command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(large), str(tmp_path / "out")]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # noqa: E731
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=100)
@@ -527,7 +527,7 @@ def test_a_file_that_cannot_grow_ends_it(large, tmp_path):
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
-def test_an_output_without_room_is_refused_before_a_byte_is_written(old, tmp_path, monkeypatch):
+def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     for compression, has_room in (("none", False), ("gzip", True)):
         # whether the disk is full cannot be arranged here

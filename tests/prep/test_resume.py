@@ -47,9 +47,7 @@ def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
     return out
 
 
-def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
-    small_folder, tmp_path, quiet_build, contents, log
-):
+def test_a_build_resumes_after_a_missing_file_is_restored(small_folder, tmp_path, quiet_build, contents, log):
     whole = quiet_build(ImageFolder(small_folder), tmp_path / "whole" / "out", shards=6)
     log.clear()
     gone, elsewhere = small_folder / "dog" / "05.png", tmp_path / "elsewhere.png"
@@ -78,7 +76,7 @@ def test_a_build_goes_on_when_a_file_that_was_gone_is_back(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
-def test_a_file_that_changes_under_way_ends_the_build(small_folder, tmp_path, quiet_build):
+def test_a_file_that_changes_during_the_build_ends_it(small_folder, tmp_path, quiet_build):
     listing = ImageFolder(small_folder).listing
 
     class Changing(ImageFolder):
@@ -99,7 +97,7 @@ def test_a_file_that_changes_under_way_ends_the_build(small_folder, tmp_path, qu
     assert not (tmp_path / "out" / AREA_NAME).exists()
 
 
-def test_a_vanished_file_is_named_whatever_its_name(image_folder, tmp_path, quiet_build):
+def test_a_vanished_file_is_named_even_if_its_name_is_hostile(image_folder, tmp_path, quiet_build):
     root = image_folder({"caf\udce9.png": 1, "b.png": 2})
     listing = ImageFolder(root).listing
 
@@ -115,7 +113,7 @@ def test_a_vanished_file_is_named_whatever_its_name(image_folder, tmp_path, quie
         quiet_build(Vanishing(root), tmp_path / "out")
 
 
-def test_an_array_file_that_changes_under_way_ends_the_build(tmp_path, array_files, quiet_build):
+def test_an_array_file_that_changes_during_the_build_ends_it(tmp_path, array_files, quiet_build):
     (argument,) = array_files(x=np.arange(100))
 
     class Changing(Arrays):
@@ -165,7 +163,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_finished_shard_that_is_not_whole_is_written_again_and_no_other(
+def test_only_an_incomplete_finished_shard_is_written_again(
     damage, place, stopped, small_folder, tmp_path, quiet_build, contents, log
 ):
     (build_id,) = [path.name for path in (stopped / AREA_NAME).iterdir()]
@@ -180,7 +178,7 @@ def test_a_finished_shard_that_is_not_whole_is_written_again_and_no_other(
     assert contents(stopped) == contents(undisturbed)
 
 
-def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, quiet_build, log):
+def test_complete_finished_shards_are_not_written_again(stopped, small_folder, quiet_build, log):
     before = finished(stopped)
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
     assert log == [
@@ -190,7 +188,7 @@ def test_what_is_finished_and_whole_is_not_written_again(stopped, small_folder, 
     assert {path: identity(stopped / path) for path in before} == before
 
 
-def test_an_input_that_was_accepted_and_then_is_not_ends_the_build(image_folder, tmp_path, quiet_build):
+def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
     files = {f"{number}.png": number for number in range(6)} | {
         f"{number}-bad.png": b"" for number in range(6)
     }
@@ -208,7 +206,7 @@ def test_an_input_that_was_accepted_and_then_is_not_ends_the_build(image_folder,
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
 
 
-def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_run(
+def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run(
     small_folder, tmp_path, quiet_build, contents, log
 ):
     out = tmp_path / "out"
@@ -231,7 +229,7 @@ def test_a_build_that_was_committed_but_not_finished_up_is_finished_by_the_next_
     assert not (out / AREA_NAME).exists()
 
 
-def test_what_a_killed_process_left_of_a_file_goes_and_nothing_else(small_folder, tmp_path, quiet_build):
+def test_only_temporary_files_of_a_killed_process_are_removed(small_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(ImageFolder(small_folder), out)
     for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
@@ -241,7 +239,7 @@ def test_what_a_killed_process_left_of_a_file_goes_and_nothing_else(small_folder
     assert not list(out.glob(".dataset*"))
 
 
-def test_copies_of_a_killed_build_do_not_pile_up(tmp_path, quiet_build):
+def test_copies_of_a_killed_build_do_not_accumulate(tmp_path, quiet_build):
     stale = tmp_path / "out" / AREA_NAME / "staged-abcdef"
     stale.mkdir(parents=True)
     (stale / "0.bin").write_bytes(bytes(1000))
@@ -309,7 +307,7 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
     assert not (out / AREA_NAME).exists()
 
 
-def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
+def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
     area = BuildArea(tmp_path, "12345678")
     area.open()
     digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
@@ -327,9 +325,7 @@ def test_a_note_of_a_finished_shard_comes_back_as_it_was(tmp_path):
     assert area.read_finished("first", ShardId("train", 0)) is None
 
 
-def test_another_build_of_the_same_output_takes_the_place_of_one_that_was_stopped(
-    stopped, small_folder, quiet_build, log
-):
+def test_another_build_of_the_same_output_replaces_a_stopped_one(stopped, small_folder, quiet_build, log):
     (small_folder / "cat" / "bad.jpg").unlink()
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=3)
     assert log[0].startswith("discarding unfinished build ")
@@ -341,7 +337,7 @@ def test_another_build_of_the_same_output_takes_the_place_of_one_that_was_stoppe
     assert not (stopped / AREA_NAME).exists()
 
 
-def test_a_stopped_build_is_no_dataset(stopped):
+def test_a_stopped_build_is_not_a_dataset(stopped):
     with pytest.raises(
         InputError,
         match=r"is not a dataset: .* To resume a build that was stopped, run the same command again",

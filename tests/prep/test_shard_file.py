@@ -39,7 +39,7 @@ def write(root, compression, runs=RUNS, labels=()):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_shard_is_described_as_its_file_is(compression, tmp_path):
+def test_the_description_of_a_shard_matches_its_file(compression, tmp_path):
     file = write(tmp_path, compression)
     described = file.shard("a.tfrecord"), file.companions("a.tfrecord")
     assert described == scan_shard(tmp_path, "a.tfrecord", compression)
@@ -55,7 +55,7 @@ def test_a_shard_is_described_as_its_file_is(compression, tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_tensorflow_reads_what_is_written(compression, tmp_path):
+def test_tensorflow_reads_the_written_shard(compression, tmp_path):
     write(tmp_path, compression)
     path = tmp_path / "a.tfrecord"
     kind = {"none": "", "gzip": "GZIP"}[compression]
@@ -73,7 +73,7 @@ def test_a_shard_without_examples_is_an_empty_file(compression, tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_labels_stand_beside_a_shard_and_are_found_in_its_records(compression, tmp_path):
+def test_labels_are_stored_next_to_a_shard_and_match_its_records(compression, tmp_path):
     label = Feature("label", "label", "int64")
     encode = example_encoder(Schema((Feature("x", "bytes", "bytes"), label)))
     labels = [3, -1, 2**63 - 1, -(2**63), 0, 3]
@@ -90,12 +90,12 @@ def test_labels_stand_beside_a_shard_and_are_found_in_its_records(compression, t
             scan_shard(tmp_path, "a.tfrecord", compression, label=Feature(name, "label", "int64"))
 
 
-def test_a_short_shard_has_fewer_last_bytes_than_eight_in_no_case_but_empty(tmp_path):
+def test_only_an_empty_shard_has_fewer_than_eight_last_bytes(tmp_path):
     file = write(tmp_path, "none", [[(b"",)]])
     assert file.shard("a").last_bytes == (tmp_path / "a.tfrecord").read_bytes()[-8:].hex()
 
 
-def test_compressed_files_are_the_same_bytes_each_time_and_hold_no_time(tmp_path):
+def test_compressed_files_are_reproducible_and_hold_no_timestamp(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, "gzip")
@@ -106,7 +106,7 @@ def test_compressed_files_are_the_same_bytes_each_time_and_hold_no_time(tmp_path
     assert len(data) < sum(map(len, RECORDS)) / 10
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path):
+def test_an_existing_file_is_not_overwritten(tmp_path):
     write(tmp_path, "none")
     with pytest.raises(FileExistsError):
         write(tmp_path, "none")
@@ -128,13 +128,13 @@ COMPRESSED = gzip.compress(b"".join(b"".join(frames_of([(b"abc",)] * 9, "none").
         pytest.param(b"abc", id="no gzip file"),
     ],
 )
-def test_damaged_compressed_data_are_told_with_the_record(data, tmp_path):
+def test_damaged_compressed_data_are_reported_with_the_record(data, tmp_path):
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(RecordError, match=r"/a: record \d+ at byte \d+: the compressed data are damaged: "):
         list(read_records(tmp_path / "a", "gzip"))
 
 
-def test_a_length_that_compressed_data_do_not_have_takes_no_memory(tmp_path):
+def test_a_length_beyond_the_compressed_data_takes_no_memory(tmp_path):
     length = (1 << 40).to_bytes(8, "little")
     (tmp_path / "a").write_bytes(
         gzip.compress(length + masked_crc32c(length).to_bytes(4, "little") + bytes(1 << 21))

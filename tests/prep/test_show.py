@@ -18,7 +18,7 @@ from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Total
 from tfshards.schemas.manifest import write_manifest
 
 
-def test_every_example_is_found_where_it_is(small_folder, tmp_path, quiet_build):
+def test_show_finds_every_example(small_folder, tmp_path, quiet_build):
     options = Options(splits={"train": 0.6, "val": 0.4})
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=3, options=options)
     for path in small_folder.rglob("*.png"):
@@ -29,20 +29,20 @@ def test_every_example_is_found_where_it_is(small_folder, tmp_path, quiet_build)
         assert path.read_bytes() in data
 
 
-def test_a_key_that_is_part_of_another_is_told_apart(tmp_path, quiet_build):
+def test_a_key_that_is_part_of_another_key_is_not_confused_with_it(tmp_path, quiet_build):
     quiet_build(Arrays({"x": np.arange(200) * 7}), tmp_path / "out")
     for row in (1, 10, 100, 11):
         assert find(tmp_path / "out", str(row)).values["x"] == [row * 7]
 
 
-def test_a_key_that_is_no_utf8_is_found(image_folder, tmp_path, quiet_build):
+def test_a_key_that_is_not_utf8_is_found(image_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(image_folder({"caf\udce9\x1b.png": 1, "b.png": 2})), tmp_path / "out")
     found = find(tmp_path / "out", "caf\udce9\x1b.png")
     text = example_text(found, read_manifest(tmp_path / "out").schema)
     assert text.splitlines()[-1] == r"key: caf\udce9\x1b.png"
 
 
-def test_a_key_that_is_not_there_is_told_with_one_that_is(small_folder, tmp_path, quiet_build):
+def test_an_unknown_key_is_reported_with_an_existing_one(small_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(small_folder), tmp_path / "out")
     with pytest.raises(
         InputError, match=r"out has no example with the key 'cat'; keys look like '(cat|dog)/\d\d\.png'$"
@@ -50,7 +50,7 @@ def test_a_key_that_is_not_there_is_told_with_one_that_is(small_folder, tmp_path
         find(tmp_path / "out", "cat")
 
 
-def test_every_kind_of_value_is_described_in_a_line(tmp_path, quiet_build):
+def test_every_kind_of_value_is_described_in_one_line(tmp_path, quiet_build):
     arrays = {
         "pixels": np.arange(12, dtype=">u2").reshape(1, 3, 4),
         "few": np.array([[0.5, -1.5]], np.float16),
@@ -105,7 +105,7 @@ KEYED = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "byt
         ),
     ],
 )
-def test_a_record_that_is_not_what_the_schema_says_is_named(record, fault, tmp_path):
+def test_a_record_that_violates_the_schema_is_named(record, fault, tmp_path):
     sound = b"".join(example_encoder(KEYED)([1, b"first"]))
     dataset_of(tmp_path, KEYED, [sound, record])
     assert find(tmp_path, "first").record == 0
@@ -119,7 +119,7 @@ def test_all_classes_of_an_example_are_described(labels, shown):
     assert description(schema["tags"], schema, labels) == shown
 
 
-def test_a_damaged_record_on_the_way_is_named(tmp_path):
+def test_a_damaged_record_found_during_the_search_is_named(tmp_path):
     dataset_of(tmp_path, KEYED, [b"".join(example_encoder(KEYED)([1, b"first"]))])
     (shard,) = tmp_path.glob("*.tfrecord*")
     data = bytearray(shard.read_bytes())
@@ -131,7 +131,7 @@ def test_a_damaged_record_on_the_way_is_named(tmp_path):
         find(tmp_path, "first")
 
 
-def test_examples_without_keys_and_datasets_without_examples_are_told(tmp_path):
+def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
     for schema, records, told in (
         (Schema((Feature("x", "int", "int64"),)), [[1]], "its examples have no keys"),
         (Schema((Feature("key", "int", "int64"),)), [[1]], "its examples have no keys"),
@@ -142,7 +142,7 @@ def test_examples_without_keys_and_datasets_without_examples_are_told(tmp_path):
             find(tmp_path, "x")
 
 
-def test_a_shard_that_is_gone_is_named(tmp_path):
+def test_a_missing_shard_is_named(tmp_path):
     dataset_of(tmp_path, KEYED, [])
     manifest = read_manifest(tmp_path)
     lost = replace(manifest.shards[0], path="gone.tfrecord")

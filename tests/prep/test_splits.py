@@ -63,7 +63,7 @@ def test_sizes_are_the_ratios_by_largest_remainder(keys, ratios, seed):
 
 
 @given(KEYS, ratios(), SEEDS)
-def test_every_key_is_where_the_recorded_cuts_say(keys, ratios, seed):
+def test_every_key_is_in_the_split_of_the_recorded_cuts(keys, ratios, seed):
     try:
         membership = split_by_ratio(keys, ratios, seed)
     except InputError:
@@ -76,7 +76,7 @@ def test_every_key_is_where_the_recorded_cuts_say(keys, ratios, seed):
 
 
 @given(KEYS, ratios(), SEEDS, st.data())
-def test_within_each_class_sizes_and_cuts_are_its_own(keys, ratios, seed, data):
+def test_each_class_has_its_own_sizes_and_cuts(keys, ratios, seed, data):
     strata = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(keys), max_size=len(keys))))
     try:
         membership = split_by_ratio(keys, ratios, seed, strata=strata)
@@ -95,7 +95,7 @@ def test_within_each_class_sizes_and_cuts_are_its_own(keys, ratios, seed, data):
 
 
 @given(KEYS, ratios(), SEEDS, st.data())
-def test_a_group_is_never_parted(keys, ratios, seed, data):
+def test_a_group_is_never_divided(keys, ratios, seed, data):
     groups = data.draw(
         st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), min_size=len(keys), max_size=len(keys))
     )
@@ -110,7 +110,7 @@ def test_a_group_is_never_parted(keys, ratios, seed, data):
 
 
 @given(st.integers(2, 40), st.integers(1, 5), SEEDS)
-def test_groups_of_one_size_come_as_near_to_the_ratios_as_whole_groups_allow(count, size, seed):
+def test_groups_of_equal_size_match_the_ratios_as_closely_as_possible(count, size, seed):
     groups = [b"%d" % (number // size) for number in range(count * size)]
     keys = [b"%d" % number for number in range(count * size)]
     halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
@@ -118,14 +118,14 @@ def test_groups_of_one_size_come_as_near_to_the_ratios_as_whole_groups_allow(cou
     assert abs(len(membership.examples["train"]) - count * size / 2) <= size / 2
 
 
-def test_membership_is_the_same_for_ever():
+def test_membership_never_changes_between_releases():
     keys = [b"%d.png" % number for number in range(10)]
     membership = split_by_ratio(keys, {"train": Fraction("0.7"), "val": Fraction("0.3")}, 0)
     assert membership.examples["val"].tolist() == [0, 2, 9]
     assert membership.cuts["cuts"] == {"all": ["bd81fb850f2e9b30740ca536478c9b98"]}
 
 
-def test_the_order_of_keys_and_other_keys_do_not_matter_but_the_seed_does():
+def test_membership_depends_on_the_seed_but_not_on_order_or_other_keys():
     keys = [b"%d" % number for number in range(50)]
     halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
 
@@ -136,7 +136,7 @@ def test_the_order_of_keys_and_other_keys_do_not_matter_but_the_seed_does():
     assert train(keys, 0) != train(keys, 1)
 
 
-def test_a_class_too_small_for_a_split_has_its_cut_at_the_end():
+def test_a_class_too_small_for_all_splits_has_a_cut_at_the_end():
     keys = [b"a", b"b", b"c", b"d"]
     three = {"train": Fraction(1, 2), "val": Fraction(1, 4), "test": Fraction(1, 4)}
     membership = split_by_ratio(keys, three, 0, strata=np.array([0, 0, 0, 1]))
@@ -211,10 +211,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("texts", "message"), WRONG.values(), ids=WRONG.keys())
-def test_wrong_ratios_are_told(texts, message):
+def test_wrong_ratios_are_reported(texts, message):
     with pytest.raises(OptionsError, match=message):
         parse_ratios(texts)
 
 
-def test_no_ratios_are_no_mistake():
+def test_empty_ratios_are_allowed():
     check_ratios({})

@@ -105,9 +105,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize(("origin", "prefix"), ORIGINS.items())
 @pytest.mark.parametrize("array", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_a_field_is_a_feature_with_the_arrays_name_before_it_where_one_is_given(
-    array, origin, prefix, tmp_path
-):
+def test_a_field_is_a_feature_prefixed_with_the_name_of_the_array_if_given(array, origin, prefix, tmp_path):
     assert table(origin(array, tmp_path), tmp_path / "staged") == {
         f"{prefix}number": (Feature(f"{prefix}number", "int", "int32"), [3, -1, 2**31 - 1, 0]),
         f"{prefix}box": (Feature(f"{prefix}box", "raw", "float32", (2, 2)), raw(ARRAY["box"])),
@@ -120,7 +118,7 @@ NESTED.view(np.uint8)[:] = np.arange(NESTED.nbytes) % 2
 
 
 @pytest.mark.parametrize(("origin", "prefix"), ORIGINS.items())
-def test_fields_of_fields_are_joined_by_slashes_and_take_the_shape_around_them(origin, prefix, tmp_path):
+def test_nested_fields_are_joined_by_slashes_and_have_the_outer_shape(origin, prefix, tmp_path):
     found = table(origin(NESTED, tmp_path), tmp_path / "staged")
     assert {name: (feature.dtype, feature.shape, values) for name, (feature, values) in found.items()} == {
         f"{prefix}a/b": ("float64", (), raw(NESTED["a"]["b"])),
@@ -132,7 +130,7 @@ def test_fields_of_fields_are_joined_by_slashes_and_take_the_shape_around_them(o
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("origin", [from_memory, from_npy, from_npz, from_chunks])
-def test_tables_of_structures_have_the_tables_axes_first(origin, order, tmp_path):
+def test_arrays_of_structures_have_the_axes_of_the_array_first(origin, order, tmp_path):
     array = np.resize(ARRAY, (4, 3)).copy(order)
     found = table(origin(array, tmp_path), tmp_path / "staged")
     assert found["x/box"] == (Feature("x/box", "raw", "float32", (3, 2, 2)), raw(array["box"]))
@@ -148,14 +146,14 @@ def test_fields_may_overlap_in_memory(tmp_path):
 
 
 @pytest.mark.parametrize("origin", [from_memory, from_npy])
-def test_a_field_of_no_bytes_is_one_of_no_values(origin, tmp_path):
+def test_a_field_of_zero_bytes_has_no_values(origin, tmp_path):
     array = np.zeros(2, [("a", "u1"), ("nothing", "f4", (0,)), ("empty", "S0")])
     found = table(origin(array, tmp_path), tmp_path / "staged")
     assert found["x/nothing"] == (Feature("x/nothing", "raw", "float32", (0,)), [b"", b""])
     assert found["x/empty"][1] == [b"", b""]
 
 
-def test_names_of_fields_that_no_latin_alphabet_has_are_read(tmp_path):
+def test_field_names_outside_of_latin_1_are_read(tmp_path):
     array = np.array([(1, 2)], [("猫", "i4"), ("\\u732b", "i4")])
     with pytest.warns(UserWarning, match="format 3.0"):
         np.save(tmp_path / "x.npy", array)
@@ -194,12 +192,12 @@ def test_a_structured_file_is_mapped_rather_than_copied(tmp_path):
         reader.arrays["x/box"].take(np.array([0]))
 
 
-def test_a_preview_copies_only_the_scalars(tmp_path):
+def test_a_preview_copies_only_scalars(tmp_path):
     reader = Arrays(ARRAY).stage(tmp_path, preview=True)
     assert [name for name, column in reader.arrays.items() if column.path] == ["number", "name"]
 
 
-def test_equal_arrays_have_one_identity_whatever_the_padding_holds(tmp_path):
+def test_equal_arrays_have_the_same_identity_despite_their_padding(tmp_path):
     identities = []
     for number, padding in enumerate((0, 255)):
         array = np.zeros(3, np.dtype([("a", "u1"), ("b", "f8")], align=True))
@@ -210,7 +208,7 @@ def test_equal_arrays_have_one_identity_whatever_the_padding_holds(tmp_path):
     assert identities[0] == identities[1]
 
 
-def test_a_file_that_is_cut_between_the_look_and_the_mapping_is_told(tmp_path):
+def test_a_file_truncated_between_inspection_and_mapping_is_reported(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(4, np.uint8))
     os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size - 1)
     array = MappedFile(str(tmp_path / "x.npy"), "|u1", (4,), layout=())
@@ -256,7 +254,7 @@ def test_structures_that_cannot_be_stored_are_refused(array, message, origin, tm
         table(source, tmp_path / "staged")
 
 
-def test_a_field_named_key_needs_the_arrays_name_before_it(tmp_path):
+def test_a_field_named_key_requires_the_name_of_the_array_as_prefix(tmp_path):
     array = np.zeros(2, [("key", "i4")])
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(
@@ -267,14 +265,14 @@ def test_a_field_named_key_needs_the_arrays_name_before_it(tmp_path):
     assert list(table(Arrays.open([f"x={tmp_path}/x.npy"]), tmp_path / "named")) == ["x/key"]
 
 
-def test_a_field_and_an_array_of_one_name_are_refused(tmp_path):
+def test_a_field_and_an_array_with_the_same_name_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(2, [("a", "i4")]))
     np.save(tmp_path / "a.npy", np.zeros(2))
     with pytest.raises(InputError, match=r"^two arrays or fields are named 'a'; name the arrays with"):
         table(Arrays.open([f"{tmp_path}/x.npy", f"{tmp_path}/a.npy"]), tmp_path / "staged")
 
 
-def test_an_array_without_fields_has_no_name():
+def test_an_array_without_fields_and_name_is_refused():
     with pytest.raises(
         OptionsError, match=r"^arrays= is an array without fields, which has no name; give \{'NAME': arr"
     ):

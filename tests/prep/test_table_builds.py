@@ -51,7 +51,7 @@ def table(image_folder) -> Path:
     return mixed(image_folder({f"{number:03d}.png": number for number in range(20)}), 20)
 
 
-def test_the_staged_copy_lies_in_the_output_and_goes(table, tmp_path, quiet_build, monkeypatch):
+def test_the_staged_copy_is_in_the_output_and_is_removed(table, tmp_path, quiet_build, monkeypatch):
     folders = []
     stage = Table.stage
 
@@ -76,14 +76,14 @@ def test_the_staged_copy_lies_in_the_output_and_goes(table, tmp_path, quiet_buil
     ],
     ids=" ".join,
 )
-def test_workers_of_any_kind_make_the_same_bytes(beam_args, table, tmp_path, quiet_build, contents):
+def test_workers_of_any_kind_write_the_same_bytes(beam_args, table, tmp_path, quiet_build, contents):
     quiet_build(source(table), tmp_path / "one" / "out", shards=4)
     quiet_build(source(table), tmp_path / "two" / "out", shards=4, beam_args=beam_args)
     assert contents(tmp_path / "two" / "out") == contents(tmp_path / "one" / "out")
     assert verify(tmp_path / "two" / "out", deep=True)
 
 
-def test_a_build_that_was_killed_goes_on(image_folder, tmp_path, quiet_build, contents, log):
+def test_a_killed_build_can_be_resumed(image_folder, tmp_path, quiet_build, contents, log):
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (450, 450, 3), np.uint8)).save(file, "BMP")
     # each takes a while, since it is encoded anew
@@ -125,7 +125,7 @@ def test_tensorflow_datasets_opens_a_table(table, tmp_path, quiet_build, log):
 
 
 @pytest.mark.parametrize("columns", [{"file_name": "{}.png", "x": "{}"}, {"x": "{}"}], ids=["images", "none"])
-def test_a_reader_is_small_however_many_rows_it_reads(columns, tmp_path):
+def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_path):
     sizes = []
     for num_rows in (10, 10_000):
         folder = tmp_path / str(num_rows)
@@ -140,7 +140,7 @@ def test_a_reader_is_small_however_many_rows_it_reads(columns, tmp_path):
 
 
 @given(st.sets(st.binary(max_size=4), min_size=1, max_size=20), st.binary(max_size=4), st.integers(0, 3))
-def test_keys_are_found_where_they_are(keys, other, skipped):
+def test_keys_of_table_rows_are_found(keys, other, skipped):
     # as a file may hold them: behind others
     column = pa.array([b"\xff" * 9] * skipped + sorted(keys), pa.large_binary())[skipped:]
     found = ArrowKeys(pa.chunked_array([column]))

@@ -120,7 +120,7 @@ TYPES = {
 }
 
 
-def test_each_type_comes_back_as_the_feature_it_becomes(tmp_path, quiet_build):
+def test_each_column_type_is_read_back_as_its_feature(tmp_path, quiet_build):
     columns = {name.replace(",", ""): values for name, (values, _, _) in TYPES.items()}
     manifest = quiet_build(Table(parquet(tmp_path, **columns)), tmp_path / "out", shards=2)
     rows = read_back(tmp_path / "out")
@@ -131,7 +131,7 @@ def test_each_type_comes_back_as_the_feature_it_becomes(tmp_path, quiet_build):
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_what_is_missing_of_floating_point_numbers_is_nan(tmp_path, quiet_build):
+def test_missing_floating_point_numbers_are_nan(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[0.5, None], y=[[1.0, None], [2.0, 3.0]], z=[[None], [2.0, 3.0]])
     quiet_build(Table(path), tmp_path / "out")
     first, second = read_back(tmp_path / "out")
@@ -197,7 +197,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("values", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_column_that_cannot_be_stored_exactly_is_told(values, message, tmp_path, quiet_build):
+def test_a_column_that_cannot_be_stored_exactly_is_reported(values, message, tmp_path, quiet_build):
     path = parquet(tmp_path, x=values, y=[1, 2, 3])
     with pytest.raises(InputError, match=message):
         quiet_build(Table(path), tmp_path / "out")
@@ -210,13 +210,13 @@ def test_a_table_of_one_row_is_a_dataset(tmp_path, quiet_build):
     assert read_back(tmp_path / "out") == [{"x": [1, 2]}]
 
 
-def test_names_of_columns_may_be_those_of_the_staged_file(tmp_path, quiet_build):
+def test_columns_may_be_named_like_those_of_the_staged_file(tmp_path, quiet_build):
     path = parquet(tmp_path, **{"bytes": [1], "split/": [2], "value/x": [3], "x": [4], "path/image": [5]})
     quiet_build(Table(path), tmp_path / "out")
     assert read_back(tmp_path / "out") == [{"bytes": 1, "split/": 2, "value/x": 3, "x": 4, "path/image": 5}]
 
 
-def test_bytes_of_columns_are_balanced(tmp_path, quiet_build):
+def test_shards_of_columns_of_bytes_are_balanced(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[b"a" * 1000, *[b"a"] * 10], y=[[1] * number for number in range(11)])
     manifest = quiet_build(Table(path), tmp_path / "out", shards=2, options=Options(balance="bytes"))
     assert sorted(shard.num_examples for shard in manifest.splits["train"].shards) == [1, 10]
@@ -262,7 +262,7 @@ def alike(row: dict[str, object]) -> str:
 
 @settings(max_examples=8)
 @given(tables())
-def test_every_row_comes_back_once_with_its_values(tmp_path_factory, made):
+def test_every_row_is_read_back_once_with_its_values(tmp_path_factory, made):
     table, num_shards = made
     folder = tmp_path_factory.mktemp("table")
     pa.parquet.write_table(table, folder / "rows.parquet")

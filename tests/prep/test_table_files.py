@@ -63,7 +63,7 @@ def csv(folder: Path, content: str | bytes, name: str = "rows.csv") -> Path:
     return path
 
 
-def test_one_content_gives_the_same_records_from_each_format(tmp_path, capsys):
+def test_the_same_content_gives_the_same_records_from_each_format(tmp_path, capsys):
     found = {}
     for form in ("csv", "tsv", "jsonl", "ndjson", "parquet"):
         out = tmp_path / form
@@ -99,11 +99,11 @@ def test_one_content_gives_the_same_records_from_each_format(tmp_path, capsys):
         (b"a,b\n1e3,1\n-inf,2\n", [1000.0, -math.inf]),
     ],
 )
-def test_csv_values_are_what_is_written(content, expected, tmp_path):
+def test_csv_values_are_read_as_written(content, expected, tmp_path):
     assert column(csv(tmp_path, content), "a") == expected
 
 
-def test_a_column_of_numbers_that_stays_text_is_told(tmp_path, quiet_build, log):
+def test_a_column_of_numbers_that_stays_text_is_reported(tmp_path, quiet_build, log):
     quiet_build(Table(csv(tmp_path, "id,x\n 007,1\n8,2\n")), tmp_path / "out")
     assert log[0] == (
         "warning: column 'id' is stored as text: the number 007 could not be restored as it is written"
@@ -174,13 +174,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD_FILES.values(), ids=BAD_FILES.keys())
-def test_a_file_that_is_no_table_is_told(name, content, message, tmp_path, quiet_build):
+def test_a_file_that_is_not_a_table_is_reported(name, content, message, tmp_path, quiet_build):
     with pytest.raises(InputError, match=message):
         quiet_build(Table(csv(tmp_path, content, name)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_large_numbers_that_are_fractions_of_json_are_taken(tmp_path):
+def test_large_fractional_numbers_of_json_are_accepted(tmp_path):
     assert column(csv(tmp_path, '{"a":1e300}\n{"a":9007199254740992}\n{}\n', "r.jsonl"), "a") == [
         1e300,
         2**53,
@@ -188,7 +188,7 @@ def test_large_numbers_that_are_fractions_of_json_are_taken(tmp_path):
     ]
 
 
-def test_a_row_that_is_longer_than_a_block_is_told(tmp_path, monkeypatch):
+def test_a_row_longer_than_a_block_is_reported(tmp_path, monkeypatch):
     path = csv(tmp_path, b"a,b\n" + b"x" * (3 << 20) + b",1\n")
     assert len(column(path, "a")[0]) == 3 << 20
     monkeypatch.setattr(table_csv, "BLOCK_BYTES", 1 << 20)
@@ -196,7 +196,7 @@ def test_a_row_that_is_longer_than_a_block_is_told(tmp_path, monkeypatch):
         read_table(path, ())
 
 
-def test_columns_of_json_keep_their_order_though_one_looks_like_a_date(tmp_path):
+def test_columns_of_json_keep_their_order_even_if_one_looks_like_a_date(tmp_path):
     path = csv(tmp_path, '{"a":1,"b":"2020-01-01","c":["2020-01-01"]}\n', "rows.jsonl")
     table = read_table(path, ()).table
     assert table.column_names == ["a", "b", "c"]
@@ -209,7 +209,7 @@ def test_a_folder_named_like_a_value_adds_no_column_to_parquet(tmp_path):
     assert read_table(path, ()).table.column_names == list(ROWS[0])
 
 
-def test_a_table_that_changes_while_it_is_read_is_told(tmp_path, monkeypatch):
+def test_a_table_that_changes_while_it_is_read_is_reported(tmp_path, monkeypatch):
     path = csv(tmp_path, "a\n1\n")
     digest = "tfshards.prep.sources.tables.files._digest"
     monkeypatch.setattr(digest, lambda path: path.write_text("a\n1\n2\n") and "")

@@ -74,7 +74,7 @@ def test_paths_of_any_kind_are_keys(form, image_folder, tmp_path, quiet_build):
     assert {key: values["image"] for key, values in records(tmp_path / "out").items()} == expected
 
 
-def test_names_that_are_no_utf_8_are_found(image_folder, tmp_path, quiet_build):
+def test_names_that_are_not_utf8_are_found(image_folder, tmp_path, quiet_build):
     root = image_folder({"caf\udce9.png": 1, "b.png": 2})
     quiet_build(Table(csv(root, "file_name\ncaf\udce9.png\nb.png\n")), tmp_path / "out")
     assert sorted(records(tmp_path / "out")) == ["b.png", "caf\udce9.png"]
@@ -94,9 +94,7 @@ def test_a_folder_with_its_metadata_is_read_from_the_command_line(image_folder, 
     assert verify(out, deep=True)
 
 
-def test_what_cannot_be_read_beside_the_table_does_not_matter(
-    image_folder, tmp_path, quiet_build, monkeypatch
-):
+def test_unreadable_files_next_to_the_table_do_not_matter(image_folder, tmp_path, quiet_build, monkeypatch):
     root = image_folder({"a.png": 1})
 
     def fail(*_: object, **__: object) -> object:
@@ -146,7 +144,7 @@ def test_masks_keep_their_numbers_and_are_cropped_with_their_image(tmp_path, qui
         (ImageOptions(check="none"), (None, None, 3)),  # nothing is known of bytes that nobody looks at
     ],
 )
-def test_options_for_images_are_for_masks_as_far_as_they_mix_nothing(images, shape, tmp_path, quiet_build):
+def test_image_options_that_mix_no_pixels_apply_to_masks(images, shape, tmp_path, quiet_build):
     mask = np.arange(48, dtype=np.uint8).reshape(6, 8)
     (tmp_path / "m.png").write_bytes(png(mask))
     (tmp_path / "a.png").write_bytes(png(np.stack([mask] * 3, axis=2)))
@@ -157,7 +155,7 @@ def test_options_for_images_are_for_masks_as_far_as_they_mix_nothing(images, sha
     np.testing.assert_array_equal(Image.open(io.BytesIO(values["m"][0])), mask)
 
 
-def test_a_table_in_another_place_than_its_images_names_their_root(image_folder, tmp_path, quiet_build, log):
+def test_a_table_outside_of_the_image_folder_names_its_root(image_folder, tmp_path, quiet_build, log):
     root = image_folder({"a.png": 1, "b.png": 2})
     path = csv(tmp_path, "file_name\na.png\n")
     quiet_build(Table(path, root=root), tmp_path / "out")
@@ -190,7 +188,7 @@ def linked(image_folder, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE.keys())
-def test_a_path_out_of_the_root_is_refused(path, linked, tmp_path, quiet_build):
+def test_a_path_outside_of_the_root_is_refused(path, linked, tmp_path, quiet_build):
     table = csv(linked, f"file_name\na.png\n{path}\n")
     with pytest.raises(
         InputError,
@@ -199,7 +197,7 @@ def test_a_path_out_of_the_root_is_refused(path, linked, tmp_path, quiet_build):
         quiet_build(Table(table), tmp_path / "out")
 
 
-def test_links_are_followed_inside_and_where_it_is_allowed(linked, tmp_path, quiet_build):
+def test_links_are_followed_inside_the_root_and_outside_on_request(linked, tmp_path, quiet_build):
     quiet_build(Table(csv(linked, "file_name\ninside.png\nsub/../a.png\n")), tmp_path / "one")
     assert set(records(tmp_path / "one")) == {"inside.png", "sub/../a.png"}
     names = ["link.png", "linked/outside.png", "linked/../outside.png"]
@@ -239,7 +237,7 @@ def test_a_row_without_its_file_is_rejected(path, detail, image_folder, tmp_path
     assert rejects(tmp_path / "out") == {key: ("missing", detail)}
 
 
-def test_of_several_images_the_one_that_is_at_fault_is_named(image_folder, tmp_path, quiet_build):
+def test_the_rejected_one_of_several_images_is_named(image_folder, tmp_path, quiet_build):
     root = image_folder({"a.png": 1, "b.png": b"no image", "c.png": 2})
     table = csv(root, "file_name,mask_file_name\na.png,b.png\nc.png,a.png\n")
     quiet_build(Table(table), tmp_path / "out", options=ANY_REJECTS)
@@ -261,7 +259,7 @@ def test_rows_of_the_same_image_have_their_numbers_as_keys(image_folder, tmp_pat
     assert found["0"]["image"] == found["2"]["image"] == [(root / "b.png").read_bytes()]
 
 
-def test_keys_that_steer_a_terminal_are_shown_escaped(image_folder, tmp_path, capsys):
+def test_control_characters_in_keys_are_escaped(image_folder, tmp_path, capsys):
     name = "a\x1b[31m\n.png"
     root = image_folder({name: 1, "b.png": 2})
     table = parquet(root, file_name=[name, "b.png"])
@@ -275,7 +273,7 @@ def test_keys_that_steer_a_terminal_are_shown_escaped(image_folder, tmp_path, ca
     assert "\x1b" not in said.out + said.err
 
 
-def test_an_image_that_changes_under_way_ends_the_build(image_folder, tmp_path, quiet_build, monkeypatch):
+def test_an_image_that_changes_during_the_build_ends_it(image_folder, tmp_path, quiet_build, monkeypatch):
     root = image_folder({"a.png": 1, "b.png": 2})
     table = Table(csv(root, "file_name\na.png\nb.png\n"))
     stage = Table.stage

@@ -55,7 +55,7 @@ def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, tmp_path, 
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_class_names_and_several_classes_a_row_come_from_the_loader(tmp_path, quiet_build):
+def test_class_names_and_several_classes_per_row_reach_the_loader(tmp_path, quiet_build):
     path = parquet(tmp_path, tags=[["sea", "sun"], [], ["sun"]])
     quiet_build(Table(path, columns=ColumnRoles(label="tags")), tmp_path / "out")
     read = {"batch_size": 3, "select": ("tags", "key"), "class_names": ["sea", "sun"]}
@@ -73,7 +73,7 @@ def test_class_names_and_several_classes_a_row_come_from_the_loader(tmp_path, qu
         ([[0.5], [1.0]], "raw"),
     ],
 )
-def test_a_column_that_is_only_called_label_is_stored_as_it_is(labels, kind, tmp_path, quiet_build):
+def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, tmp_path, quiet_build):
     path = parquet(tmp_path, label=labels)
     manifest = quiet_build(Table(path), tmp_path / "out")
     assert manifest.schema["label"].kind == kind
@@ -137,7 +137,7 @@ WRONG_LABELS = {
 
 
 @pytest.mark.parametrize(("labels", "names", "message"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
-def test_labels_that_are_no_classes_are_told(labels, names, message, tmp_path, quiet_build):
+def test_labels_that_cannot_be_classes_are_reported(labels, names, message, tmp_path, quiet_build):
     source = Table(parquet(tmp_path, y=labels), columns=ColumnRoles(label="y"), class_names=names)
     with pytest.raises(InputError, match=message):
         quiet_build(source, tmp_path / "out")
@@ -182,7 +182,7 @@ def test_a_label_map_needs_labels(tmp_path, quiet_build):
         quiet_build(Table(parquet(tmp_path, x=[1]), class_names=("a",)), tmp_path / "out")
 
 
-def test_classes_that_look_like_one_are_told(tmp_path, quiet_build, log):
+def test_class_names_that_look_the_same_are_reported(tmp_path, quiet_build, log):
     quiet_build(Table(parquet(tmp_path, label=["Dog", "dog"])), tmp_path / "out")
     assert log[0] == "warning: 'Dog' and 'dog' are two classes, but look alike"
 
@@ -206,7 +206,7 @@ def test_splits_may_be_numbered_and_in_any_column(tmp_path, quiet_build):
     assert {split: manifest.splits[split].num_examples for split in manifest.splits} == {"0": 1, "1": 2}
 
 
-def test_another_column_of_splits_is_another_build(tmp_path, quiet_build):
+def test_another_split_column_is_another_build(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[0, 1], a=["train", "val"], b=["val", "train"])
     quiet_build(Table(path, columns=ColumnRoles(split="a", drop=("b",))), tmp_path / "out")
     other = Table(path, columns=ColumnRoles(split="b", drop=("a",)))
@@ -236,13 +236,13 @@ WRONG_SPLITS = {
 
 
 @pytest.mark.parametrize(("splits", "message"), WRONG_SPLITS.values(), ids=WRONG_SPLITS.keys())
-def test_a_column_that_names_no_splits_is_told(splits, message, tmp_path, quiet_build):
+def test_a_column_that_cannot_name_splits_is_reported(splits, message, tmp_path, quiet_build):
     path = parquet(tmp_path, x=list(range(len(splits))), split=splits)
     with pytest.raises(InputError, match=message):
         quiet_build(Table(path), tmp_path / "out")
 
 
-def test_splits_by_ratio_need_the_column_of_splits_dropped(tmp_path, capsys):
+def test_splits_by_ratio_require_dropping_the_split_column(tmp_path, capsys):
     path = parquet(tmp_path, x=list(range(10)), split=["train"] * 5 + ["val"] * 5)
     command = [
         "build",
@@ -260,7 +260,7 @@ def test_splits_by_ratio_need_the_column_of_splits_dropped(tmp_path, capsys):
     assert read_manifest(tmp_path / "out").splits["train"].num_examples == 8
 
 
-def test_classes_are_split_alike(tmp_path, quiet_build):
+def test_classes_are_split_in_the_same_ratios(tmp_path, quiet_build):
     path = parquet(tmp_path, label=["a"] * 10 + ["b"] * 20)
     options = Options(splits=parse_ratios(["train=0.8", "val=0.2"]), stratify=True)
     manifest = quiet_build(Table(path), tmp_path / "out", options=options)
@@ -280,7 +280,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("is_dropped", [True, False])
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
-def test_rows_of_one_group_do_not_part(groups, is_dropped, tmp_path, quiet_build):
+def test_rows_of_one_group_stay_in_one_split(groups, is_dropped, tmp_path, quiet_build):
     groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
     path = parquet(tmp_path, x=list(range(40)), group=pa.concat_arrays([groups] * 10))
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="group")
@@ -291,7 +291,7 @@ def test_rows_of_one_group_do_not_part(groups, is_dropped, tmp_path, quiet_build
     assert {number % 4 for number in val} == {number % 4 for number in val if number < 4}
 
 
-def test_a_group_is_the_same_whatever_the_type_that_holds_it(tmp_path, quiet_build):
+def test_a_group_does_not_depend_on_the_type_of_its_column(tmp_path, quiet_build):
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
     found = []
     for place, groups in enumerate(([10, 20, 30, 40], ["10", "20", "30", "40"])):
@@ -324,14 +324,14 @@ def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
         ([{"a": 1}] * 3, r"^column 'g': its type struct<a: int64> cannot be stored"),
     ],
 )
-def test_a_column_that_makes_no_groups_is_told(groups, message, tmp_path, quiet_build):
+def test_a_column_that_cannot_group_is_reported(groups, message, tmp_path, quiet_build):
     source = Table(parquet(tmp_path, x=[1, 2, 3], g=groups), columns=ColumnRoles(drop=("g",)))
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
     with pytest.raises(InputError, match=message):
         quiet_build(source, tmp_path / "out", options=options)
 
 
-def test_grouping_by_no_column_names_those_that_are_there(tmp_path, quiet_build):
+def test_an_unknown_group_column_is_reported_with_the_existing_ones(tmp_path, quiet_build):
     options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="h")
     source = Table(parquet(tmp_path, x=[1, 2], g=[1, 2]), columns=ColumnRoles(drop=("g",)))
     with pytest.raises(InputError, match=r"^group_by='h' is not a column; the columns are g, x$"):

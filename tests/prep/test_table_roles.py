@@ -70,7 +70,7 @@ READ_OFF = {
 @pytest.mark.parametrize(
     ("names", "columns", "images", "label", "split", "others"), READ_OFF.values(), ids=READ_OFF.keys()
 )
-def test_columns_are_read_off_their_names(names, columns, images, label, split, others):
+def test_roles_of_columns_follow_from_their_names(names, columns, images, label, split, others):
     roles = assign_columns(names, columns, "t.csv")
     assert list(roles.images.items()) == list(images.items())
     assert (roles.label, roles.split, roles.others) == (label, split, others)
@@ -127,13 +127,13 @@ ROLES = {
 
 
 @pytest.mark.parametrize(("names", "columns", "message"), ROLES.values(), ids=ROLES.keys())
-def test_columns_without_a_role_are_told(names, columns, message, tmp_path, quiet_build):
+def test_columns_without_a_role_are_reported(names, columns, message, tmp_path, quiet_build):
     path = parquet(tmp_path, **{name: [1, 2] for name in names})
     with pytest.raises(InputError, match=message):
         quiet_build(Table(path, columns=columns), tmp_path / "out")
 
 
-def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
+def test_a_column_of_paths_that_are_all_missing_is_reported(tmp_path, quiet_build):
     with pytest.raises(
         InputError, match=r"^column 'file_name': every path is missing; leave out the column with drop="
     ):
@@ -141,7 +141,7 @@ def test_paths_of_which_all_are_missing_are_told(tmp_path, quiet_build):
 
 
 @pytest.mark.parametrize("name", ["file_name;caption", "a|b", "a\tb"])
-def test_a_header_of_another_delimiter_is_told(name):
+def test_a_header_with_another_delimiter_is_reported(name):
     with pytest.raises(
         InputError, match=r"^rows.csv has one column, .*, which looks like several; values are "
     ):

@@ -112,7 +112,7 @@ NUMERIC = [
 
 
 @pytest.mark.parametrize(("kind", "dtype"), NUMERIC)
-def test_every_dtype_of_every_kind_comes_back_exact_in_every_shape(kind, dtype, tmp_path):
+def test_every_dtype_of_every_kind_is_read_exactly_in_every_shape(kind, dtype, tmp_path):
     shapes = {"scalar": (), "vector": (3,), "matrix": (2, 3), "empty": (2, 0)}
     schema = Schema(tuple(Feature(name, kind, dtype, shape) for name, shape in shapes.items()))
     example = {name: values_of(dtype, shape) for name, shape in shapes.items()}
@@ -125,7 +125,7 @@ def test_every_dtype_of_every_kind_comes_back_exact_in_every_shape(kind, dtype, 
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [row for row in NUMERIC if KINDS[row[0]].lists])
-def test_lists_of_any_length_come_back_exact(kind, dtype, tmp_path):
+def test_lists_of_any_length_are_read_exactly(kind, dtype, tmp_path):
     feature = Feature("x", kind, dtype, (None,))
     lists = [values_of(dtype, (length,)) for length in (3, 0, 6, 1)]
     dataset(tmp_path, Schema((feature,)), {"train": [[{"x": value} for value in lists]]})
@@ -136,7 +136,7 @@ def test_lists_of_any_length_come_back_exact(kind, dtype, tmp_path):
     assert [(got.dtype, got.tobytes()) for got in read] == [(value.dtype, value.tobytes()) for value in lists]
 
 
-def test_lists_of_byte_strings_come_back_beside_their_labels(tmp_path):
+def test_lists_of_byte_strings_are_read_with_their_labels(tmp_path):
     schema = Schema(
         (Feature("words", "bytes", "bytes", (None,)), Feature("tags", "label", "int64", (None,))), ("a", "b")
     )
@@ -157,7 +157,7 @@ def test_bfloat16_opens_in_a_process_that_has_not_imported_tensorflow_yet(tmp_pa
     assert "dtype=bfloat16" in done.stdout, done.stderr
 
 
-def test_byte_strings_that_are_no_text_come_back_as_they_are(tmp_path):
+def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
     schema = Schema((Feature("key", "bytes", "bytes"), Feature("parts", "bytes", "bytes", (2,))))
     example = {"key": b"caf\xe9/\xff\0.jpg\0", "parts": [b"", b"\x80\0"]}
     dataset(tmp_path, schema, {"train": [[example]]})
@@ -177,7 +177,7 @@ def test_byte_strings_that_are_no_text_come_back_as_they_are(tmp_path):
         pytest.param(4, [("RGBA", "PNG"), ("RGB", "PNG")], id="alpha"),
     ],
 )
-def test_images_of_either_encoding_come_back_with_the_channels_of_the_schema(channels, encoded, tmp_path):
+def test_images_of_either_encoding_have_the_channels_of_the_schema(channels, encoded, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (None, None, channels)),))
     files = [encode(mode, file_format) for mode, file_format in encoded]
     dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
@@ -187,7 +187,7 @@ def test_images_of_either_encoding_come_back_with_the_channels_of_the_schema(cha
         np.testing.assert_array_equal(example["image"], tf.io.decode_image(file, channels=channels))
 
 
-def test_images_of_unknown_channels_come_back_with_their_own(tmp_path):
+def test_images_of_unknown_channels_keep_their_own(tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (None, None, None)),))
     files = [encode("RGBA", "PNG"), encode("RGB", "JPEG"), encode("L", "PNG")]
     dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
@@ -236,7 +236,7 @@ def test_a_split_without_examples_is_left_out_so_that_all_others_read_at_once(tm
     }
 
 
-def test_the_image_and_its_label_are_what_as_supervised_delivers(tmp_path):
+def test_as_supervised_delivers_the_image_and_its_label(tmp_path):
     schema = Schema((*LABELLED.features, Feature("key", "bytes", "bytes")), LABELLED.class_names)
     dataset(tmp_path, schema, {"train": [[{**labelled(1, 5)[0], "key": b"5"}]]})
     ((image, label),) = tfds.builder_from_directory(tmp_path).as_dataset(split="train", as_supervised=True)
@@ -297,7 +297,7 @@ def test_a_line_of_labels_is_the_name_as_a_python_literal():
         ("9lives", "dataset_9lives"),
     ],
 )
-def test_any_name_of_ours_opens_under_the_nearest_name_that_tfds_allows(name, shown, tmp_path):
+def test_any_valid_name_opens_under_the_nearest_name_that_tfds_allows(name, shown, tmp_path):
     dataset(tmp_path, LABELLED, {"train": [labelled(1)]}, name)
     builder = tfds.builder_from_directory(tmp_path)
     assert builder.name == shown
@@ -364,7 +364,7 @@ UNSAYABLE = {
 
 
 @pytest.mark.parametrize(("manifest", "message"), UNSAYABLE.values(), ids=UNSAYABLE.keys())
-def test_what_tfds_cannot_read_has_a_reason_and_no_files(manifest, message, tmp_path):
+def test_a_dataset_that_tfds_cannot_read_has_a_reason_and_no_files(manifest, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
     (problem,) = write_tfds_view(manifest, tmp_path)
     assert re.search(message, str(problem))
@@ -390,7 +390,7 @@ def test_tfds_indeed_cannot_read_raw_uint32(tmp_path):
         (["00000-of-00001/a.tfrecord-00000-of-00001"], [0]),
     ],
 )
-def test_shards_named_by_others_open_where_tfds_can_spell_the_names(paths, read, tmp_path):
+def test_shards_named_by_other_tools_open_if_tfds_has_a_template_for_them(paths, read, tmp_path):
     schema = Schema((Feature("x", "int", "int64"),))
     shards = []
     for index, path in enumerate(paths):
@@ -416,7 +416,7 @@ def test_the_files_are_the_same_bytes_each_time_and_written_only_when_they_diffe
     assert [name for name in sorted(names) if (tmp_path / name).stat().st_mtime_ns != 1] == [FEATURES_NAME]
 
 
-def test_what_a_former_manifest_named_goes_and_the_rest_stays(tmp_path):
+def test_only_files_named_by_the_previous_manifest_are_removed(tmp_path):
     write_tfds_view(SOUND, tmp_path)
     (tmp_path / "labels.txt").write_text("cat\n")
     write_tfds_view(with_feature(Feature("class", "label", "int64")), tmp_path)
@@ -426,7 +426,7 @@ def test_what_a_former_manifest_named_goes_and_the_rest_stays(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"labels.txt"}
 
 
-def test_the_files_of_a_dataset_that_tfds_made_stay_untouched(tmp_path):
+def test_the_files_of_a_dataset_that_tfds_made_are_not_changed(tmp_path):
     theirs = {INFO_NAME: json.dumps({"name": "mnist"}), FEATURES_NAME: "{}", "old.labels.txt": "a\n"}
     for name, text in theirs.items():
         (tmp_path / name).write_text(text)
@@ -444,5 +444,5 @@ def test_the_view_is_made_without_tensorflow_and_tfds():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_sound_manifest_has_no_problems():
+def test_a_valid_manifest_has_no_problems():
     assert tfds_problems(SOUND) == []

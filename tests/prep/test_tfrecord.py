@@ -45,7 +45,7 @@ def scratch(tmp_path_factory):
 
 
 @given(records=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=3), max_size=8))
-def test_files_are_byte_for_byte_those_that_tensorflow_writes(records, scratch):
+def test_files_equal_those_of_tensorflow_byte_for_byte(records, scratch):
     whole = [b"".join(parts) for parts in records]
     ours, theirs = scratch / "ours", scratch / "theirs"
     ours.write_bytes(b"".join(part for parts in records for part in frame(*parts)))
@@ -56,7 +56,7 @@ def test_files_are_byte_for_byte_those_that_tensorflow_writes(records, scratch):
     assert read(ours) == whole == [record.numpy() for record in tf.data.TFRecordDataset(str(ours))]
 
 
-def test_records_come_with_the_places_of_their_frames(shard):
+def test_records_come_with_the_offsets_of_their_frames(shard):
     assert [offset for offset, _ in read_records(shard)] == list(BOUNDARIES[:3])
     assert shard.stat().st_size == BOUNDARIES[3]
 
@@ -83,7 +83,7 @@ def test_every_flipped_bit_is_found_in_its_record(shard):
         assert found.value.path == shard
 
 
-def test_every_cut_is_found_but_those_between_records(shard):
+def test_every_truncation_except_between_records_is_found(shard):
     whole = shard.read_bytes()
     for length in range(len(whole)):
         shard.write_bytes(whole[:length])
@@ -97,7 +97,7 @@ def test_every_cut_is_found_but_those_between_records(shard):
         assert (found.value.record, found.value.offset) == (before, BOUNDARIES[before])
 
 
-def test_every_byte_too_many_is_found(shard):
+def test_every_extra_byte_is_found(shard):
     whole = shard.read_bytes()
     for more in (b"\0", bytes(12), bytes(16), bytes(100), b"junk" * 20):
         shard.write_bytes(whole + more)
@@ -132,7 +132,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("data", "fault"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_told_with_file_record_and_byte(data, fault, tmp_path):
+def test_damage_is_reported_with_file_record_and_offset(data, fault, tmp_path):
     path = write(tmp_path / "shard", [b"sound"])
     path.write_bytes(path.read_bytes() + data)
     with pytest.raises(RecordError) as found:
@@ -140,7 +140,7 @@ def test_damage_is_told_with_file_record_and_byte(data, fault, tmp_path):
     assert str(found.value) == f"{path}: record 1 at byte 21: {fault}"
 
 
-def test_what_came_before_the_damage_is_given(shard):
+def test_records_before_the_damage_are_returned(shard):
     shard.write_bytes(shard.read_bytes()[:-1])
     records = read_records(shard)
     assert [next(records)[1], next(records)[1]] == RECORDS[:2]
@@ -148,7 +148,7 @@ def test_what_came_before_the_damage_is_given(shard):
         next(records)
 
 
-def test_a_file_that_becomes_shorter_while_it_is_read_is_noticed(tmp_path):
+def test_a_file_truncated_while_it_is_read_is_detected(tmp_path):
     path = write(tmp_path / "shard", [b"first", bytes(4 << 20)])
     records = read_records(path)
     assert next(records) == (0, b"first")

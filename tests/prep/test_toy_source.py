@@ -117,7 +117,7 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
     assert shard.read_bytes() == sound
 
 
-def test_what_a_toy_kind_lacks_is_not_offered(text, tmp_path, capsys):
+def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
     for option in ("--class-names=x", "--max-rejected=5%", "--check=none"):
         assert main(["build", "lines", str(text), str(tmp_path / "out"), option]) == 2
         assert "unrecognized arguments" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def device(path: Path) -> None:
 @pytest.mark.parametrize("make", [fifo, unix_socket, device])
 @pytest.mark.parametrize("name", ["cat/x.png", "cat/x"])
 @pytest.mark.parametrize("follow_links", [False, True])
-def test_special_files_are_passed_over_and_never_opened(make, name, follow_links, image_folder):
+def test_special_files_are_skipped_and_never_opened(make, name, follow_links, image_folder):
     root = image_folder({"cat/1.png": 1})
     make(root / name)
     os.symlink(root / name, root / "cat" / "link.png")
@@ -115,7 +115,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize(("links", "found", "skipped", "followed", "left"), LINKS.values(), ids=LINKS.keys())
-def test_links_are_followed_out_of_the_root_only_when_asked_for(
+def test_links_are_followed_out_of_the_root_only_on_request(
     links, found, skipped, followed, left, image_folder
 ):
     root = image_folder({"cat/1.png": 1})
@@ -127,7 +127,7 @@ def test_links_are_followed_out_of_the_root_only_when_asked_for(
     assert walk(root, follow_links=True) == (sorted([*followed, "cat/1.png"]), left)
 
 
-def test_two_folders_that_link_to_each_other_end(image_folder):
+def test_two_folders_that_link_to_each_other_do_not_loop(image_folder):
     root = image_folder({"a/1.png": 1, "b/2.png": 2})
     os.symlink("../b", root / "a" / "to")
     os.symlink("../a", root / "b" / "to")
@@ -137,7 +137,7 @@ def test_two_folders_that_link_to_each_other_end(image_folder):
     )
 
 
-def test_a_link_to_a_folder_that_it_lies_in_is_no_class(image_folder):
+def test_a_link_to_a_parent_folder_is_not_a_class(image_folder):
     root = image_folder({"cat/1.png": 1, "dog/1.png": 2})
     os.symlink(".", root / "loop")
     os.symlink("cat", root / "more")
@@ -148,7 +148,7 @@ def test_a_link_to_a_folder_that_it_lies_in_is_no_class(image_folder):
     assert listing.skipped == {"link loop": 1}
 
 
-def test_following_links_is_part_of_the_build(image_folder, tmp_path, quiet_build):
+def test_following_links_changes_the_build_id(image_folder, tmp_path, quiet_build):
     image_folder({"2.png": 2}, name="outside")
     root = image_folder({"cat/1.png": 1})
     os.symlink("../outside", root / "dog")
@@ -183,7 +183,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize(("name", "content", "taken"), CONTENTS.values(), ids=CONTENTS.keys())
-def test_files_that_their_names_do_not_tell_are_told_by_their_content(name, content, taken, image_folder):
+def test_images_without_a_known_suffix_are_recognized_by_their_content(name, content, taken, image_folder):
     root = image_folder({name: content})
     assert walk(root) == (([name], {}) if taken else ([], {"not an image": 1}))
 
@@ -213,7 +213,7 @@ UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_
 
 
 @pytest.mark.parametrize("spoil", UNREADABLE)
-def test_what_may_not_be_read_ends_the_build_with_its_name(spoil, image_folder, tmp_path):
+def test_a_file_without_read_permission_ends_the_build_and_is_named(spoil, image_folder, tmp_path):
     # not in tmp_path: pytest closes the folder of all of them to others whenever it starts
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "photos"
@@ -279,7 +279,7 @@ def hostile(image_folder) -> Path:
     return image_folder(files, name="pho\nto\x1b[1ms")
 
 
-def test_hostile_names_go_through_plan_record_rejects_show_and_loader(hostile, tmp_path, quiet_build):
+def test_hostile_names_pass_through_plan_record_rejects_show_and_loader(hostile, tmp_path, quiet_build):
     out = tmp_path / "out"
     good = {name.lstrip(".") for name in HOSTILE}
     keys = sorted(os.fsencode(f"{name}/{name}.png") for name in good)
@@ -302,7 +302,7 @@ def test_hostile_names_go_through_plan_record_rejects_show_and_loader(hostile, t
     assert verify(out, deep=True)
 
 
-def test_hostile_names_come_back_from_a_plan_file(hostile, tmp_path):
+def test_hostile_names_are_read_back_from_a_plan_file(hostile, tmp_path):
     listing = ImageFolder(hostile).listing()
     area = BuildArea(tmp_path, "12345678")
     area.open()
@@ -328,7 +328,7 @@ def printed(capfdbinary) -> Callable[..., str]:
     return run
 
 
-def test_a_command_that_is_typed_prints_no_control_character(hostile, tmp_path):
+def test_arguments_are_printed_without_control_characters(hostile, tmp_path):
     out = tmp_path / "o\nu\x1b[31mt"
     for arguments, expected in (
         (["build", "images", hostile, out, "--name=pets", "--max-rejected=100%"], 0),
@@ -340,7 +340,7 @@ def test_a_command_that_is_typed_prints_no_control_character(hostile, tmp_path):
         assert [line for line in text.split("\n") if not line.isprintable()] == []
 
 
-def test_no_line_that_a_command_prints_carries_a_control_character(hostile, tmp_path, printed):
+def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
     out, words = tmp_path / "o\nu\x1b[31mt", ["--name=pets", "--max-rejected=100%", "--shards=2"]
     # the same images again, under another label and a larger key
     for name in HOSTILE[:3]:
@@ -374,7 +374,7 @@ def test_no_line_that_a_command_prints_carries_a_control_character(hostile, tmp_
     assert [line for line in lines if line.startswith(("line", "to\\", "u\\"))] == []
 
 
-def test_talk_and_warnings_from_python_are_lines_too(image_folder, tmp_path, capsys):
+def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, capsys):
     root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m/": b""})
     manifest = build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
     build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
@@ -386,7 +386,7 @@ def test_talk_and_warnings_from_python_are_lines_too(image_folder, tmp_path, cap
     assert manifest.totals.reasons["rejected"] == {"duplicate": 1}
 
 
-def test_a_manifest_made_elsewhere_steers_no_terminal(image_folder, tmp_path, quiet_build, capsys):
+def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build, capsys):
     out = tmp_path / "out"
     quiet_build(ImageFolder(image_folder({"cat/1.png": 1, "notes\x1b.txt": b""})), out)
     document = json.loads((out / "dataset.json").read_text())
@@ -400,7 +400,7 @@ def test_a_manifest_made_elsewhere_steers_no_terminal(image_folder, tmp_path, qu
     assert all(line.isprintable() for line in text.split("\n"))
 
 
-def test_a_folder_may_be_named_in_bytes(image_folder, tmp_path, quiet_build, contents):
+def test_a_folder_may_be_given_as_bytes(image_folder, tmp_path, quiet_build, contents):
     root = image_folder({"cat/1.png": 1, "dog/2.png": 2}, name="pho\udce9tos")
     quiet_build(ImageFolder(os.fsencode(root)), tmp_path / "1" / "out")
     quiet_build(ImageFolder(root), os.fsencode(tmp_path / "2" / "out"))

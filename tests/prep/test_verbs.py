@@ -76,7 +76,7 @@ def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
     assert run("again", dataset, "--", "stop") == (130, "", resumes)
 
 
-def test_a_look_at_a_dataset_imports_no_heavy_package(array_files, tmp_path):
+def test_info_imports_no_heavy_package(array_files, tmp_path):
     (x,) = array_files(x=list(range(5)))
     assert main(["build", "arrays", x, str(tmp_path / "numbers")]) == 0
     code = (

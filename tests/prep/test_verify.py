@@ -324,13 +324,13 @@ def assert_found(report: VerificationReport, patterns: list[str]) -> None:
         assert re.search(pattern, text), (pattern, text)
 
 
-def test_a_manifest_whose_counts_do_not_add_up_is_no_manifest(dataset):
+def test_a_manifest_whose_counts_do_not_add_up_is_invalid(dataset):
     edit_json(dataset, lambda document: document["splits"]["train"].update(num_examples=99))
     with pytest.raises(FormatError, match=r"splits\.train\.num_examples: is 99, but the shards hold 9"):
         verify(dataset)
 
 
-def test_a_manifest_that_counts_records_that_are_not_there_is_found_by_reading(dataset):
+def test_a_manifest_that_counts_missing_records_is_found_by_reading(dataset):
     def one_more(document: dict) -> None:
         document["splits"]["train"]["shards"][0]["num_examples"] += 1
         document["splits"]["train"]["num_examples"] += 1
@@ -347,7 +347,7 @@ def test_a_manifest_that_counts_records_that_are_not_there_is_found_by_reading(d
     assert_found(verify(dataset, deep=True), [r"holds 5 records, the manifest says 6$", *beside])
 
 
-def test_a_directory_without_a_manifest_is_no_dataset(tmp_path):
+def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
     with pytest.raises(InputError, match=r"gone does not exist$"):
         verify(tmp_path / "gone")
     with pytest.raises(InputError, match=r"is not a dataset: it has no dataset\.json"):
@@ -421,12 +421,12 @@ RECORDS = {
 }
 
 
-def test_a_sound_record_has_no_fault(tmp_path):
+def test_an_intact_record_has_no_fault(tmp_path):
     assert verify(dataset_of(tmp_path, [record(SCHEMA, SOUND)]), deep=True)
 
 
 @pytest.mark.parametrize(("data", "fault"), RECORDS.values(), ids=RECORDS.keys())
-def test_a_record_that_is_not_what_the_schema_says_is_named(data, fault, tmp_path):
+def test_a_record_that_violates_the_schema_is_named(data, fault, tmp_path):
     root = dataset_of(tmp_path, [with_value("key", b"6"), data])
     assert verify(root)
     assert_found(
@@ -446,7 +446,7 @@ LISTS = Schema(
 )
 
 
-def test_lists_of_any_length_have_the_right_one(tmp_path):
+def test_lists_of_any_length_are_valid(tmp_path):
     records = [
         record(LISTS, [[1, 2, 3], [0.5], [b"", b"b"], [1, 0, 1], b"1"]),
         record(LISTS, [[], [], [], [], b"2"]),
@@ -483,7 +483,7 @@ def test_integers_beyond_their_dtype_are_named(dtype, sound, beyond, tmp_path):
         (3, [1, 0, 2, 3], LISTS["tags"], "the label 2 is none of the 2 classes"),
     ],
 )
-def test_a_list_of_other_values_than_the_schema_says_is_named(tmp_path, place, value, feature, fault):
+def test_a_list_of_another_type_than_in_the_schema_is_named(tmp_path, place, value, feature, fault):
     values: list[object] = [[], [], [], [], b"1"]
     values[place] = value
     features = [*LISTS.features[:place], feature, *LISTS.features[place + 1 :]]
@@ -491,7 +491,7 @@ def test_a_list_of_other_values_than_the_schema_says_is_named(tmp_path, place, v
     assert_found(verify(root, deep=True), [rf"-00001: record 0 at byte 0, key '1': .*{fault}$"])
 
 
-def test_a_shard_of_many_faults_is_told_in_twenty_lines_and_counted_whole(tmp_path):
+def test_many_faults_of_a_shard_are_listed_in_twenty_lines_and_counted(tmp_path):
     report = verify(dataset_of(tmp_path, [struct.pack("<q", -number) for number in range(100)]), deep=True)
     assert not report
     assert len(report.problems) == len(report.to_json()) == 100
@@ -502,7 +502,7 @@ def test_a_shard_of_many_faults_is_told_in_twenty_lines_and_counted_whole(tmp_pa
     assert repr(report) == str(report)
 
 
-def test_keys_of_another_kind_are_none_to_compare(tmp_path):
+def test_keys_that_are_not_bytes_are_not_compared(tmp_path):
     schema = Schema((Feature("key", "int", "int64"),))
     assert verify(dataset_of(tmp_path, [record(schema, [1])] * 2, schema), deep=True)
 
@@ -563,7 +563,7 @@ def test_all_damaged_records_are_named_and_those_between_them_are_read(rows):
     ]
 
 
-def test_a_record_without_a_key_is_named_by_a_neighbour(rows):
+def test_a_record_without_a_key_is_named_by_its_neighbor(rows):
     root, compression = rows
     # tag of the example's one field: what follows is no message
     keys = change_records(root, compression, {(0, 12): 7, (4, 12): 7})
@@ -577,7 +577,7 @@ def test_a_record_without_a_key_is_named_by_a_neighbour(rows):
     assert [found["record"] for found in listed if "record" in found] == [0, 4]
 
 
-def test_without_an_index_nothing_is_found_behind_a_damaged_header(rows):
+def test_without_an_index_nothing_is_found_after_a_damaged_header(rows):
     root, compression = rows
     keys = change_records(root, compression, {(2, -1): 1, (3, 1): 1, (6, -1): 1})
     index_of_first(root).write_text("")
@@ -587,7 +587,7 @@ def test_without_an_index_nothing_is_found_behind_a_damaged_header(rows):
     ]
 
 
-def test_a_length_that_the_file_does_not_have_takes_no_memory_and_the_next_record_is_found(rows):
+def test_a_length_beyond_the_file_takes_no_memory_and_the_next_record_is_found(rows):
     root, compression = rows
     path = first_shard(root)
     frames = path.read_bytes() if compression == "none" else gzip.decompress(path.read_bytes())
@@ -601,7 +601,7 @@ def test_a_length_that_the_file_does_not_have_takes_no_memory_and_the_next_recor
     )
 
 
-def test_a_cut_inside_a_record_is_named(tmp_path, quiet_build):
+def test_a_record_that_is_cut_off_is_named(tmp_path, quiet_build):
     quiet_build(Arrays({"number": np.arange(10)}), tmp_path / "out", shards=1)
     path = first_shard(tmp_path / "out")
     offsets = [offset for offset, _ in read_records(path)]
@@ -615,7 +615,7 @@ def test_a_cut_inside_a_record_is_named(tmp_path, quiet_build):
         assert re.fullmatch(rf"record 6, after key '\d': .*{fault}", found)
 
 
-def test_a_removed_record_is_seen_where_the_index_has_it(rows):
+def test_a_removed_record_is_found_by_the_index(rows):
     root, compression = rows
     path = first_shard(root)
     records = [data for _, data in read_records(path, compression)]
@@ -628,7 +628,7 @@ def test_a_removed_record_is_seen_where_the_index_has_it(rows):
     assert report.problems[-1].message == "holds 9 records, the manifest says 10"
 
 
-def test_a_damaged_header_where_the_index_knows_none_is_passed(rows):
+def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
     root, compression = rows
     path = first_shard(root)
     records = [data for _, data in read_records(path, compression)]
@@ -648,7 +648,7 @@ def test_a_damaged_header_where_the_index_knows_none_is_passed(rows):
     ]
 
 
-def test_what_follows_damaged_compressed_data_is_one_problem(tmp_path, quiet_build):
+def test_all_data_after_damaged_compressed_data_is_one_problem(tmp_path, quiet_build):
     noise = np.random.default_rng(0).integers(0, 256, (50, 1000), dtype=np.uint8)
     quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1, options=Options(compression="gzip"))
     path = first_shard(tmp_path / "out")
@@ -668,7 +668,7 @@ def test_what_follows_damaged_compressed_data_is_one_problem(tmp_path, quiet_bui
 
 
 @pytest.mark.parametrize("rows", ["gzip"], indirect=True)
-def test_compressed_data_are_read_no_further_than_the_manifest_says(rows):
+def test_compressed_data_are_read_no_further_than_the_size_in_the_manifest(rows):
     root, _ = rows
     path = first_shard(root)
     path.write_bytes(path.read_bytes() + gzip.compress(bytes(50_000_000)))
@@ -690,7 +690,7 @@ def read_records_safely(path: Path) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("rows", ["gzip"], indirect=True)
-def test_records_compressed_anew_are_told_from_other_ones(rows):
+def test_recompressed_records_are_distinguished_from_other_records(rows):
     root, _ = rows
     path = first_shard(root)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
@@ -817,7 +817,7 @@ def test_too_many_pixels_are_not_decoded(tmp_path):
     [{"max_pixels": 199}, {"of": [{"options": {"max_pixels": 199}}, {"options": {"max_pixels": 9}}]}],
     ids=["of a build", "of what a dataset was made of"],
 )
-def test_as_many_pixels_are_decoded_as_the_build_allowed(options, tmp_path):
+def test_images_are_decoded_up_to_the_pixel_limit_of_the_build(options, tmp_path):
     images = [image_bytes("RGB", (20, 10)), image_bytes("RGB", (19, 10))]
     records = [record(PIXELS, [image, str(number).encode()]) for number, image in enumerate(images)]
     root = dataset_of(tmp_path, records, PIXELS)
@@ -828,7 +828,7 @@ def test_as_many_pixels_are_decoded_as_the_build_allowed(options, tmp_path):
     ]
 
 
-def test_more_images_than_may_wait_are_all_decoded(tmp_path):
+def test_more_images_than_fit_in_the_queue_are_all_decoded(tmp_path):
     good, bad = image_bytes("RGB", (4, 3)), b"junk"
     records = [
         record(PIXELS, [bad if number % 30 == 7 else good, str(number).encode()]) for number in range(100)
@@ -837,7 +837,7 @@ def test_more_images_than_may_wait_are_all_decoded(tmp_path):
     assert [text.partition(":")[0] for text in found] == [f"record {n}, key '{n}'" for n in (7, 37, 67, 97)]
 
 
-def test_many_bytes_are_counted_as_they_are_read(tmp_path, quiet_build, monkeypatch):
+def test_progress_of_large_files_is_counted_while_they_are_read(tmp_path, quiet_build, monkeypatch):
     counted: list[int] = []
     noise = np.random.default_rng(0).integers(0, 256, (50, 100_000), dtype=np.uint8)
     quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1)

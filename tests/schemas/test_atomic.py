@@ -10,7 +10,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_written_and_written_again(tmp_path):
+def test_a_file_is_written_and_overwritten(tmp_path):
     path = tmp_path / "file"
     for data in (b"one", b"another", b""):
         write_atomically(path, data)
@@ -18,7 +18,7 @@ def test_a_file_is_written_and_written_again(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
-def test_content_and_then_name_are_made_to_last(tmp_path, monkeypatch):
+def test_first_the_content_and_then_the_name_is_synced(tmp_path, monkeypatch):
     path, seen = tmp_path / "file", []
 
     def fsync(descriptor):
@@ -33,7 +33,7 @@ def test_content_and_then_name_are_made_to_last(tmp_path, monkeypatch):
     assert seen == [(True, False, False), (False, True, True)]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_atomically(path, b"old")
 
@@ -47,7 +47,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert path.read_bytes() == b"old"
 
 
-def test_an_interrupted_write_leaves_nothing_either(tmp_path, monkeypatch):
+def test_an_interrupted_write_leaves_no_files(tmp_path, monkeypatch):
     def interrupt(descriptor):
         raise KeyboardInterrupt
 
@@ -57,7 +57,7 @@ def test_an_interrupted_write_leaves_nothing_either(tmp_path, monkeypatch):
     assert names(tmp_path) == []
 
 
-def test_a_folder_in_the_way_stays_and_nothing_else_does(tmp_path):
+def test_a_folder_at_the_path_stays_and_no_other_file_is_left(tmp_path):
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "file", b"new")
@@ -65,7 +65,7 @@ def test_a_folder_in_the_way_stays_and_nothing_else_does(tmp_path):
     assert names(tmp_path / "file") == []
 
 
-def test_a_missing_folder_is_an_error_of_its_own(tmp_path):
+def test_a_missing_folder_has_its_own_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing"):
         write_atomically(tmp_path / "missing" / "file", b"new")
 
@@ -99,7 +99,7 @@ def test_threads_that_write_one_path_do_not_mix(tmp_path, monkeypatch):
     assert names(tmp_path) == ["file"]
 
 
-def test_syncing_a_folder_closes_it_whatever_happens(tmp_path, monkeypatch):
+def test_syncing_a_folder_always_closes_it(tmp_path, monkeypatch):
     closed, close = [], os.close
     monkeypatch.setattr(os, "fsync", lambda descriptor: os.fstat(-1))
     monkeypatch.setattr(os, "close", lambda descriptor: (closed.append(descriptor), close(descriptor)))

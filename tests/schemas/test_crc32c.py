@@ -27,7 +27,7 @@ def test_known_values(data, crc, source):
     assert unmasked(int(masked_crc32c(rows)[0])) == crc, source
 
 
-def test_each_row_has_its_own():
+def test_each_row_has_its_own_checksum():
     lengths = np.array([47, 0], "<u8").view(np.uint8).reshape(2, 8)
     # the first is the header of the example in docs/format.md
     assert masked_crc32c(lengths).tolist() == [0x501D5D6D, int(masked_crc32c(lengths[1:])[0])]

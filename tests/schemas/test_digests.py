@@ -28,20 +28,20 @@ def test_the_digest_is_pinned():
 
 
 @given(RECORDS)
-def test_it_is_the_sum_of_a_number_a_record(records):
+def test_the_digest_is_the_sum_of_one_number_per_record(records):
     total = sum(splitmix((length % 2**32 << 32) + checksum) for length, checksum in records) % 2**64
     assert digest_of(records) == f"{total:016x}"
 
 
 @given(RECORDS, st.randoms(use_true_random=False), st.integers(0, 20))
-def test_neither_order_nor_the_dealing_to_shards_changes_it(records, chance, cut):
+def test_neither_order_nor_the_assignment_to_shards_changes_the_digest(records, chance, cut):
     shuffled = chance.sample(records, len(records))
     assert digest_of(shuffled) == digest_of(records)
     assert digest_together([digest_of(shuffled[:cut]), digest_of(shuffled[cut:])]) == digest_of(records)
 
 
 @given(RECORDS.filter(bool), st.data())
-def test_a_record_lost_repeated_or_exchanged_changes_it(records, data):
+def test_a_lost_repeated_or_exchanged_record_changes_the_digest(records, data):
     place = data.draw(st.integers(0, len(records) - 1))
     others = records[:place] + records[place + 1 :]
     assert digest_of(others) != digest_of(records)

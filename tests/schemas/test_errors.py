@@ -10,7 +10,7 @@ def some_problems(number: int) -> list[Problem]:
     return [Problem(f"shards[{index}]", "is wrong") for index in range(number)]
 
 
-def test_a_problem_says_where_before_it_says_what():
+def test_a_problem_is_printed_with_its_place_first():
     assert str(Problem("splits.train", "is missing")) == "splits.train: is missing"
 
 
@@ -36,12 +36,12 @@ def test_a_format_error_holds_all_problems_but_lists_only_the_first():
     assert lines[-2:] == [f"  shards[{MAX_LISTED - 1}]: is wrong", "  and 3 more"]
 
 
-def test_a_format_error_survives_the_way_back_from_a_worker_process():
+def test_a_format_error_can_be_pickled():
     error = FormatError("d.json", some_problems(2))
     back = pickle.loads(pickle.dumps(error))
     assert (type(back), str(back), back.problems) == (FormatError, str(error), error.problems)
 
 
 @pytest.mark.parametrize("error", [OptionsError, InputError, BuildError, FormatError])
-def test_every_error_is_caught_as_one_of_ours(error):
+def test_every_error_is_a_tfshards_error(error):
     assert issubclass(error, TfshardsError)

@@ -32,7 +32,7 @@ def features(draw):
 
 
 @given(features())
-def test_any_feature_comes_back_from_its_json(feature):
+def test_any_feature_is_read_back_from_its_json(feature):
     assert read(feature.to_json()) == (feature, [])
 
 
@@ -149,7 +149,7 @@ def test_a_faulty_feature_is_noted_with_its_place(changes, field, message):
 
 
 @pytest.mark.parametrize(("changes", "field", "message"), FAULTS)
-def test_a_faulty_feature_cannot_be_made(changes, field, message):
+def test_a_faulty_feature_raises(changes, field, message):
     values = SOUND | changes
     with pytest.raises(ValueError, match=f"^{field} ") as caught:
         Feature(values["name"], values["kind"], values["dtype"], tuple(values["shape"]))
@@ -161,7 +161,7 @@ def test_a_faulty_feature_cannot_be_made(changes, field, message):
     [[1] * 32, [2**63 - 1], [0], [0, 2**62]],
     ids=["32 dimensions", "2^63 - 1 elements", "no elements", "none of many"],
 )
-def test_the_largest_and_smallest_shapes_are_taken(shape):
+def test_the_largest_and_smallest_shapes_are_accepted(shape):
     feature, problems = read(SOUND | {"kind": "raw", "shape": shape})
     assert problems == []
     assert feature.shape == tuple(shape)
@@ -209,7 +209,7 @@ def test_all_problems_of_a_feature_are_noted_at_once(document, problems):
         assert message.startswith(expected)
 
 
-def test_the_faults_of_a_feature_that_cannot_be_made_are_all_in_its_error():
+def test_all_faults_of_a_feature_are_in_its_error():
     with pytest.raises(ValueError, match=r"^name is '', .*; dtype is 'bytes', .*; shape is \[-1\], "):
         Feature("", "raw", "bytes", (-1,))
 
@@ -225,7 +225,7 @@ def test_the_faults_of_a_feature_that_cannot_be_made_are_all_in_its_error():
     ],
     ids=["a product", "a scalar is one", "an empty tensor", "an image is one string", "of whatever size"],
 )
-def test_the_number_of_elements_counts_what_the_record_holds(feature, elements):
+def test_the_number_of_elements_is_that_of_the_record(feature, elements):
     assert feature.num_elements == elements
 
 
@@ -248,7 +248,7 @@ def test_a_list_of_any_length_has_no_number_of_elements(kind):
     ],
     ids=["a fixed length", "pixels vary, but are one string", "a scalar"],
 )
-def test_all_else_is_not_ragged(feature):
+def test_no_other_shape_is_ragged(feature):
     assert not feature.is_ragged
 
 
@@ -257,7 +257,7 @@ def test_a_raw_value_has_a_length_in_bytes():
 
 
 @pytest.mark.parametrize("kind", ["image", "bytes", "int"])
-def test_a_value_of_another_kind_has_none(kind):
+def test_a_value_of_another_kind_has_no_length_in_bytes(kind):
     shape = (2, 3, 3) if kind == "image" else (2,)
     with pytest.raises(ValueError, match=f"feature 'x' is of kind '{kind}'; only 'raw' has a fixed length"):
         _ = Feature("x", kind, min(KINDS[kind].dtypes), shape).num_bytes

@@ -14,7 +14,7 @@ def index_of(lengths):
 
 
 @given(st.lists(st.integers(16, 2**40), max_size=50))
-def test_any_index_comes_back_from_its_text(lengths):
+def test_any_index_is_read_back_from_its_text(lengths):
     index = parse_index(index_of(lengths).to_text(), "x.idx")
     assert index.lengths.dtype == np.int64
     assert index.lengths.tolist() == lengths
@@ -22,7 +22,7 @@ def test_any_index_comes_back_from_its_text(lengths):
     assert index.num_bytes == sum(lengths)
 
 
-def test_the_text_is_one_line_of_offset_and_length_a_record():
+def test_the_text_has_one_line_of_offset_and_length_per_record():
     assert index_of([16, 20, 1016]).to_text() == TEXT
 
 
@@ -32,7 +32,7 @@ def test_an_empty_shard_has_an_empty_index():
 
 
 @given(st.data())
-def test_a_damaged_index_is_reported_or_shows_in_what_the_manifest_knows(data):
+def test_a_damaged_index_is_reported_or_contradicts_the_manifest(data):
     lengths = data.draw(st.lists(st.integers(16, 500), min_size=1, max_size=6))
     text = index_of(lengths).to_text()
     place = data.draw(st.integers(0, len(text) - 1))
@@ -83,5 +83,5 @@ def test_a_wrong_line_is_named(text, line, message):
     ],
     ids=["at the top", "in a folder"],
 )
-def test_an_index_stands_in_a_folder_beside_its_shard(shard, path):
+def test_an_index_is_in_a_folder_next_to_its_shard(shard, path):
     assert index_path(shard) == path

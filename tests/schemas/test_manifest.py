@@ -223,7 +223,7 @@ def test_the_format_is_pinned():
 
 
 @given(manifests())
-def test_any_manifest_comes_back_from_its_text(manifest):
+def test_any_manifest_is_read_back_from_its_text(manifest):
     text = manifest.to_text()
     parsed = parse_manifest(text, "d.json")
     assert parsed == manifest
@@ -233,7 +233,7 @@ def test_any_manifest_comes_back_from_its_text(manifest):
 
 @given(st.data())
 @settings(max_examples=50)
-def test_a_cut_text_is_reported(data):
+def test_a_truncated_text_is_reported(data):
     text = photos().to_text().rstrip()
     end = data.draw(st.integers(0, len(text) - 1))
     with pytest.raises(FormatError, match=r"^d.json: 1 problem\n  \(document\): not readable as JSON: "):
@@ -247,7 +247,7 @@ def test_a_manifest_knows_all_shards_and_examples():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_options_that_are_no_json_are_not_written(number):
+def test_options_that_are_not_json_are_not_written(number):
     with pytest.raises(ValueError, match="not JSON compliant"):
         dataclasses.replace(photos(), options={"x": number}).to_text()
 
@@ -288,7 +288,7 @@ def test_any_missing_field_is_reported_once_with_its_place(manifest):
 @given(manifests())
 @example(photos())
 @settings(max_examples=10)
-def test_any_unknown_field_is_reported_with_its_place_and_nothing_else_is(manifest):
+def test_only_the_unknown_field_is_reported_with_its_place(manifest):
     text = manifest.to_text()
     for place in [(), *places(json.loads(text))]:
         top = json.loads(text)
@@ -300,7 +300,7 @@ def test_any_unknown_field_is_reported_with_its_place_and_nothing_else_is(manife
 
 @given(st.data())
 @settings(max_examples=100)
-def test_whatever_stands_anywhere_it_is_read_or_reported(data):
+def test_any_value_at_any_place_is_read_or_reported(data):
     top = document()
     place = data.draw(st.sampled_from(list(places(top))))
     at(top, place[:-1])[place[-1]] = data.draw(JSON)
@@ -450,7 +450,7 @@ def test_whatever_stands_anywhere_it_is_read_or_reported(data):
         ),
     ],
 )
-def test_what_contradicts_the_rest_is_reported(place, value, problem):
+def test_contradictory_fields_are_reported(place, value, problem):
     found = [f"{where}: {message}" for where, message in problems_of(changed(place, value))]
     assert any(line.startswith(problem) for line in found), found
 
@@ -478,7 +478,7 @@ def test_a_digest_of_rejects_belongs_to_rejects():
 
 
 @pytest.mark.parametrize("first", range(8))
-def test_another_byte_anywhere_is_noticed(first):
+def test_a_changed_byte_anywhere_is_detected(first):
     text = photos().to_text().encode()
     for place in range(first, len(text), 8):
         for bit in range(8):
@@ -487,14 +487,14 @@ def test_another_byte_anywhere_is_noticed(first):
                 parse_manifest(flipped.decode("latin-1"), "d.json")
 
 
-def test_a_sound_manifest_that_was_edited_is_refused():
+def test_an_edited_but_valid_manifest_is_refused():
     text = photos().to_text().replace('"seed": 0', '"seed": 1')
     with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
         parse_manifest(text, "d.json")
     assert parse_manifest(with_digest(text), "d.json").options["seed"] == 1
 
 
-def test_a_digest_that_is_not_where_it_belongs_does_not_hold():
+def test_a_reformatted_manifest_is_refused():
     for text in (
         photos().to_text().replace('"digest": ', '"digest" : '),
         json.dumps(document(), sort_keys=True),
@@ -554,7 +554,7 @@ def test_only_the_classes_of_a_scalar_label_are_counted(feature):
     assert problems_of(signed(labelled)) == [("splits.all.shards[0].labels_digest", message)]
 
 
-def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
+def test_labels_are_not_checked_against_a_faulty_schema():
     top = changed(("schema", "features", 1), 3)
     top["splits"]["val"]["shards"][0]["labels_digest"] = ""
     assert problems_of(top) == [("schema.features[1]", "is 3, must be an object")]
@@ -567,7 +567,7 @@ def test_labels_are_not_judged_by_a_schema_that_could_not_be_read():
     ]
 
 
-def test_a_shard_tells_the_digest_of_each_file_beside_it():
+def test_a_shard_has_the_digests_of_its_index_and_labels():
     one = shard("part/x")
     assert one.companion_digests == {
         "part/index/x.idx": one.index_digest,
@@ -576,13 +576,13 @@ def test_a_shard_tells_the_digest_of_each_file_beside_it():
     assert list(shard("x", labels_digest="").companion_digests) == ["index/x.idx"]
 
 
-def test_a_wrong_count_is_not_judged_as_if_it_were_zero():
+def test_a_wrong_count_is_not_treated_as_zero():
     found = dict(problems_of(changed(("splits", "val", "shards", 0, "num_examples"), "3")))
     assert found["splits.val.shards[0].num_examples"] == "is '3', must be an integer"
     assert "splits.val.shards[0].num_bytes" not in found
 
 
-def test_two_paths_that_are_missing_are_not_a_repeated_one():
+def test_two_missing_paths_are_not_reported_as_repeated():
     top = document()
     for item in top["splits"]["train"]["shards"]:
         del item["path"]
@@ -615,7 +615,7 @@ def test_all_problems_are_reported_at_once():
 
 
 @pytest.mark.parametrize(("text", "found"), [("3", "3"), ("null", "null"), ("[{}]", r"\[{}\]")])
-def test_a_document_that_is_no_object_is_reported(text, found):
+def test_a_document_that_is_not_an_object_is_reported(text, found):
     with pytest.raises(FormatError, match=rf"\(document\): is {found}, must be an object"):
         parse_manifest(text, "d.json")
 
@@ -629,13 +629,13 @@ def test_a_document_that_is_no_object_is_reported(text, found):
         pytest.param("\x1b[31m", "a newer tfshards", id="nothing that a terminal obeys"),
     ],
 )
-def test_a_newer_format_says_which_release_reads_it_and_nothing_else_is_judged(requires, needed):
+def test_a_newer_format_is_reported_with_the_release_that_reads_it_and_nothing_else(requires, needed):
     newer = {"format_version": FORMAT_VERSION + 1, "requires": requires, "shards": "elsewhere"}
     expected = f"is {FORMAT_VERSION + 1}, but this release reads up to {FORMAT_VERSION}; install {needed}"
     assert problems_of(newer) == [("format_version", expected)]
 
 
-def test_true_is_no_format_version():
+def test_true_is_not_a_format_version():
     assert problems_of(changed(("format_version",), True)) == [
         ("format_version", "is True, must be an integer")
     ]
@@ -676,25 +676,25 @@ def test_the_error_of_a_faulty_file_names_it(tmp_path):
         read_manifest(tmp_path)
 
 
-def test_a_file_that_is_no_utf_8_is_reported(tmp_path):
+def test_a_file_that_is_not_utf8_is_reported(tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(b'{"name": "\xff"}')
     with pytest.raises(FormatError, match=rf"^{tmp_path}/dataset.json: 1 problem\n.*is not UTF-8: .*0xff"):
         read_manifest(tmp_path)
 
 
-def test_a_folder_without_a_manifest_is_no_dataset(tmp_path):
+def test_a_folder_without_a_manifest_is_not_a_dataset(tmp_path):
     with pytest.raises(
         InputError, match=rf"^{tmp_path} is not a dataset: it has no dataset.json. To resume a build"
     ):
         read_manifest(tmp_path)
 
 
-def test_a_folder_that_is_missing_is_called_missing(tmp_path):
+def test_a_missing_folder_is_reported_as_missing(tmp_path):
     with pytest.raises(InputError, match=rf"^{tmp_path}/gone does not exist$"):
         read_manifest(tmp_path / "gone")
 
 
-def test_the_manifest_itself_is_not_taken_for_its_folder(tmp_path):
+def test_the_path_of_the_manifest_is_not_a_dataset(tmp_path):
     write_manifest(photos(), tmp_path)
     with pytest.raises(
         InputError, match=r"/dataset.json is a file; name the directory that holds dataset.json$"
@@ -702,13 +702,13 @@ def test_the_manifest_itself_is_not_taken_for_its_folder(tmp_path):
         read_manifest(tmp_path / MANIFEST_NAME)
 
 
-def test_a_manifest_that_cannot_be_opened_says_why(tmp_path):
+def test_the_reason_why_a_manifest_cannot_be_opened_is_reported(tmp_path):
     (tmp_path / MANIFEST_NAME).mkdir()
     with pytest.raises(InputError, match=rf"^{tmp_path}/dataset.json cannot be read: Is a directory$"):
         read_manifest(tmp_path)
 
 
-def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path):
+def test_an_invalid_manifest_is_not_written(tmp_path):
     write_manifest(photos(), tmp_path)
     faulty = dataclasses.replace(photos(), totals=Totals(1, 1), rejects_digest="")
     with pytest.raises(FormatError, match=r"totals\.accepted: is 1, but the splits hold 23"):
@@ -716,7 +716,7 @@ def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path):
     assert read_manifest(tmp_path) == photos()
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+def test_a_failed_write_leaves_the_old_manifest(tmp_path):
     (tmp_path / MANIFEST_NAME).mkdir()
     with pytest.raises(IsADirectoryError):
         write_manifest(photos(), tmp_path)
@@ -749,7 +749,7 @@ def test_a_reader_sees_the_old_manifest_or_the_new_one(tmp_path):
 # The shards
 
 
-def test_shards_that_are_missing_or_of_another_size_are_all_reported(tmp_path):
+def test_missing_shards_and_wrong_sizes_are_all_reported(tmp_path):
     manifest = photos()
     for one in manifest.shards:
         (tmp_path / one.path).write_bytes(bytes(one.num_bytes))
@@ -763,7 +763,7 @@ def test_shards_that_are_missing_or_of_another_size_are_all_reported(tmp_path):
     ]
 
 
-def test_the_document_is_not_changed_by_reading_it():
+def test_reading_does_not_change_the_document():
     top = document()
     before = copy.deepcopy(top)
     problems_of(top)

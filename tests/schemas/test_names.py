@@ -4,7 +4,7 @@ from tfshards.schemas.names import name_fault, shard_path_fault
 
 
 @pytest.mark.parametrize("name", ["a", "Train_2", "0.5", "a-b.c-d", "tail.", "x" * 80])
-def test_a_name_of_the_field_is_taken(name):
+def test_a_valid_name_is_accepted(name):
     assert name_fault(name) is None
 
 
@@ -24,17 +24,17 @@ def test_a_name_of_the_field_is_taken(name):
         pytest.param("a*", id="a pattern"),
     ],
 )
-def test_a_name_that_could_break_a_path_or_a_report_is_not(name):
+def test_a_name_that_could_break_a_path_or_a_report_is_refused(name):
     assert name_fault(name) == (
         f"{name!r} must be letters, digits, '_', '.' and single '-', starting with a letter or digit"
     )
 
 
-def test_a_name_too_long_for_a_file_system_is_not():
+def test_a_name_too_long_for_a_file_system_is_refused():
     assert name_fault("x" * 81) == f"'{'x' * 81}' has 81 characters; at most 80 are allowed"
 
 
-def test_names_of_the_greatest_length_make_file_names_that_exist_everywhere():
+def test_names_of_the_maximum_length_make_valid_file_names():
     shard = f"{'d' * 80}-{'s' * 80}-3f9a2c1b.tfrecord-00000-of-00064"
     # labels while they are being written
     assert len(f".{shard}.labels.{'0' * 16}.tmp") <= 255
@@ -52,7 +52,7 @@ def test_names_of_the_greatest_length_make_file_names_that_exist_everywhere():
         "sub/dataset.json",
     ],
 )
-def test_a_relative_path_is_taken(path):
+def test_a_relative_path_is_accepted(path):
     assert shard_path_fault(path) is None
 
 
@@ -85,5 +85,5 @@ def test_a_relative_path_is_taken(path):
         pytest.param("rejected-3f9a2c1b.jsonl", "is reserved", id="the rejects"),
     ],
 )
-def test_a_path_that_leaves_the_dataset_or_collides_is_not(path, fault):
+def test_a_path_that_leaves_the_dataset_or_collides_is_refused(path, fault):
     assert shard_path_fault(path).startswith(f"{path!r} {fault}")

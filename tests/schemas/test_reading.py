@@ -23,7 +23,7 @@ def noted(reader):
 
 
 @given(JSON)
-def test_any_json_value_is_parsed_to_itself(value):
+def test_any_json_value_is_read_back_unchanged(value):
     parsed = parse_json(json.dumps(value), "d.json")
     assert parsed == value
     # True == 1 == 1.0 in Python
@@ -46,7 +46,7 @@ def test_any_json_value_is_parsed_to_itself(value):
         pytest.param("9" * 5000, "integer string conversion", id="digits without end"),
     ],
 )
-def test_text_that_is_no_strict_json_is_refused(text, message):
+def test_text_that_is_not_strict_json_is_refused(text, message):
     with pytest.raises(
         FormatError, match=r"^d.json: 1 problem\n  \(document\): not readable as JSON: "
     ) as error:
@@ -104,20 +104,20 @@ def test_a_long_string_is_shown_by_its_ends():
         pytest.param([], dict, "is [], must be an object", id="a list"),
     ],
 )
-def test_a_value_of_another_type_is_noted_and_the_default_taken(value, kind, message):
+def test_a_value_of_another_type_is_noted_and_the_default_returned(value, kind, message):
     reader, default = ObjectReader({"a": value}, "top"), kind()
     assert reader.take("a", kind, default) is default
     assert noted(reader) == [("top.a", message)]
 
 
 @pytest.mark.parametrize("value", [0, True, "", [], {}])
-def test_a_value_of_the_right_type_is_taken_as_it_is(value):
+def test_a_value_of_the_right_type_is_returned_unchanged(value):
     reader = ObjectReader({"a": value})
     assert reader.take("a", type(value), type(value)(1) if value == 0 else value) is value
     assert noted(reader) == []
 
 
-def test_a_missing_field_is_noted_once_and_the_default_taken():
+def test_a_missing_field_is_noted_once_and_the_default_returned():
     reader = ObjectReader({})
     assert reader.take("a", str, "default") == "default"
     assert noted(reader) == [("a", "is missing")]
@@ -134,7 +134,7 @@ def test_a_missing_field_is_noted_once_and_the_default_taken():
         (2**63, 0, False),
     ],
 )
-def test_a_count_lies_between_its_least_and_the_largest_int64(number, least, sound):
+def test_a_count_is_between_its_least_and_the_largest_int64(number, least, sound):
     reader = ObjectReader({"a": number})
     assert reader.count("a", least) == (number if sound else least)
     message = f"is {number}, must lie between {least} and 2^63 - 1"
@@ -142,13 +142,13 @@ def test_a_count_lies_between_its_least_and_the_largest_int64(number, least, sou
 
 
 @pytest.mark.parametrize("document", [{}, {"a": "1"}], ids=["missing", "a string"])
-def test_a_count_that_is_no_integer_is_one_problem(document):
+def test_a_count_that_is_not_an_integer_is_one_problem(document):
     reader = ObjectReader(document)
     assert reader.count("a", least=1) == 1
     assert len(reader.problems) == 1
 
 
-def test_a_text_is_judged_by_its_own_rule_only_if_it_is_a_text():
+def test_the_rule_of_a_string_applies_only_to_strings():
     def fault(text):
         return None if text == "good" else f"is {text}, must be good"
 
@@ -161,7 +161,7 @@ def test_a_text_is_judged_by_its_own_rule_only_if_it_is_a_text():
     ]
 
 
-def test_readers_of_inner_objects_share_the_problems_and_know_their_place():
+def test_readers_of_inner_objects_share_the_problems_and_add_their_path():
     reader = ObjectReader({"a": {"b": [{}, {"c": {}}]}})
     first, second = reader.object("a").objects("b")
     first.note("x", "one")
@@ -178,14 +178,14 @@ def test_readers_of_inner_objects_share_the_problems_and_know_their_place():
         ({"a": {"b": ["x"]}}, ("a.b[0]", "is 'x', must be an object")),
     ],
 )
-def test_what_stands_inside_of_an_absent_object_is_not_reported_missing(document, problem):
+def test_fields_of_a_missing_object_are_not_reported(document, problem):
     reader = ObjectReader(document)
     for inner in reader.object("a").objects("b"):
         inner.object("c").count("d")
     assert noted(reader) == [problem]
 
 
-def test_lists_of_strings_and_objects_of_counts_leave_out_or_zero_what_is_wrong():
+def test_wrong_items_are_left_out_of_lists_and_are_zero_in_counts():
     reader = ObjectReader({"names": ["a", 1, "b"], "counts": {"x": 2, "y": -1, "z": "1"}})
     assert reader.strings("names") == ("a", "b")
     assert reader.counts("counts") == {"x": 2, "y": 0, "z": 0}

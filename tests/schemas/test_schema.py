@@ -26,11 +26,11 @@ def read(document):
     ],
     ids=["named classes", "no classes", "order is kept, and names that are no UTF-8"],
 )
-def test_a_schema_comes_back_from_its_json(schema):
+def test_a_schema_is_read_back_from_its_json(schema):
     assert read(schema.to_json()) == (schema, [])
 
 
-def test_a_schema_is_asked_by_name_and_in_order():
+def test_a_schema_can_be_indexed_by_name_and_iterated():
     schema = Schema((IMAGE, LABEL, KEY))
     assert schema.names == ("image", "label", "key")
     assert schema["label"] is LABEL
@@ -67,7 +67,7 @@ def test_the_fingerprint_is_pinned():
     ],
     ids=["order of features", "order of classes", "a dtype"],
 )
-def test_the_fingerprint_tells_schemas_apart(other):
+def test_different_schemas_have_different_fingerprints(other):
     assert other.fingerprint != Schema((IMAGE, LABEL), ("cat", "dog")).fingerprint
 
 
@@ -98,7 +98,7 @@ def test_a_faulty_schema_is_noted_with_its_place(features, class_names, place, m
 
 
 @pytest.mark.parametrize(("features", "class_names", "place", "message"), FAULTS)
-def test_a_faulty_schema_cannot_be_made(features, class_names, place, message):
+def test_a_faulty_schema_raises(features, class_names, place, message):
     with pytest.raises(ValueError, match=f"^{re.escape(f'{place} {message}')}$"):
         Schema(features, class_names)
 
