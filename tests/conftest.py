@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import signal
 from collections.abc import Iterator
 
-# Every tf.data function that is made is looked over for oneDNN, for half of the time that a small dataset
-# takes to its first batch; this is for the processes that tests start, too.
+# TensorFlow checks every tf.data function for oneDNN, which takes half of the time before the first batch of
+# a small dataset. The variable also applies to the processes that tests start.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
@@ -18,7 +18,7 @@ from tests.programs import Programs
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_collections() -> None:
-    """Keep the collector from looking at all that TensorFlow has imported, whenever graphs are made."""
+    """Exclude the objects that TensorFlow has imported from garbage collection while graphs are made."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 

@@ -1,4 +1,4 @@
-"""Commands of tfshards in processes that can be killed, and what is then in a folder."""
+"""Run commands of tfshards in processes that can be killed, and inspect the files that they leave."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import NamedTuple
 from tfshards.prep.writing.area import AREA_NAME
 
 SERVER = Path(__file__).with_name("server.py")
-# None of them takes more than a few seconds: a longer one hangs.
+# Every command takes a few seconds at most; one that takes longer hangs.
 TIMEOUT_SECONDS = 120
 
 
 class Ended(NamedTuple):
-    """How a command ended: its return code, negative for a signal, what it printed, and after how long."""
+    """How a command ended: its return code (negative for a signal), its output, and its duration."""
 
     status: int
     output: str
@@ -38,7 +38,7 @@ def start_server() -> subprocess.Popen[str]:
 
 @dataclass
 class Commands:
-    """Runs commands in children of one process that has imported all that they need (``server.py``)."""
+    """Runs commands in children of one process that has already imported their modules (``server.py``)."""
 
     folder: Path
     server: subprocess.Popen[str]
@@ -54,10 +54,10 @@ class Commands:
         """Run a command to its end.
 
         Args:
-            arguments: of the command line.
-            kill_after: seconds, after which its process group is killed.
-            limits: what else is asked of ``server.py``.
-            meanwhile: is called with the process id while it runs.
+            arguments: arguments of the command line.
+            kill_after: seconds after which its process group is killed.
+            limits: further fields of the request to ``server.py``.
+            meanwhile: called with the process id while the command runs.
         """
         log = self.folder / "log"
         request = {"arguments": list(map(str, arguments)), "log": str(log), **(limits or {})}
@@ -79,7 +79,7 @@ class Commands:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds; it does soon, or never."""
+    """Wait until the condition holds, and fail after a timeout."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline
@@ -95,7 +95,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def finished(out: Path) -> dict[str, tuple[str, tuple[int, int]]]:
-    """Return digest, and inode and time, of each shard that an unfinished build has finished."""
+    """Return digest, inode and time of each shard that an unfinished build has finished."""
     found = {}
     for layout in ("first", "final"):
         for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done"):
@@ -105,5 +105,5 @@ def finished(out: Path) -> dict[str, tuple[str, tuple[int, int]]]:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what changes when a file is written again."""
+    """Return inode and time of a file, which change when it is written again."""
     return path.stat().st_ino, path.stat().st_mtime_ns

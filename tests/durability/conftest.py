@@ -1,4 +1,4 @@
-"""What the tests of durability share."""
+"""Fixtures for the durability tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .commands import TIMEOUT_SECONDS, Commands, start_server
 
 @pytest.fixture
 def open_path() -> Iterator[Path]:
-    """A folder that other users may read, which those of pytest are not."""
+    """A folder that other users may read, unlike the temporary folders of pytest."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -24,7 +24,7 @@ def open_path() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[subprocess.Popen[str]]:
-    """The process that has imported what commands need."""
+    """The process that has imported the modules of all commands."""
     server = start_server()
     yield server
     server.stdin.close()
@@ -33,5 +33,5 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def commands(server: subprocess.Popen[str], open_path: Path) -> Commands:
-    """Runs commands that can be killed, or have no rights."""
+    """Runs commands that can be killed, or that run without the rights of root."""
     return Commands(open_path, server)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-# Modification times are part of a build's id: with one for all, equal files are equal inputs.
+# Modification times are part of the build id; with one time for all files, equal files are equal inputs.
 STAMP = 1_600_000_000 * 10**9
 BAD = (3, 11, 17)
 
@@ -21,9 +21,9 @@ class Scenario:
     """A command that is killed.
 
     Attributes:
-        before: the arguments of the builds that make what the output holds at its start; none for nothing.
-        arguments: of the build that is killed; the output is added to both.
-        change: what happens to the inputs in between.
+        before: arguments of the builds that fill the output before the command runs; may be empty.
+        arguments: arguments of the build that is killed; the output is added to both.
+        change: function that changes the inputs in between.
     """
 
     before: tuple[tuple[str, ...], ...]
@@ -32,7 +32,7 @@ class Scenario:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write an image folder with a few files that are rejected, two arrays, and a table beside images."""
+    """Write an image folder with a few files that are rejected, two arrays, and a table next to images."""
     for number in range(24):
         write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
     for number in BAD:
@@ -45,8 +45,8 @@ def write_inputs(folder: Path) -> None:
     write(folder / "table.csv", "\n".join(["file_name,label", *rows, ""]).encode())
 
 
-def mend(folder: Path) -> None:
-    """Make two of the bad files good ones."""
+def fix_two(folder: Path) -> None:
+    """Replace two of the bad files with good ones."""
     for number in BAD[:2]:
         write(folder / "photos" / "cat" / f"bad-{number:02}.bmp", image(number))
 
@@ -60,7 +60,7 @@ def image(number: int, side: int = 40) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file with the one modification time."""
+    """Write a file with the fixed modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     os.utime(path, ns=(STAMP, STAMP))
@@ -75,9 +75,9 @@ def scenarios(folder: Path) -> dict[str, Scenario]:
         "images": Scenario((), images),
         "arrays": Scenario((), (*arrays, "--split=train=0.8", "--split=val=0.2")),
         "table": Scenario((), table),
-        # two generations, of which the older one has to go
+        # two generations, of which the older one has to be removed
         "overwrite": Scenario(
             (images, (*images, "--seed=1", "--overwrite")), (*images, "--seed=2", "--overwrite")
         ),
-        "append": Scenario((images,), ("append", images[2], "--shards=2", "--max-rejected=50%"), mend),
+        "append": Scenario((images,), ("append", images[2], "--shards=2", "--max-rejected=50%"), fix_two),
     }

@@ -1,7 +1,7 @@
-"""Reads a dataset again and again without a pause, as a program that is never told when it is replaced.
+"""Reads a dataset repeatedly without a pause, like a program that does not know when it is replaced.
 
-``poller.py OUT`` prints a line for each build that it comes to see, and at the end of standard input how
-often it has looked. What it could not read is a line as well: ``torn``, and why.
+``poller.py OUT`` prints a line for each build that it finds, and at the end of standard input how
+often it has read the dataset. If it cannot read the dataset, it prints ``torn`` and the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if __name__ == "__main__":
         try:
             manifest = read_manifest(out)
             problems = file_problems(manifest, out)
-            # the bytes as well, though not each time
+            # also the bytes, but not each time
             problems = problems or (verify(out).problems if looks % 10 == 0 else ())
         except TfshardsError as error:
             problems = [str(error)]

@@ -1,10 +1,10 @@
-"""Runs commands of tfshards in children of its own that can be killed, without an import of Beam for each.
+"""Runs commands of tfshards in child processes that can be killed, without importing Beam for each.
 
-It reads a JSON object a line from standard input: ``arguments`` of the command, ``log`` for its output, and
-perhaps ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to which
-each step adds a line. A step is a call that changes a name in a folder: before it and after it. With
-``file_size`` no file may grow larger, with ``as_nobody`` the command has no rights of root. The answers are
-the child's process id and, when that has ended, its return code.
+It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
+and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
+which each step adds a line. A step is the moment before or after a call that changes a name in a folder. With
+``file_size`` no file may grow larger, with ``as_nobody`` the command runs without the rights of root. The
+answers are the process id of the child and, when it has ended, its return code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(request: Mapping[str, object]) -> None:
 
 
 def stepper(request: Mapping[str, object]) -> Callable[[str], None]:
-    """Return what is called at each step; it does not return from the one to die at."""
+    """Return the function called at each step; it does not return from the step ``die_at``."""
     numbers = count()
     steps = os.open(str(request["steps"]), os.O_WRONLY | os.O_CREAT) if "steps" in request else None
 
@@ -61,7 +61,7 @@ def stepper(request: Mapping[str, object]) -> Callable[[str], None]:
 
 
 def watched(change: Callable[..., None], step: Callable[[str], None]) -> Callable[..., None]:
-    """Return ``change``, with a step before it and one after it."""
+    """Return ``change`` with a step before it and a step after it."""
 
     name = change.__name__
 
@@ -75,7 +75,7 @@ def watched(change: Callable[..., None], step: Callable[[str], None]) -> Callabl
 
 
 def serve() -> None:
-    """Run the commands that are asked for, one at a time."""
+    """Run the requested commands one at a time."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -1,7 +1,7 @@
 """Opens a dataset with the loader, reads one batch, waits for a line, and reads on to the end of the epoch.
 
-``slow_training.py OUT`` prints how many bytes it has read for the first batch, and then how many examples it
-has read in all and a digest of their values.
+``slow_training.py OUT`` prints the number of bytes read for the first batch, and then the number of examples
+read in total and a digest of their values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tfshards import loader
 
 
 def num_bytes_read() -> int:
-    """Return how many bytes this process has read so far, whether from a disk or not."""
+    """Return how many bytes this process has read so far, from disk or from the cache."""
     with open("/proc/self/io") as file:
         return int(file.readline().split()[1])
 

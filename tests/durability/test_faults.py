@@ -1,7 +1,7 @@
-"""Single faults in the files of a dataset: verify finds each one, and names where it is.
+"""Single faults in the files of a dataset: verify finds each one and names its location.
 
-``TORTURE_FLIPS`` is how many bits are flipped, and how many files are cut, in each of three datasets: 100 by
-default, 400 in ``make torture``, which prints how many were tried and found; docs/reliability.md has that.
+``TORTURE_FLIPS`` is the number of flipped bits and of truncated files in each of three datasets: 100 by
+default, 400 in ``make torture``, which prints how many were tried and found (see docs/reliability.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tfshards.schemas.labels import labels_path
 
 SEED = 4
 NUM_FLIPS = NUM_CUTS = int(os.environ.get("TORTURE_FLIPS", "100"))
-# Of so many records in the middle of a shard, every bit of the header is flipped.
+# Number of records in the middle of a shard of which every bit of the header is flipped.
 NUM_HEADERS = 3 if NUM_FLIPS >= 400 else 1
 
 Counts = Counter[tuple[str, str]]
@@ -37,7 +37,7 @@ Counts = Counter[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def counts() -> Iterator[Counts]:
-    """By kind of fault and outcome, how many there were; printed at the end."""
+    """Number of faults by kind and outcome, printed at the end."""
     found: Counts = Counter()
     yield found
     print("\n| fault | tried | found by verify | by verify --deep | of these, named with a record | missed |")
@@ -65,7 +65,7 @@ def photos(folder: Path) -> Source:
 
 
 def numbers(_: Path) -> Source:
-    """Rows whose records are all of one length, so that exchanged ones are where the index says."""
+    """Rows whose records all have the same length, so that exchanged records still match the index."""
     rows = np.random.default_rng(1).integers(0, 256, (60, 40), dtype=np.uint8)
     return Arrays({"x": rows, "label": np.arange(60) % 2})
 
@@ -104,7 +104,7 @@ def files_of(root: Path) -> dict[str, list[Path]]:
 
 
 def look(root: Path, *, deep: bool) -> list[Problem]:
-    """What verify finds; nothing but a TfshardsError may come out of it."""
+    """Return what verify finds; it may raise nothing except a TfshardsError."""
     try:
         return list(verify(root, deep=deep).problems)
     except TfshardsError as error:
@@ -112,7 +112,7 @@ def look(root: Path, *, deep: bool) -> list[Problem]:
 
 
 def attempt(root: Path, path: Path, data: bytes | None, fault: str, counts: Counts) -> None:
-    """Put ``data``, or nothing, in the place of a file, look for the fault, and put the file back."""
+    """Replace a file with ``data``, or remove it, look for the fault, and restore the file."""
     sound = path.read_bytes()
     assert data != sound
     try:
@@ -126,13 +126,13 @@ def attempt(root: Path, path: Path, data: bytes | None, fault: str, counts: Coun
 
 
 def judge(root: Path, damaged: set[str], fault: str, counts: Counts) -> None:
-    """Count a fault, and assert that both looks find it where it is, and nothing where it is not."""
+    """Count a fault, and assert that both checks find it at its location and nothing elsewhere."""
     counts[fault, "tried"] += 1
     for mode, deep in (("default", False), ("deep", True)):
         problems = look(root, deep=deep)
         places = {problem.place for problem in problems}
         assert places, f"{fault} in {damaged} was not found by {mode}"
-        # repeated keys are told of the other record's shard
+        # repeated keys are reported for the shard of the other record
         assert damaged <= places, (fault, damaged, list(map(str, problems)))
         counts[fault, mode] += 1
         counts[fault, "record"] += deep and any(isinstance(problem, RecordProblem) for problem in problems)
@@ -165,7 +165,7 @@ def test_every_flipped_bit_of_a_header_is_found(dataset, counts):
     path = files_of(dataset)["shard"][0]
     data = path.read_bytes()
     offsets = [offset for offset, _ in read_records(path, compression)]
-    # of a compressed file the first bytes are gzip's own
+    # a compressed file starts with the header of gzip
     starts = [0] if compression == "gzip" else [0, *offsets[2 : 1 + NUM_HEADERS]]
     for start in starts:
         for bit in range(8 * start, 8 * (start + 12)):
@@ -179,7 +179,7 @@ def test_every_truncation_is_found(dataset, counts):
     for kind, files in files_of(dataset).items():
         for path in files:
             data = path.read_bytes()
-            # labels of any other size are no labels
+            # labels of any other size are not labels
             some = NUM_CUTS // (40 if kind == "labels" else 5)
             lengths = {0, len(data) - 1} | {random_.randrange(len(data)) for _ in range(some)}
             if kind == "shard":
@@ -232,7 +232,7 @@ def test_exchanged_files_are_found(dataset, counts):
         one, two = files_of(dataset)[kind][:2]
         if one.read_bytes() != two.read_bytes():
             exchange(dataset, one, two, f"{kind} exchanged", counts)
-    # all, so that each index is that of its shard
+    # all of them, so that each index belongs to its shard
     files = files_of(dataset)
     kinds = ("shard", "index", "labels")
     before = {path: path.read_bytes() for kind in kinds for path in files[kind][:2]}

@@ -1,8 +1,8 @@
-"""Builds that are killed, anywhere and again and again, end as if nobody had disturbed them.
+"""Builds that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
 
 ``TORTURE_KILLS`` is how many kills there are over all scenarios: 20 by default, 500 in ``make torture``. Half
-of them come before or after a call that changes a name in a folder, since it is there that shards, notes and
-manifest appear and others go; the other half at random moments. ``TORTURE_SEED`` repeats a run.
+of them come before or after a call that changes a name in a folder, since these calls make shards, notes and
+manifest appear and old ones disappear; the other half at random moments. ``TORTURE_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SEED = os.environ.get("TORTURE_SEED", "4")
 
 @dataclass
 class Undisturbed:
-    """What a scenario's output holds at the start and in the end, and how its command gets there.
+    """The files of a scenario's output before and after its command, and the steps of the command.
 
     Attributes:
-        command: the arguments.
-        start: the folder with what is there at the start, which may be missing.
-        end: the files in the end.
-        steps: each call that changes a name.
-        seconds: that the command takes.
+        command: arguments of the command.
+        start: folder with the files before the command; may be missing.
+        end: files after the command.
+        steps: calls that change a name.
+        seconds: duration of the command.
     """
 
     command: tuple[str, ...]
@@ -95,15 +95,15 @@ def test_a_killed_build_resumes_to_the_same_dataset(name, commands, tmp_path):
             tried["at a step" if is_aimed else "at a moment"] += 1
             is_killed_again = chance.random() < 0.3
             tried["again"] += is_killed_again
-        goes_on(commands, expected, out, kept or {}, tried)
+        finishes(commands, expected, out, kept or {}, tried)
         shutil.rmtree(out.parent)
     counts = ", ".join(f"{count} {what}" for what, count in sorted(tried.items()))
     print(f"\n{name}, seed {SEED}, {len(aimed)} steps: killed {counts}")
-    assert tried["identical"] == tried["resumed"] + tried["begun anew"] + tried["of a committed one"]
+    assert tried["identical"] == tried["resumed"] + tried["restarted"] + tried["of a committed one"]
 
 
 def killed(commands, expected, out, step, chance):
-    """Kill the command at a step or at a random moment; return what it had finished, None if it had ended."""
+    """Kill the command at a step or a random moment; return its finished shards, or None if it had ended."""
     if step is None:
         ended = commands.run(
             [*expected.command, out], kill_after=chance.uniform(0.02, 0.9 * expected.seconds)
@@ -116,26 +116,26 @@ def killed(commands, expected, out, step, chance):
 
 
 def is_sound(expected: Undisturbed, out: Path) -> None:
-    """Assert that what the folder holds is the old dataset, or the new one, or none if there was none."""
+    """Assert that the folder holds the old dataset, the new one, or none if there was none."""
     assert manifest_of(out) in (manifest_of(expected.start), expected.end[MANIFEST_NAME])
     if manifest_of(out):
         assert verify(out, deep=True)
 
 
-def goes_on(commands, expected, out, kept, tried):
-    """Run the command to its end; assert that it does no more than it has to, and leaves what it should."""
+def finishes(commands, expected, out, kept, tried):
+    """Run the command to its end; assert that it repeats no finished work and leaves the expected files."""
     is_committed = manifest_of(out) == expected.end[MANIFEST_NAME]
     ended = commands.run([*expected.command, out])
     assert ended.status == 0, ended.output
     shards = {shard.path: shard.digest for shard in read_manifest(out).shards}
     for path, (digest, was) in kept.items():
-        # but for those from which rejects were balanced away
+        # except those from which rejects were balanced away
         assert identity(out / path) == was or digest != shards[path], path
     resumed = re.search(r"^resuming build [0-9a-f]{8}: (\d+) of \d+ shards? finished$", ended.output, re.M)
     if resumed and not is_committed:
-        # one may have been replaced by its final layout just now, and the note of that is not yet there
+        # a shard may have been replaced by its final layout while the note of that is not yet written
         assert len(kept) - 1 <= int(resumed[1]) <= len(kept)
-    tried["of a committed one" if is_committed else "resumed" if resumed else "begun anew"] += 1
+    tried["of a committed one" if is_committed else "resumed" if resumed else "restarted"] += 1
     assert contents(out) == expected.end
     assert list(out.rglob(".*")) == []
     tried["identical"] += 1

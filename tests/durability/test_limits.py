@@ -1,7 +1,7 @@
-"""Disks that are full, files that are denied, inputs that change, workers that die.
+"""Full disks, missing permissions, changing inputs, dying workers.
 
-Each ends the build with a status that is not 0 and one clear line, and leaves no dataset, or the old one.
-Once the cause is gone, the same command ends as if nothing had happened.
+Each ends the build with a nonzero status and one clear line, and leaves no dataset or the old one.
+Once the cause is gone, the same command finishes as usual.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount, a
 
 @pytest.fixture
 def command(open_path) -> list[str]:
-    """The command that builds images of which each takes a while; the output is the last argument."""
+    """The command that builds images, each of which takes a while; the output is the last argument."""
     for number in range(18):
         write(open_path / "slow" / f"{number:02}.bmp", image(number, side=200))
     return ["build", "images", str(open_path / "slow"), f"--shards={NUM_SHARDS}", str(open_path / "data")]
 
 
 def fails(ended: Ended, message: str) -> None:
-    """Assert that the command failed with the message and said nothing else but that it had started."""
+    """Assert that the command failed with the message and printed nothing else except that it had started."""
     assert ended.status == 1, ended.output
     # on a busy machine a build may last long enough for lines of progress
     progress = re.compile(r"starting |resuming |\w+: [\d,]+ of [\d,]+ examples, ")
@@ -54,8 +54,8 @@ def fails(ended: Ended, message: str) -> None:
     assert re.fullmatch(f"tfshards: {message}", lines[0])
 
 
-def goes_on(commands: Commands, command: list[str], out: Path) -> None:
-    """Assert that the command now ends with the bytes of a build that nothing disturbed."""
+def resumes(commands: Commands, command: list[str], out: Path) -> None:
+    """Assert that the command now finishes with the bytes of an undisturbed build."""
     # without worker processes, which take longer to start
     command = command[: command.index("--")] if "--" in command else command
     ended = commands.run(command)
@@ -69,7 +69,7 @@ def goes_on(commands: Commands, command: list[str], out: Path) -> None:
 
 @pytest.fixture
 def small_disk(open_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB, which ``make_room`` makes larger."""
+    """A file system of 1 MiB, which ``make_room`` enlarges."""
     folder = open_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
@@ -82,7 +82,7 @@ def make_room(folder: Path, option: str = "size=64m") -> None:
 
 
 def webp_images(folder: Path) -> None:
-    """Write images that become twenty times larger, which nobody can know before."""
+    """Write images that become twenty times larger, which cannot be predicted."""
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "WEBP", quality=1)
@@ -108,7 +108,7 @@ def test_a_disk_that_fills_up_is_reported_and_the_build_can_be_resumed(
     fails(commands.run(command), rf"{out}: No space left on device; {GOES_ON}")
     assert not (out / "dataset.json").exists()
     make_room(small_disk)
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 @needs_root
@@ -127,7 +127,7 @@ def test_a_disk_that_fills_up_leaves_the_old_dataset(small_disk, commands, open_
     assert verify(out, deep=True)
 
 
-# Of the note of what is built, of a plan, of a shard.
+# Size of the note of the build, of a plan, of a shard.
 @pytest.mark.parametrize("num_bytes", [500, 1_000, 20_000])
 def test_a_limit_on_file_size_is_reported(num_bytes, commands, open_path):
     write_inputs(open_path)
@@ -136,7 +136,7 @@ def test_a_limit_on_file_size_is_reported(num_bytes, commands, open_path):
     ended = commands.run(command, limits={"file_size": num_bytes})
     fails(ended, rf"{out}: File too large; {GOES_ON}")
     assert not (out / "dataset.json").exists()
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 @needs_root
@@ -167,7 +167,7 @@ def test_an_output_without_write_permission_is_reported(commands, open_path):
     assert list(out.parent.iterdir()) == []
     os.chown(out.parent, NOBODY, NOBODY)
     assert commands.run(command, limits={"as_nobody": True}).status == 0
-    # and one in the middle, where the folder of indexes is another's
+    # and a path in the middle, where the folder of indexes belongs to another user
     os.chown(out / "index", 0, 0)
     before = contents(out)
     again = [*command, "--overwrite", "--seed=1"]
@@ -193,7 +193,7 @@ def test_an_input_without_read_permission_is_reported(place, commands, command, 
     fails(ended, rf"{open_path / place}/?: cannot be read: Permission denied")
     assert not (out / "dataset.json").exists()
     (open_path / place).chmod(mode)
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 def vanish(folder: Path) -> Callable[[], None]:
@@ -248,11 +248,11 @@ def test_an_input_that_changes_while_it_is_read_is_reported(what, workers, comma
     assert not (out / "dataset.json").exists()
     undo[0]()
     assert any(out.glob(f"{AREA_NAME}/*/first/*.done"))
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 def children(process: int) -> list[int]:
-    """Return the children of a process, as Linux lists them."""
+    """Return the child processes of a process, from /proc."""
     return [
         int(child)
         for thread in Path(f"/proc/{process}/task").iterdir()
@@ -275,7 +275,7 @@ def test_a_worker_that_is_killed_ends_the_build(commands, command, open_path):
         rf"{out}/{AREA_NAME}/\w+/workers\.log\); run the same command to resume",
     )
     assert not (out / "dataset.json").exists()
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, command, open_path):
@@ -287,7 +287,7 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
 
     # the server's child runs the next command at once
     assert commands.run([*command, *WORKERS], meanwhile=kill_all_but_the_workers).status == -signal.SIGKILL
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 @pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
@@ -305,7 +305,7 @@ def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, co
         ended, r"data-train-\w+\.tfrecord-\d+-of-00006: JSONDecodeError: Expecting value: line 1 column 2 .*"
     )
     assert not (out / "dataset.json").exists()
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "a scheduler's": (signal.SIGTERM, 143)}
@@ -328,7 +328,7 @@ def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, comm
     ended = commands.run(command, meanwhile=ask)
     assert ended.status == status
     assert ended.output.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
-    goes_on(commands, command, out)
+    resumes(commands, command, out)
 
 
 def test_a_program_whose_build_lost_a_worker_can_build_again(tmp_path):
@@ -356,8 +356,8 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(tmp_path):
 
 def test_an_error_of_another_thread_is_printed_and_does_not_end_a_build(tmp_path, monkeypatch):
     write_inputs(tmp_path)
-    told = []
-    monkeypatch.setattr(threading, "excepthook", lambda death: told.append(death.exc_value))
+    reported = []
+    monkeypatch.setattr(threading, "excepthook", lambda death: reported.append(death.exc_value))
 
     def fail() -> None:
         raise ValueError("mine")
@@ -373,4 +373,4 @@ def test_an_error_of_another_thread_is_printed_and_does_not_end_a_build(tmp_path
         Failing(tmp_path / "photos"), tmp_path / "data", options=Options(max_rejected=1), log=lambda _: None
     )
     assert manifest.totals.accepted == 24
-    until(lambda: "mine" in map(str, told))
+    until(lambda: "mine" in map(str, reported))

@@ -1,4 +1,4 @@
-"""What is told of errors that come from outside of a build, wherever they strike it."""
+"""Messages about errors of the operating system, in the main process and in workers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ STRIKES = {
         r"data-train-\w+\.tfrecord-\d+-of-00002: ValueError: odd",
     ),
 }
-# without room for the reason in the build area, what Beam hands on has to do
+# without space for the reason in the build area, the message that Beam passes on is all there is
 WITHOUT_REASON = {
     "the disk is full": (FULL, rf"data: No space left on device; {GOES_ON}"),
     "an error that nobody foresaw": (ValueError("odd"), r"Apache Beam ended the pipeline: .*odd"),

@@ -1,4 +1,4 @@
-"""A dataset that is replaced is readable until the new one is there; for those who have it open, longer."""
+"""A dataset stays readable until it is replaced, and even longer for processes that have it open."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_loader_of_the_old_dataset_reads_it_to_the_end(tmp_path):
 
     num_bytes = write_dataset(0, overwrite=False)
     training = started("slow_training.py", out)
-    # TensorFlow reads ahead, but there are shards that it has not opened yet
+    # TensorFlow reads ahead, but has not opened all shards yet
     assert int(training.stdout.readline()) < 0.9 * num_bytes
     write_dataset(1)
     assert verify(out)
@@ -95,14 +95,14 @@ def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
         if manifest.build_id not in committed[-1:]:
             committed.append(manifest.build_id)
         assert verify(out, deep=True)
-        # this one, and the one before, which may be open still
+        # this one, and the one before, which may still be open
         there = {path.split(".tfrecord")[0][-8:] for path in contents(out) if ".tfrecord" in path}
         assert there == set(committed[-2:])
 
 
 @pytest.fixture
 def slow(open_path) -> list[str]:
-    """The command of a build that takes a while, but for its output."""
+    """The command of a build that takes a while, without its output."""
     for number in range(30):
         write(open_path / "slow" / f"{number:02}.bmp", image(number, side=200))
     return ["build", "images", str(open_path / "slow"), "--shards=10"]

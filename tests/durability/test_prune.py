@@ -1,4 +1,4 @@
-"""``prune`` takes away what belongs to no dataset any more, says so, and touches nothing else."""
+"""``prune`` removes files that no longer belong to a dataset, lists them, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINE = (
     "notes.txt",
     ".hidden",
     ".mine.tmp",
-    # as a build would name its shards, but without an index
+    # named like the shards of a build, but without an index
     "logs-20240101.tfrecord-00000-of-00001",
     "index/notes.idx",
     "data-train.tfrecord-00000-of-00001",
@@ -40,7 +40,7 @@ def build_numbers(out, seed=0, overwrite=False):
 
 @pytest.fixture
 def two_generations(tmp_path):
-    """A dataset, and the one that it has replaced, among files that no build made."""
+    """A dataset and the one that it replaced, among files that no build made."""
     out = tmp_path / "data"
     old, new = build_numbers(out), build_numbers(out, seed=1, overwrite=True)
     for name in MINE:
@@ -72,7 +72,7 @@ def test_a_dry_run_prints_the_same_and_changes_nothing(two_generations):
 
 def test_files_named_by_the_manifest_stay_even_if_another_build_made_them(two_generations):
     out, old, new = two_generations
-    # as where examples were appended: shards of an earlier build are the dataset's, too
+    # as after append: shards of an earlier build belong to the dataset, too
     split = new.splits["train"]
     shards = (split.shards[0], old.splits["train"].shards[1])
     write_manifest(replace(new, splits={"train": replace(split, shards=shards)}), out)

@@ -1,4 +1,4 @@
-"""What a build reports about an unfinished one in the same output: that it resumes, or is discarded."""
+"""What a build reports about an unfinished build in the same output: it is resumed or discarded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = Options(max_rejected=1)
 
 @pytest.fixture
 def stopped(tmp_path) -> Path:
-    """An output in which a build ended after its last shard, since inputs are rejected."""
+    """An output in which a build ended after its last shard because inputs were rejected."""
     write_inputs(tmp_path)
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build_photos(tmp_path, [], options=Options(max_rejected=0))
@@ -161,7 +161,7 @@ def test_files_left_by_a_committed_build_are_not_another_build(tmp_path):
     out = tmp_path / "data"
     old = build_photos(tmp_path, log)
     before = contents(out)
-    # as after a kill between the manifest and the clean-up
+    # as after a kill between writing the manifest and the clean-up
     area = out / AREA_NAME / old.build_id
     (area / "first").mkdir(parents=True)
     (area / "build.json").write_text("{}")

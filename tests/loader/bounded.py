@@ -1,4 +1,4 @@
-"""Run by test_budget.py in a process of its own, whose memory it measures: writes a dataset, or reads it.
+"""Run by test_budget.py in a separate process, whose memory it measures: writes or reads a dataset.
 
 Usage: bounded.py write FOLDER
        bounded.py read FOLDER BUDGET [CACHE]
@@ -45,7 +45,7 @@ def write(folder):
     from tfshards.schemas import Feature, Schema
 
     schema = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("label", "label", "int64")))
-    # noise takes as many bytes as pixels, so that the dataset is large and soon decoded
+    # noise has as many bytes as pixels, so the dataset is large and quick to decode
     random = np.random.default_rng(0)
     pictures = [
         tf.io.encode_jpeg(random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), quality=98).numpy()
@@ -79,7 +79,7 @@ def read(folder, budget, cache=None):
         "image": loader.Image(size=(64, 64), crop="random"),
         "shuffle": loader.Shuffle(seed=0, run=2),
     }
-    # what TensorFlow takes for any pipeline of this form
+    # memory that TensorFlow uses for any pipeline of this form
     for _ in loader.load(folder / "small", **options, memory_budget="200MiB"):
         pass
     base = resident("VmHWM")
@@ -92,7 +92,7 @@ def read(folder, budget, cache=None):
 
 def least(folder, case):
     name, options = CASES[case]
-    # what TensorFlow takes for any pipeline of this form
+    # memory that TensorFlow uses for any pipeline of this form
     if name == "photos":
         tiny = {**options, "image": loader.Image(size=(8, 8), dtype="float32"), "batch_size": 8}
         for _ in loader.load(folder / "small", **{**tiny, "take": 64}):

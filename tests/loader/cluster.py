@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def run_cluster(programs, folder, program, arguments, tasks, until, timeout):
-    """Run ``program`` as each of the tasks, and return what those of ``until`` wrote: ``[(stdout, stderr)]``.
+    """Run ``program`` as each of the tasks; return ``[(stdout, stderr)]`` of those of kind ``until``.
 
     Args:
-        programs: what starts them.
-        folder: for what the processes write.
-        program: name of a file in this folder, or a path.
-        arguments: of the program.
+        programs: starts the processes.
+        folder: folder for their output.
+        program: name of a file in the folder of this test, or a path.
+        arguments: arguments of the program.
         tasks: the number of processes by kind of task, as in ``TF_CONFIG``.
         until: the kind of task that ends by itself; the others are ended then.
         timeout: seconds until a process that has not ended is an error.
@@ -44,7 +44,7 @@ def run_cluster(programs, folder, program, arguments, tasks, until, timeout):
 
 
 def _wait(processes, timeout):
-    """Wait until all have ended, one has failed, or the time is over."""
+    """Wait until all have ended, one has failed, or the time is up."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         states = [process.poll() for process in processes]
@@ -54,7 +54,7 @@ def _wait(processes, timeout):
 
 
 def _addresses(counts):
-    """Return lists of so many addresses on loopback that nobody uses."""
+    """Return lists of the given numbers of unused addresses on loopback."""
     with ExitStack() as stack:
         lists = []
         for count in counts:

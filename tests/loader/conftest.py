@@ -1,4 +1,4 @@
-"""A writer of small datasets, so that the loader's tests need nothing of ``prep``."""
+"""A writer of small datasets, so that the tests of the loader do not need ``prep``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUILD_ID = "0123abcd"
 
 
 def wire(feature: Feature, value: object) -> tf.train.Feature:
-    """Return ``value`` as ``KINDS`` of ``schemas.feature`` says that it is stored."""
+    """Return ``value`` as it is stored according to ``KINDS`` of ``schemas.feature``."""
     if feature.kind in ("image", "bytes"):
         values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
@@ -53,7 +53,7 @@ def write_shard(
     compression: Compression = "none",
     labels: Sequence[int] | None = None,
 ) -> Shard:
-    """Write a shard and what stands beside it; without ``labels`` there is no file of them."""
+    """Write a shard, its index and, if ``labels`` are given, its labels."""
     with tf.io.TFRecordWriter(str(root / name)) as writer:
         for record in records:
             writer.write(record)
@@ -98,7 +98,7 @@ def write(
 ) -> Path:
     """Write the dataset whose splits hold these shards of examples, and return ``root``.
 
-    Without ``label_counts`` those of the examples are counted.
+    Without ``label_counts``, the labels of the examples are counted.
     """
     root.mkdir(parents=True, exist_ok=True)
     written = {}

@@ -9,7 +9,7 @@ from tfshards.loader.order.epoch import lane_ranks
 
 
 def lane_bounds(order):
-    """Return where each lane begins, and where the last one ends; one lane where there is none."""
+    """Return the first position of each lane and the end of the last; one lane if the order has none."""
     lanes = max(1, order.lanes)
     return np.arange(lanes + 1) * order.num_positions // lanes
 

@@ -1,6 +1,6 @@
 """A program: many faults, one after another, in one dataset; prints their outcomes as JSON.
 
-Run by test_faults.py, so that a fault that ends the process is noticed. A dataset that passes the checks of
+Run by test_faults.py, so that a fault that ends the process is detected. A dataset that passes the checks of
 ``load`` has the same manifest, indexes and sizes as before, so that an existing graph reads it as a new one
 would.
 """

@@ -1,4 +1,4 @@
-"""A program: one worker of MultiWorkerMirroredStrategy; what it saw goes to stdout as JSON.
+"""A program: one worker of MultiWorkerMirroredStrategy; it prints what it saw as JSON.
 
 Run by test_several_hosts.py, as each task of a cluster. Usage: mirrored_worker.py LABELLED CASES [keras]
 """
@@ -40,7 +40,7 @@ def loop(strategy, path, global_batch_size, options):
         (part,) = strategy.experimental_local_results(value)
         return part.numpy().tolist()
 
-    # no islice(): that the dataset ends for all at the same step is what is tested
+    # no islice(): the test is that the dataset ends at the same step for all workers
     return [
         {"own": [own(value) for value in batch], "all": [own(total) for total in step(batch)]}
         for batch in data
@@ -48,7 +48,7 @@ def loop(strategy, path, global_batch_size, options):
 
 
 def own_loop(strategy, path):
-    """Return the weights that a loop of one's own with Keras 3 learns in two epochs."""
+    """Return the weights that a custom training loop with Keras 3 learns in two epochs."""
     import keras
 
     with strategy.scope():
@@ -73,18 +73,18 @@ def own_loop(strategy, path):
     for _ in range(2):
         for batch in data:
             step(batch)
-    said = {}
+    refused = {}
     model.compile("sgd", "sparse_categorical_crossentropy")
     for verb, options in (("fit", {"shuffle": False}), ("evaluate", {})):
         try:
             getattr(model, verb)(data, verbose=0, **options)
         except ValueError as error:
-            said[verb] = repr(error)
-    return {"weights": [weight.tolist() for weight in model.get_weights()], "refused": said}
+            refused[verb] = repr(error)
+    return {"weights": [weight.tolist() for weight in model.get_weights()], "refused": refused}
 
 
 def fit(strategy, path):
-    """Return what tf_keras learns in two epochs, and what it says of the padded split."""
+    """Return what tf_keras learns in two epochs, and its evaluation of the padded split."""
     import tf_keras
 
     with strategy.scope():

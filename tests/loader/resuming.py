@@ -147,7 +147,7 @@ def main(dataset, scratch, seed):
     for way in WAYS:
         found[way] = {"whole": run(way, dataset, scratch / f"{way}-whole"), "parts": []}
         for _ in range(KILLS[way]):
-            # Each part gets at least one checkpoint further; some are killed while they write the next.
+            # Each part advances by at least one checkpoint; some are killed while they write the next.
             kill_at, delay = draw.randint(EVERY + 1, 11), draw.choice([0, draw.uniform(0, 0.02)])
             found[way]["parts"].append(run(way, dataset, scratch / way, kill_at, delay))
         found[way]["parts"].append(run(way, dataset, scratch / way))

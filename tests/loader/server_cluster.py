@@ -1,4 +1,4 @@
-"""A program: one task of a cluster with parameter servers; the coordinator's findings go to stdout as JSON.
+"""A program: one task of a cluster with parameter servers; the coordinator prints its findings as JSON.
 
 Run by test_parameter_servers.py. Usage: server_cluster.py NUMBERED LABELLED
 """
@@ -17,11 +17,11 @@ SELECT = ("x", "label")
 
 
 def passes(coordinator, data, num_workers):
-    """Return, of each of two passes, the batches that each worker read, with their weights."""
+    """Return the batches that each worker read in each of two passes, with their weights."""
 
     @tf.function
     def rest(iterator):
-        """Return who runs this, and ``(number, weight)`` of the rows of its part that are not read yet."""
+        """Return the worker that runs this, and ``(number, weight)`` of the rows of its part not read yet."""
         rows = tf.TensorArray(tf.int64, 0, dynamic_size=True, element_shape=[None, 2], infer_shape=False)
         batch = iterator.get_next_as_optional()
         while batch.has_value():
@@ -37,7 +37,7 @@ def passes(coordinator, data, num_workers):
         while len(read) < num_workers:
             parts = [coordinator.schedule(rest, args=(iterator,)) for _ in range(num_workers)]
             for worker, rows in (part.fetch() for part in parts):
-                # a quick worker may get a second closure, which finds nothing left
+                # a fast worker may get a second closure, which finds no rows left
                 assert str(worker) not in read or not len(rows)
                 read.setdefault(str(worker), rows.tolist())
         found.append(read)
@@ -45,7 +45,7 @@ def passes(coordinator, data, num_workers):
 
 
 def train(strategy, coordinator, path, loader):
-    """Return what a Keras 3 model loses before and after some steps on any worker, and what fit says."""
+    """Return the loss of a Keras 3 model before and after some steps on any worker, and the error of fit."""
     import keras
 
     with strategy.scope():
@@ -85,7 +85,7 @@ def train(strategy, coordinator, path, loader):
 
 
 def fit(strategy, path, loader):
-    """Return the losses that tf_keras sees in two epochs."""
+    """Return the losses of tf_keras in two epochs."""
     import tf_keras
 
     with strategy.scope():
@@ -99,8 +99,8 @@ def fit(strategy, path, loader):
 
 
 def refusals(strategy, path, loader):
-    """Return what is said of options that fit no parameter servers, or no dataset."""
-    said = {}
+    """Return the errors for options that parameter servers, or the dataset, do not support."""
+    errors = {}
     for name, options in {
         "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(seed=1)},
         "crop": {"global_batch_size": 4, "image": loader.Image(size=(2, 2), crop="random")},
@@ -112,11 +112,11 @@ def refusals(strategy, path, loader):
         try:
             loader.distribute(strategy, path, **options)
         except ValueError as error:
-            said[name] = str(error)
+            errors[name] = str(error)
     with strategy.scope(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loader.load(path, batch_size=4)
-    return said | {"load": str(caught[0].message)}
+    return errors | {"load": str(caught[0].message)}
 
 
 def main(numbered, labelled):

@@ -1,4 +1,4 @@
-"""Who reads what, as arithmetic: for any examples, batches and workers complete, disjoint and even."""
+"""Assignment of positions to workers: complete, disjoint and even for any examples, batches and workers."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def assignments(num_examples, batch_size, num_workers, remainder, shuffle, store
 
 
 def places(assignment: Assignment, step):
-    """Return the places that a worker reads for a step, and the number of rows that they fill."""
+    """Return the positions that a worker reads for a step, and the number of rows that they fill."""
     found = assignment.step_intervals(step)
     return [place for start, count in found for place in range(start, start + count)]
 
@@ -55,7 +55,7 @@ def check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle
     for step in range(steps):
         found = [places(worker, step) for worker in workers]
         assert all(len(share) <= batch_size for share in found)
-        # only the last step has less than a full batch
+        # only the last step may be smaller than a full batch
         if step < steps - 1 or remainder == "drop":
             assert {len(share) for share in found} == {batch_size}
         read += itertools.chain.from_iterable(found)
@@ -132,9 +132,9 @@ def test_the_steps_of_all_workers_are_consecutive_positions(shuffle):
     ("num_examples", "stored", "run", "reason"),
     [
         (10**6, Stored(1024), 1024, "a MiB of records"),
-        (10**6, Stored(1024, is_permuted=False), 128, "less where neighbours are alike"),
+        (10**6, Stored(1024, is_permuted=False), 128, "less where neighbors are similar"),
         (1000, Stored(1024), 7, "two runs a lane, in a small split"),
-        (6400, Stored(1024, is_permuted=False), 12, "eight runs a lane where neighbours are alike"),
+        (6400, Stored(1024, is_permuted=False), 12, "eight runs a lane where neighbors are similar"),
         (10**6, Stored(10**6), 2, "two records, however large they are"),
         (0, Stored(1), 2, "no examples"),
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),

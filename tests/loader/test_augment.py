@@ -1,4 +1,4 @@
-"""Crops and flips are drawn for an example, whoever reads it when; all formats and dtypes go with them."""
+"""Crops and flips depend on the example, not on who reads it when; they work for all formats and dtypes."""
 
 import io
 
@@ -15,12 +15,12 @@ from tfshards.schemas import Feature, OptionsError, Schema
 
 
 def drawn(*images, epoch=0, numbers=2000):
-    """What is drawn for the first examples."""
+    """Return the random draws for the first examples."""
     return draws_of(images, tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
 
 
 def picture(height, width, channels=3):
-    """Return pixels of 27 colors without any symmetry, so that a GIF holds them as they are."""
+    """Return pixels of 27 colors without symmetry, which a GIF stores exactly."""
     row, column = np.mgrid[:height, :width]
     planes = [row // (5 + channel) + column // 7 for channel in range(channels)]
     return (np.stack(planes, axis=2) % 3 * 100).astype(np.uint8)
@@ -46,7 +46,9 @@ def test_half_of_the_images_are_flipped_and_draws_are_independent():
     boxes = first["box 0"].numpy().reshape(2000, -1).T
     correlations = [np.corrcoef(horizontal, each)[0, 1] for each in boxes]
     assert np.abs(correlations).max() < 0.1
-    assert np.array_equal(drawn(Image(flip="vertical"))["flip 0"], first["flip 0"]), "whatever else is drawn"
+    assert np.array_equal(drawn(Image(flip="vertical"))["flip 0"], first["flip 0"]), (
+        "independent of other draws"
+    )
 
 
 def test_the_draws_are_pinned():

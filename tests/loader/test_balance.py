@@ -1,4 +1,4 @@
-"""Class weights follow the counts of the manifest, steps its number of examples."""
+"""Class weights follow from the counts of the manifest, steps from its number of examples."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``memory_budget=``: what a process holds, and what is refused."""
+"""``memory_budget=``: the memory that a process uses, and the budgets that are refused."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_small_records_in_any_order_stay_within_the_least_budget(run, folder, or
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["steps"] == (30_000 if order == "ratios" else 48_000) // 256
     assert found["peak"] < found["budget"]
-    # nor is it a number that anything would keep to
+    # and the least budget is not unreasonably large
     assert found["budget"] < (300 << 20)
 
 

@@ -1,4 +1,4 @@
-"""``cache=``: copies that are whole, made once, and read instead of the dataset's files."""
+"""``cache=``: copies that are complete, made once, and read instead of the files of the dataset."""
 
 import logging
 import shutil

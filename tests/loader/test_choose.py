@@ -1,4 +1,4 @@
-"""Which examples are read: parts, classes, ratios of classes, mixtures; all exact, whatever the order."""
+"""Selected examples: parts, classes, ratios of classes, mixtures; all exact in any order."""
 
 import itertools
 from collections import Counter
@@ -41,7 +41,7 @@ def more(write_dataset, tmp_path_factory):
 
 
 def numbers(path, num_workers=1, batch_size=8, **options):
-    """Return the numbers of each step of all workers together."""
+    """Return the numbers that all workers together read in each step."""
     shares = []
     for index in range(num_workers):
         data = loader.load(
@@ -85,7 +85,7 @@ def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_equally(
         uses = [used[number] for number in members]
         assert sum(uses) == places
         assert max(uses) - min(uses) <= 1
-    # each batch has its share of each class, as far as its places are drawn by chance or not at all
+    # each batch has its share of each class, as far as its positions are random or unshuffled
     if shuffle is None:
         assert all(Counter(LABELS[number] for number in step)[2] in (3, 4, 5) for step in steps)
 
@@ -117,7 +117,7 @@ def test_a_selection_keeps_the_order_as_arithmetic(animals, shuffle, what):
     whole = numbers(animals, **options)
     per_epoch = len(whole) // 2
     assert numbers(animals, **options, start=Position(1, 3)) == whole[per_epoch + 3 :]
-    # and on two workers, from within the first epoch on
+    # and on two workers, from within the first epoch
     later = numbers(animals, 2, **options, start=Position(0, 5))
     assert [sorted(step) for step in later] == [sorted(step) for step in whole[5:]]
     assert sorted(flat(whole[:per_epoch])) != flat(whole[:per_epoch])

@@ -1,4 +1,4 @@
-"""The classes that a model was trained with are those of the dataset, or nothing is loaded."""
+"""``class_names=``: the dataset is loaded only if it has the classes that the model was trained with."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Several replicas: Keras on the plain dataset, loops of one's own on ``loader.distribute``."""
+"""Several replicas: Keras on the plain dataset, custom training loops on ``loader.distribute``."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SCHEMA = Schema(
 
 
 def list_of(number):
-    """Return a list of 0 to 2 numbers; empty in the whole of some batches."""
+    """Return a list of 0 to 2 numbers; empty for all examples of some batches."""
     return [] if 4 <= number < 12 else [number + 1] * (number % 3)
 
 
@@ -69,7 +69,7 @@ def test_fit_sees_the_next_epoch_at_each_pass_over_the_plain_dataset(run):
     found, _ = run
     one, two = found["one"], found["two"]
     assert same(one["plain"], one["weights"])
-    # to build the model, Keras begins the dataset once more under a strategy, and throws that epoch away
+    # under a strategy, Keras iterates the dataset once more to build the model, and discards that epoch
     assert same(two["plain"], one["later"]) or same(two["plain"], one["weights"])
 
 
@@ -106,8 +106,8 @@ def test_fit_accepts_a_finite_distributed_dataset_epoch_by_epoch(run):
     found = run[0]["distributed"]
     # two epochs of five steps, with and without steps_per_epoch
     assert found["steps"] == [10, 20]
-    padded, dealt = found["evaluated"]
-    assert dealt == pytest.approx(padded, abs=1e-6)
+    padded, distributed = found["evaluated"]
+    assert distributed == pytest.approx(padded, abs=1e-6)
 
 
 def test_keras_refuses_class_weights_on_a_distributed_dataset(run):
@@ -225,7 +225,7 @@ def test_reading_everything_raises_no_warning_where_it_is_right(
 
 
 class TwoReplicas(tf.distribute.Strategy):
-    """A stand-in for a strategy that is refused before it does anything."""
+    """A fake strategy, which is refused before it is used."""
 
     num_replicas_in_sync = 2
 

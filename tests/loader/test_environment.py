@@ -1,4 +1,4 @@
-"""``Worker.from_environment``: what TensorFlow's clusters and launchers say of this process."""
+"""``Worker.from_environment``: the variables that TensorFlow clusters and launchers set."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def slurm(rank, size):
 
 @pytest.fixture
 def environment(monkeypatch):
-    """A function that leaves only these variables of launchers set."""
+    """Return a function that sets only the given variables of launchers."""
 
     def leave(variables):
         for name in [name for name in os.environ if name.startswith(NAMES)]:
@@ -41,12 +41,12 @@ def environment(monkeypatch):
     ("variables", "worker", "reason"),
     [
         ({}, (0, 1), "no launcher"),
-        ({"TF_CONFIG": ""}, (0, 1), "an empty variable says nothing"),
+        ({"TF_CONFIG": ""}, (0, 1), "an empty variable is ignored"),
         ({"TF_CONFIG": "{}"}, (0, 1), "nor does an empty object"),
         (cluster("worker", 1, worker=3), (1, 3), "no chief"),
         (cluster("worker", "1", worker=3), (1, 3), "an index written as text, as some tools do"),
         (cluster("chief", 0, chief=1, worker=2), (0, 3), "the chief is the first worker"),
-        (cluster("worker", 0, chief=1, worker=2), (1, 3), "the workers come behind it"),
+        (cluster("worker", 0, chief=1, worker=2), (1, 3), "the workers follow the chief"),
         (cluster("worker", 1, master=1, worker=2), (2, 3), "its name in old clusters"),
         (cluster("chief", 0, chief=1), (0, 1), "a chief alone"),
         (cluster("evaluator", 0, chief=1, worker=2), (0, 1), "the evaluator reads for itself"),

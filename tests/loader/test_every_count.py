@@ -82,7 +82,7 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
             assert len(read) == (steps * global_batch_size if remainder == "drop" else count)
 
 
-# the corners, and each remainder with each order
+# the extremes, and each remainder with each order
 OFTEN = [(1, 1), (1, 8), (9, 1), (9, 8), (5, 3), (3, 2), (7, 4), (5, 2), (6, 5), (7, 3), (8, 3)]
 
 
@@ -91,7 +91,7 @@ OFTEN = [(1, 1), (1, 8), (9, 1), (9, 8), (5, 3), (3, 2), (7, 4), (5, 2), (6, 5),
     ("num_shards", "num_workers"), mostly_nightly(itertools.product(SHARDS, WORKERS), OFTEN)
 )
 def test_all_workers_read_all_files_once(numbered, num_shards, num_workers):
-    # each of the other choices comes with other counts of shards and of workers
+    # each of the other options occurs with different counts of shards and workers
     pick = num_shards + num_workers * (num_workers + 1) // 2
     count, batch_size = (31, 23, 12)[pick % 3], (1, 2, 3)[num_workers % 3]
     remainder, order = REMAINDERS[pick // 3 % 3], (None, ORDERS[1], ORDERS[2])[num_shards % 3]

@@ -92,7 +92,7 @@ def cut(where):
     return change
 
 
-# The change after load, the message, and the reason.
+# The change after loading, the message, and the reason.
 CHANGES = [
     (cut(lambda length: 0), r"ends after 11 records instead of 25", "cut between records"),
     (cut(lambda length: 5), r"ends after 11 records|is damaged at record 11", "cut in a header"),

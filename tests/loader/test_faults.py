@@ -1,4 +1,4 @@
-"""Flipped bits and cut files by the thousand: never a wrong record, a silent loss or a process that dies."""
+"""Thousands of flipped bits and truncated files: never a wrong record, a silent loss or a crash."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from tfshards.schemas import Feature, Schema
 
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
-# In each index and in the manifest, whose checks take milliseconds.
+# Faults in each index and in the manifest, whose checks take milliseconds.
 FAULTS = 80
-# In each shard, which takes tenths of a second to read: `make torture` tries more.
+# Faults in each shard, which takes tenths of a second to read; `make torture` tries more.
 SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "4"))
 
 

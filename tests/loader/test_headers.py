@@ -128,7 +128,7 @@ def test_extra_or_missing_bytes_make_the_last_record_wrong(made, tmp_path, chang
     index = parse_index((path / index_path(shard.name)).read_text(), "index")
     data = shard.read_bytes()
     if manifest.compression == "gzip":
-        # One gzip member more, or one less.
+        # One gzip member too many, or one too few.
         data = data + data[:60] if change == "after" else data[: data.rindex(b"\x1f\x8b")]
     else:
         data = data + b"x" if change == "after" else data[: offsets(shard)[24]]

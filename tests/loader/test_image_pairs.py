@@ -1,4 +1,4 @@
-"""Several images an example, such as a photo and its mask: each decoded its own way, crops aligned."""
+"""Several images per example, such as a photo and its mask: separate options, aligned crops."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,14 @@ CLASSES = (0, 7, 200)
 
 
 def mask_of(height, width):
-    """Return a label map of blocks whose classes lie far apart."""
+    """Return a label map of blocks whose class numbers are far apart."""
     row, column = np.mgrid[:height, :width]
     return np.array(CLASSES, np.uint8)[(row // 5 + column // 7) % 3][:, :, None]
 
 
 @pytest.fixture(scope="module")
 def pairs(write_dataset, tmp_path_factory):
-    """Photos that show their masks, in all three channels."""
+    """Photos whose three channels equal their masks."""
     examples = []
     for number, size in enumerate(SIZES):
         mask, photo = mask_of(*size), np.repeat(mask_of(*size), 3, axis=2)

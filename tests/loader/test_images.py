@@ -1,4 +1,4 @@
-"""Images decode to TensorFlow's own pixels; sizes, crops and dtypes are what was asked for."""
+"""Images decode to the pixels of TensorFlow, with the requested sizes, crops and dtypes."""
 
 import numpy as np
 import pytest
@@ -14,19 +14,19 @@ NONE = {}
 
 
 def picture(height, width, channels=3):
-    """Return smooth pixels, each row and column of which differ from the others."""
+    """Return smooth pixels in which all rows and columns differ."""
     row = np.linspace(0, 200, height)[:, None, None]
     column = np.linspace(0, 55, width)[None, :, None]
     return np.round(row + column + 9 * np.arange(channels)).clip(0, 255).astype(np.uint8)
 
 
 def drawn(image, epoch=0, numbers=60):
-    """What is drawn for the first examples."""
+    """Return the random draws for the first examples."""
     return draws_of([image], tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
 
 
 def plainly(encoded, channels):
-    """The pixels by the transform that Pillow has, whatever TensorFlow's default is."""
+    """Return the pixels by the transform that Pillow uses, which may not be the default of TensorFlow."""
     if encoded.startswith(b"\xff\xd8"):
         return tf.io.decode_jpeg(encoded, channels, dct_method="INTEGER_ACCURATE")
     return tf.io.decode_image(encoded, channels)

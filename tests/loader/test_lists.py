@@ -1,4 +1,4 @@
-"""Lists of any length come back as they were written, ragged, in the order of all examples."""
+"""Lists of any length are read exactly, as ragged tensors, in the order of the examples."""
 
 import itertools
 from itertools import islice
@@ -30,7 +30,7 @@ PLAIN = ("number", "list", "words", "nothing")
 
 
 def list_of(number):
-    """Return a list of 0 to 3 numbers that shows whose it is."""
+    """Return a list of 0 to 3 numbers that identifies its example."""
     return [10 * number + place for place in range(number % 4)]
 
 

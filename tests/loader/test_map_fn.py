@@ -1,4 +1,4 @@
-"""The user's function on each example: its seeds, what it may return, and the static tensors it is given."""
+"""``map_fn=``: its seeds, allowed results, and the static tensors that it captures."""
 
 import gc
 import time
@@ -31,7 +31,7 @@ def png(number):
 
 @pytest.fixture(scope="module")
 def photos(write_dataset, tmp_path_factory):
-    """Ten photos of two sizes, of which number ``i`` has the grey value and as many tags ``i``."""
+    """Ten photos of two sizes; number ``i`` has the gray value ``i`` and ``i`` tags ``i``."""
     examples = [
         {"photo": png(i), "label": i % 2, "tags": [i] * i, "empty": np.zeros((2, 0), np.int8)}
         for i in range(10)
@@ -46,7 +46,7 @@ def with_seed(example, seed):
 
 
 def after_a_while(example, seed):
-    """Take the longer the smaller a number is within its batch, so that the later ones are ready first."""
+    """Sleep longer for smaller numbers of a batch, so that later ones are ready first."""
 
     def sleep(number):
         time.sleep(0.003 * (3 - number.numpy() % 4))
@@ -76,10 +76,10 @@ def test_the_seed_depends_only_on_seed_epoch_and_example(numbered):
     assert [len(epoch) for epoch in epochs] == [COUNT, COUNT]
     drawn = [word for epoch in epochs for seed in epoch.values() for word in seed]
     assert len(set(drawn)) == 4 * COUNT
-    # thread timing, and where the run is entered, change nothing at all
+    # neither thread timing nor the start position changes anything
     assert batches(numbered, after_a_while, epochs=2, remainder="keep") == run
     assert batches(numbered, epochs=2, remainder="keep", start=Position(1, 3)) == run[steps + 3 :]
-    # neither do the number of workers, the batches that examples meet in, and their order
+    # nor do the number of workers, the composition of batches, and their order
     for index in (0, 1):
         part = by_example(batches(numbered, num_workers=2, index=index, remainder="keep"))
         assert part.items() <= epochs[0].items()
@@ -161,7 +161,7 @@ def test_a_captured_tensor_is_held_once_and_not_copied_into_the_graph(photos):
     holders = [each for each in functions if any(value is table for value in each.captured_inputs)]
     assert len(holders) == 1
     assert sum(each.graph.as_graph_def().ByteSize() for each in functions) < 1e6
-    # else the first pass writes all captured tensors into a graph of its own
+    # otherwise the first pass copies all captured tensors into another graph
     assert dataset.options().experimental_optimization.apply_default_optimizations is False
 
 
@@ -178,7 +178,7 @@ def test_objects_used_by_the_function_live_as_long_as_the_dataset(photos):
 
         def look_up(example, _):
             found = table.lookup(example["label"]) + offset
-            # TensorFlow forgets a function of Python's with the graph that it stands in
+            # TensorFlow releases a Python function together with the graph that contains it
             more = tf.numpy_function(lambda value: value + 1, [found], tf.int64)
             return example["label"], tf.ensure_shape(more, [])
 

@@ -1,4 +1,4 @@
-"""Options that make no sense are refused, with what was given, what is allowed and what to do."""
+"""Invalid options are refused with the given value, the allowed ones and a remedy."""
 
 import dataclasses
 import inspect
@@ -113,7 +113,7 @@ SCHEMA = Schema(
 
 @pytest.fixture(scope="module")
 def mixed(write_dataset, tmp_path_factory):
-    """A dataset of two splits with an image, a label and a feature named as the padding's weight."""
+    """A dataset of two splits with an image, a label and a feature named ``sample_weight``."""
     examples = [[{"photo": b"", "label": 0, "sample_weight": 1.0}] * 4]
     return write_dataset(tmp_path_factory.mktemp("mixed"), SCHEMA, {"train": examples, "val": examples})
 

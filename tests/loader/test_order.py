@@ -1,4 +1,4 @@
-"""The order is a pure function of (dataset, seed, epoch, global batch), and a run goes on exactly."""
+"""The order is a pure function of (dataset, seed, epoch, global batch), and runs resume exactly."""
 
 import itertools
 
@@ -114,7 +114,7 @@ def test_the_seed_of_an_order_depends_on_the_dataset():
     assert order_seed(0, "0123abcd") == 269957879372989789
 
 
-# orders of loads
+# Orders of loaded datasets
 
 
 @pytest.mark.parametrize("batch_size", [4, COUNT])
@@ -181,7 +181,7 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
     assert steps(dataset) == steps(dataset)
 
 
-# going on
+# Resuming
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_a_run_resumes_exactly_where_it_stopped(numbered, position, shuffle, num
         run = load(numbered, num_workers, index, **options)
         whole, per_epoch = steps(run), len(run) // 3
         rest = load(numbered, num_workers, index, start=position, **options)
-        behind = position.epoch * per_epoch + position.step
-        assert len(rest) == 3 * per_epoch - behind, reason
-        assert steps(rest) == whole[behind:], reason
+        passed = position.epoch * per_epoch + position.step
+        assert len(rest) == 3 * per_epoch - passed, reason
+        assert steps(rest) == whole[passed:], reason
 
 
 def test_a_run_on_one_worker_can_be_resumed_on_two(numbered):

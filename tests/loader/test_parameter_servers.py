@@ -1,4 +1,4 @@
-"""``loader.distribute`` under ParameterServerStrategy: a coordinator, two workers and a server, all real."""
+"""``loader.distribute`` under ParameterServerStrategy: real processes for coordinator, workers and server."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, 
     for read in run[0][way]:
         assert sorted(read) == ["0", "1"]
         for index, rows in read.items():
-            # what a worker's own process reads is what load() gives to that worker
+            # the process of a worker reads the same as load() with that worker
             own = loader.load(
                 path, batch_size=2, worker=loader.Worker(int(index), 2), remainder="pad", **options
             )
@@ -66,7 +66,7 @@ def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, 
 def test_a_model_learns_from_closures_on_any_worker(run):
     losses = run[0]["trained"]["losses"]
     assert len(losses) == 40
-    # the workers step whenever they can, so that no two runs learn alike
+    # the workers run their steps asynchronously, so no two runs learn the same
     assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
 
 

@@ -19,7 +19,7 @@ def numbers_of(dataset):
 
 def share(path, index, count, **options):
     worker = Worker(index, count)
-    # No padding, for which each worker would read the first record of the split.
+    # Without padding, since each worker would read the first record of the split for it.
     return loader.load(path, batch_size=2, worker=worker, remainder="drop", select=("number",), **options)
 
 

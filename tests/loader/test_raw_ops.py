@@ -12,7 +12,7 @@ from tfshards.loader.graph import raw_ops
 
 LOADER = Path(__file__).parents[2] / "loader"
 RAW_OPS = LOADER / "graph" / "raw_ops.py"
-# Keras's own names for what it asks a callback
+# Attributes that Keras reads from a callback
 KERAS_HOOKS = LOADER / "training" / "keras_hooks.py"
 NUMBER = tf.TensorSpec([], tf.int64)
 VARIANT = tf.TensorSpec([], tf.variant)
@@ -48,7 +48,7 @@ def test_a_function_without_autograph_is_traced_as_python_runs_it():
 def test_a_traced_function_has_the_attribute_that_tf_data_looks_for():
     function = raw_ops.traced(squares, [NUMBER])
     assert [int(number) for number in tf.data.Dataset.range(3).map(function)] == [0, 1, 4]
-    # which marks a function that TensorFlow does not place, and therefore runs within tf.data only
+    # marks a function that TensorFlow does not place on a device; it runs within tf.data only
     with pytest.raises(tf.errors.UnimplementedError, match="has `experimental_ints_on_device` attribute set"):
         function(tf.constant(3, tf.int64))
 
@@ -227,11 +227,11 @@ def test_a_checkpoint_keeps_a_json_value(tmp_path):
     assert restored.value == {"seed": 2**62, "run": None}
 
 
-# Only raw_ops.py uses what TensorFlow does not promise
+# Only raw_ops.py uses names without a compatibility promise of TensorFlow
 
 
-def fenced_names(tree):
-    """Yield line and name of what only raw_ops.py may use: raw, experimental and private names."""
+def forbidden_names(tree):
+    """Yield line and name of each raw, experimental or private name, which only raw_ops.py may use."""
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -240,7 +240,7 @@ def fenced_names(tree):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
-            # what belongs to a class of the loader is its own
+            # private attributes of the loader's own classes are allowed
             names = [] if owner in ("self", "cls") else [node.attr]
         elif isinstance(node, ast.keyword) and node.arg:
             names = [node.arg]
@@ -275,7 +275,7 @@ def fenced_names(tree):
     ],
 )
 def test_the_name_check_finds_every_kind_of_name(source):
-    assert list(fenced_names(ast.parse(source)))
+    assert list(forbidden_names(ast.parse(source)))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_the_name_check_finds_every_kind_of_name(source):
     ["self._own", "__import__('x')", "type(x).__name__", "from tfshards.loader.graph import raw_ops"],
 )
 def test_the_name_check_allows_public_names_and_names_of_the_loader(source):
-    assert list(fenced_names(ast.parse(source))) == []
+    assert list(forbidden_names(ast.parse(source))) == []
 
 
 def test_no_other_file_of_the_loader_uses_a_raw_experimental_or_private_name_of_tensorflow():
@@ -291,7 +291,7 @@ def test_no_other_file_of_the_loader_uses_a_raw_experimental_or_private_name_of_
         f"{path.relative_to(LOADER)}:{line} {name}"
         for path in LOADER.rglob("*.py")
         if path not in (RAW_OPS, KERAS_HOOKS)
-        for line, name in fenced_names(ast.parse(path.read_text()))
+        for line, name in forbidden_names(ast.parse(path.read_text()))
     }
     assert found == set()
 

@@ -1,4 +1,4 @@
-"""What an example weighs: by its class, or by a feature; multiplied by padding's 0."""
+"""Weights of examples: by class or by a feature; 0 for padding."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def labelled(write_dataset, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def numbered_classes(write_dataset, tmp_path_factory):
-    """Return a dataset whose classes are numbers, counted so by the manifest; the records have ``LABELS``."""
+    """Return a dataset with unnamed classes and these counts in the manifest; the records have ``LABELS``."""
 
     def make(counts):
         path = tmp_path_factory.mktemp("numbers")

@@ -22,12 +22,12 @@ SPEC.loader.exec_module(quality)
 
 SHARDS, BATCH_SIZE, EPOCHS = 16, 64, 3
 COUNT = SHARDS * 512
-# sorted, as in files that others wrote class by class
+# sorted, as in files that other tools wrote class by class
 LABELS = np.arange(COUNT) * 100 // COUNT
 
 
 def arithmetic(count, shuffle, record_bytes):
-    """Return the orders of epochs as the loader's pure parts have them."""
+    """Return the orders of epochs as computed by the arithmetic of the loader."""
     stored = Stored(record_bytes, SHARDS)
     assignment = assign(
         count, stored, batch_size=BATCH_SIZE, worker=Worker(), remainder="keep", shuffle=shuffle
@@ -69,7 +69,7 @@ def test_the_delivered_order_is_that_of_the_arithmetic(numbered):
         numbered(sizes), batch_size=BATCH_SIZE, shuffle=Shuffle(seed=3), remainder="keep", epochs=EPOCHS
     )
     delivered = np.concatenate([batch["number"] for batch in read.as_numpy_iterator()])
-    # records of a number have about 40 bytes: the run is what so small a split allows
+    # records of one number have about 40 bytes; the run is the longest for a split of this size
     assert delivered.tolist() == np.concatenate(arithmetic(sum(sizes), Shuffle(seed=3), 40)).tolist()
 
 
@@ -79,12 +79,12 @@ def test_metrics_recognize_the_stored_order():
     assert quality.label_run(stored, LABELS) == COUNT / 100
     assert quality.chi_square(stored, LABELS, BATCH_SIZE) > 40
     assert quality.shards_per_batch(stored, BATCH_SIZE, SHARDS) == 1
-    # who met meets again, always
+    # examples of one batch are always in one batch again
     chance = (BATCH_SIZE - 1) / (COUNT - 1)
     assert quality.meet_again(stored, stored, BATCH_SIZE) == pytest.approx(1 / chance)
 
 
 def test_lanes_of_several_whole_runs_are_out_of_phase():
-    # without random entries into lanes two examples would meet again some 30 times as often as by chance
+    # without random starts of lanes, pairs of examples would repeat 30 times as often as by chance
     first, second, _ = arithmetic(BATCH_SIZE * 4 * 40, Shuffle(seed=3, run=40), 40)
     assert quality.meet_again(first, second, BATCH_SIZE) < 1.5

@@ -1,4 +1,4 @@
-"""The stages of a pipeline against tf.data's own methods."""
+"""The stages of a pipeline, compared with the methods of tf.data."""
 
 import pytest
 import tensorflow as tf

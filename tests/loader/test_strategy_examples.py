@@ -1,4 +1,4 @@
-"""The examples of strategies run as they stand, on digits, and learn."""
+"""The examples of strategies run unchanged on digits, and learn."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def digits(write_dataset, tmp_path_factory):
 
 
 def check(stdout, stderr, lines):
-    """Assert that so many workers report the accuracy, and that TensorFlow does not mention auto-sharding."""
+    """Assert that ``lines`` workers report the accuracy, and TensorFlow does not mention auto-sharding."""
     accuracies = re.findall(rf"accuracy: ([\d.]+) on {HELD_OUT} ", stdout)
     assert len(accuracies) == lines, stdout
     assert len(set(accuracies)) == 1, "all workers know the one accuracy"

@@ -1,4 +1,4 @@
-"""Many short streams and groups keep the stored order, from any step on.
+"""Many short streams and groups keep the stored order, from any step.
 
 The datasets of other tests are so small that each is one stream; these tests lower the limits instead.
 """

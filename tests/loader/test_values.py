@@ -1,4 +1,4 @@
-"""What stands in the records comes back: every kind and dtype, selections, static shapes."""
+"""Values are read exactly: every kind and dtype, selections, static shapes."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""A program: Keras and a loop of one's own on two logical CPU devices; what they saw goes to stdout as JSON.
+"""A program: Keras and a custom training loop on two logical CPU devices; it prints what they saw as JSON.
 
 Run by test_distribute.py: TensorFlow's devices are fixed for the life of a process.
 """
@@ -40,7 +40,7 @@ def mean_label(labels, _):
 def fit(path, data, **options):
     """Return a model after three epochs, with its history."""
     model = make_model()
-    # shuffle is what Keras does with arrays; for datasets it warns that it does not
+    # Keras shuffles arrays; for datasets it warns that it ignores shuffle=
     model.fit(data, epochs=3, class_weight=loader.class_weights(path), shuffle=False, verbose=0, **options)
     return model
 
@@ -66,7 +66,7 @@ def weights_of(model):
 
 
 def train(path):
-    """Return the weights after some fits, and what ``evaluate`` and ``predict`` say then."""
+    """Return the weights after some fits, and the results of ``evaluate`` and ``predict``."""
     options = {"batch_size": 4, "select": SELECT, "shuffle": loader.Shuffle(seed=1)}
     steps = loader.steps_per_epoch(path, "train", 4)
     later = loader.load(path, **options, epochs=None, start=loader.Position(1))
@@ -78,7 +78,7 @@ def train(path):
 
 
 def fit_and_evaluate(path, data, **options):
-    """Return what a model learns, and what it says of the padded split, also at the end of each epoch."""
+    """Return what a model learns, and its evaluation of the padded split, also at the end of each epoch."""
     padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
     model = fit(path, data, validation_data=padded, **options)
     return {
@@ -91,7 +91,7 @@ def fit_and_evaluate(path, data, **options):
 
 
 def fit_distributed(strategy, path):
-    """Return the steps of fits on finite distributed datasets, and what evaluation says of one."""
+    """Return the steps of fits on finite distributed datasets, and the evaluation of one."""
     model = make_model()
     steps = []
     data = loader.distribute(
@@ -101,8 +101,8 @@ def fit_distributed(strategy, path):
         model.fit(data, epochs=2, shuffle=False, verbose=0, **options)
         steps.append(int(model.optimizer.iterations.numpy()))
     padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
-    dealt = loader.distribute(strategy, path, global_batch_size=4, select=SELECT, remainder="pad")
-    both = [model.evaluate(each, return_dict=True, verbose=0) for each in (padded, dealt)]
+    distributed = loader.distribute(strategy, path, global_batch_size=4, select=SELECT, remainder="pad")
+    both = [model.evaluate(each, return_dict=True, verbose=0) for each in (padded, distributed)]
     try:
         model.fit(data, class_weight=loader.class_weights(path), shuffle=False)
     except AttributeError as error:
@@ -111,7 +111,7 @@ def fit_distributed(strategy, path):
 
 
 def loop(strategy, path, select=("number",), **options):
-    """Return, of each of two passes over one distributed dataset, the replicas' labels of each step."""
+    """Return the labels of each replica and step, in each of two passes over one distributed dataset."""
     steps = loader.steps_per_epoch(path, "train", 4, options.get("remainder", "drop"))
     data = loader.distribute(strategy, path, "train", global_batch_size=4, select=select, **options)
 
