@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,18 +14,13 @@ from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
+from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.errors import one_line
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import MANIFEST_NAME
-
-
-def to_stderr(line: str) -> None:
-    """Print a line to standard error: the default for what adopting has to say on its way."""
-    print(one_line(line), file=sys.stderr, flush=True)
 
 
 def adopt(
@@ -35,7 +28,7 @@ def adopt(
     options: AdoptOptions | None = None,
     *,
     overwrite: bool = False,
-    log: Callable[[str], None] = to_stderr,
+    log: Log = to_stderr,
 ) -> Manifest:
     """Make the TFRecord files in the folder ``root`` a dataset, and return its manifest.
 

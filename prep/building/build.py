@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from tfshards.prep.building.decisions import is_up_to_date
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, staged
 from tfshards.prep.building.output_state import note_build
-from tfshards.prep.building.rejects import Layouts, check_rejects, final_layouts, repeated_inputs
+from tfshards.prep.building.rejects import check_rejects, final_layouts, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.plan import Plan, label_counts, make_plan
+from tfshards.prep.planning.plan import Layouts, Plan, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.records.content import check_comparable
@@ -76,7 +75,7 @@ def build(
         plan = make_plan(reader, name, counts, seed, options)
         for warning in plan.warnings:
             log(f"warning: {warning}")
-        area = BuildArea(folder, plan.build_id, secrets.token_hex(4))
+        area = BuildArea(folder, plan.build_id)
         if is_up_to_date(state, plan.build_id, plan.options, overwrite=overwrite):
             assert state.manifest is not None
             discard_others(state, plan.build_id, plan.options, log)

@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from tfshards.prep.building.rejects import Layouts
 from tfshards.prep.engines.table import EngineName, Work, find_engine
-from tfshards.prep.planning.plan import Plan
+from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Progress, counted
 from tfshards.prep.sources.base import Reader
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Layout, ShardId
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import file_digest, system_fault
@@ -51,8 +50,8 @@ class LayoutWriter:
     finds_duplicates: bool
     compression: Compression
 
-    def write(self, layout: Layout, layouts: Layouts) -> dict[ShardId, FinishedShard]:
-        """Write the shards of a layout that are not finished; return all of its shards.
+    def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
+        """Write the shards of these layouts that are not finished; return all of their shards.
 
         Raises:
             BuildError: a shard could not be written; the finished ones stay in the build area.
@@ -60,14 +59,14 @@ class LayoutWriter:
         self.area.open()
         digests = {
             ShardId(split, index): self.area.write_plan(
-                layout, ShardId(split, index), self.plan.listing.rows(numbers)
+                phase, ShardId(split, index), self.plan.listing.rows(numbers)
             )
             for split, shards in layouts.items()
             for index, numbers in enumerate(shards)
         }
-        finished = self._finished(layout, digests)
+        finished = self._finished(phase, digests)
         missing = [shard for shard in digests if shard not in finished]
-        self._log_start(layout, len(finished), len(digests))
+        self._log_start(phase, len(finished), len(digests))
         if missing:
             num_examples = sum(len(layouts[split][index]) for split, index in missing)
             progress = Progress(self.name, num_examples)
@@ -75,11 +74,11 @@ class LayoutWriter:
                 area=self.area,
                 reader=self.reader,
                 schema=self.plan.listing.schema,
-                layout=layout,
+                phase=phase,
                 name=self.name,
                 num_shards={split: len(shards) for split, shards in layouts.items()},
                 reporter=progress.reporter,
-                finds_duplicates=self.finds_duplicates and layout == "first",
+                finds_duplicates=self.finds_duplicates and phase == "first",
                 compression=self.compression,
             )
             self._run(
@@ -91,7 +90,7 @@ class LayoutWriter:
                     log_path=self.area.root / _LOG_NAME,
                 )
             )
-        written = {shard: self.area.read_finished(layout, shard) for shard in missing}
+        written = {shard: self.area.read_finished(phase, shard) for shard in missing}
         lost = [shard for shard, found in written.items() if found is None]
         if lost:
             raise BuildError(
@@ -106,20 +105,20 @@ class LayoutWriter:
         except Exception as failure:
             raise BuildError(_reason(self.area, failure)) from failure
 
-    def _finished(self, layout: Layout, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
+    def _finished(self, phase: Phase, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
         """Return the shards of an earlier attempt, or of the first layout, that can stay as they are."""
         with ThreadPoolExecutor() as pool:
-            found = pool.map(lambda shard: self._finished_one(layout, shard, digests[shard]), digests)
+            found = pool.map(lambda shard: self._finished_one(phase, shard, digests[shard]), digests)
             return {shard: one for shard, one in zip(digests, found, strict=True) if one}
 
-    def _finished_one(self, layout: Layout, shard: ShardId, digest: str) -> FinishedShard | None:
+    def _finished_one(self, phase: Phase, shard: ShardId, digest: str) -> FinishedShard | None:
         first, final = (self.area.read_finished(of, shard) for of in ("first", "final"))
-        if layout == "first" and first and final:
+        if phase == "first" and first and final:
             # The file may hold the final layout already. Only the rejects of the first are still needed.
             return first
-        for found in (final, first) if layout == "final" else (first,):
+        for found in (final, first) if phase == "final" else (first,):
             # The rows of the first layout without the rejected ones may be those of the final one.
-            if found and (layout == "first" or found.rows_digest == digest) and self._is_intact(found):
+            if found and (phase == "first" or found.rows_digest == digest) and self._is_intact(found):
                 return found
         return None
 
@@ -129,9 +128,9 @@ class LayoutWriter:
         files = {self.area.out / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 
-    def _log_start(self, layout: Layout, num_finished: int, num_shards: int) -> None:
+    def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")
-        if layout == "final":
+        if phase == "final":
             self.log(f"balancing after rejects: {missing} of {of} to write again")
         elif num_finished:
             self.log(f"resuming build {self.area.build_id}: {num_finished} of {of} finished")

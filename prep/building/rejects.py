@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
@@ -12,15 +11,12 @@ from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.duplicates import duplicate_rejects, find_duplicates
 from tfshards.prep.planning.balance import BoolArray, rebalance
 from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.plan import Plan
+from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.planning.shard_counts import too_many_shards
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError
-from tfshards.schemas.index import IntArray
-
-Layouts: TypeAlias = Mapping[str, list[IntArray]]
 
 _SHOWN = 5
 

@@ -6,6 +6,7 @@ import argparse
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +22,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shards(parser, "one for each 128 MiB of new inputs")
     add(
         "--max-rejected",
-        default="1%",
+        default=DEFAULT_MAX_REJECTED,
         metavar="SHARE",
-        help="fail if more than this share of the new inputs is rejected (default: 1%%)",
+        help="fail if more than this share of the new inputs is rejected (default: %(default)s)",
     )
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     add_json(parser, "print the new manifest as JSON")

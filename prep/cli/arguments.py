@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
 from tfshards.prep.cli.verb import add_dataset
-from tfshards.prep.planning.options import Options, parse_share
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, parse_share
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import parse_ratios
 from tfshards.prep.sources.base import Source
@@ -32,9 +32,9 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: SourceKind) -> None:
     if kind.can_reject:
         parser.add_argument(
             "--max-rejected",
-            default="1%",
+            default=DEFAULT_MAX_REJECTED,
             metavar="SHARE",
-            help="fail if more than this share of the inputs is rejected (default: 1%%)",
+            help="fail if more than this share of the inputs is rejected (default: %(default)s)",
         )
     _add_options_of_a_dataset(parser, kind)
     _add_options_of_shards(parser)
@@ -105,7 +105,7 @@ def source_of(args: argparse.Namespace) -> Source:
 
 
 def settings_of(args: argparse.Namespace) -> tuple[ShardCounts, Options]:
-    """Return the numbers of shards that were asked for, and the other args."""
+    """Return the numbers of shards that were asked for, and the other options."""
     options = Options(
         splits=parse_ratios(args.splits),
         stratify=args.stratify,
@@ -114,7 +114,7 @@ def settings_of(args: argparse.Namespace) -> tuple[ShardCounts, Options]:
         balance=args.balance,
         name=args.name,
         # absent where no single input can be rejected
-        max_rejected=parse_share(getattr(args, "max_rejected", "1%")),
+        max_rejected=parse_share(getattr(args, "max_rejected", DEFAULT_MAX_REJECTED)),
         duplicates=args.duplicates,
         compression=args.compression,
     )

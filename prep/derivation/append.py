@@ -21,7 +21,7 @@ from tfshards.prep.derivation.keys import has_keys
 from tfshards.prep.derivation.new_examples import NewExamples, find_new_examples
 from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.engines.table import EngineName, find_engine
-from tfshards.prep.planning.options import Balance, Options
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.planning.splits import Membership
@@ -41,7 +41,7 @@ def append(
     dataset: str | os.PathLike[str],
     *,
     shards: Shards = None,
-    max_rejected: Fraction | float | str = Fraction(1, 100),
+    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
     engine: EngineName = "beam",
     beam_args: Sequence[str] = (),

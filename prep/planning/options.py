@@ -18,6 +18,7 @@ Balance = Literal["count", "bytes"]
 Duplicates = Literal["keep", "drop", "fail"]
 
 DEFAULT_SHARD_SIZE = 128 << 20
+DEFAULT_MAX_REJECTED = "1%"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Options:
     shard_size: int | None = None
     balance: Balance = "count"
     name: str | None = None
-    max_rejected: Fraction | float | str = Fraction(1, 100)
+    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED
     duplicates: Duplicates = "keep"
     compression: Compression = "none"
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 
+# For each split, the example numbers of each shard in the order of writing.
+Layouts: TypeAlias = Mapping[str, list[IntArray]]
+
 _SHOWN = 5
 
 
@@ -30,7 +34,7 @@ class Plan:
     Attributes:
         listing: listing of the source.
         membership: examples of each split.
-        layouts: for each split, the example numbers of each shard in the order of writing.
+        layouts: of each split, see ``Layouts``.
         build_id: 8 hex digits.
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the person who runs the build.
@@ -38,7 +42,7 @@ class Plan:
 
     listing: Listing
     membership: Membership
-    layouts: Mapping[str, list[IntArray]]
+    layouts: Layouts
     build_id: str
     options: Mapping[str, Json]
     warnings: tuple[str, ...]

@@ -19,7 +19,7 @@ from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.verification.check_files import rejects_path
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Layout, Reject, ShardId
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.files import bytes_digest, sync_directory, write_atomically
@@ -96,24 +96,24 @@ class _Rebuild:
         return BuildArea(self.staging / "out", self.manifest.build_id)
 
     def write(
-        self, layout: Layout, shard: ShardId, numbers: IntArray, expected: Shard | None = None
+        self, phase: Phase, shard: ShardId, numbers: IntArray, expected: Shard | None = None
     ) -> FinishedShard:
         """Write one shard of these examples into the area, and check that it is the expected one."""
         self.area.open()
-        self.area.write_plan(layout, shard, self.plan.listing.rows(numbers))
+        self.area.write_plan(phase, shard, self.plan.listing.rows(numbers))
         task = ShardTask(
             area=self.area,
             reader=self.reader,
             schema=self.plan.listing.schema,
-            layout=layout,
+            phase=phase,
             name=self.manifest.name,
             num_shards={split: len(shards) for split, shards in self.plan.layouts.items()},
             reporter=Reporter(),
-            finds_duplicates=layout == "first" and "duplicates" in self.manifest.options,
+            finds_duplicates=phase == "first" and "duplicates" in self.manifest.options,
             compression=self.manifest.compression,
         )
         write_shard(task, shard)
-        done = self.area.read_finished(layout, shard)
+        done = self.area.read_finished(phase, shard)
         assert done is not None
         if expected and done.shard != expected:
             raise InputError(

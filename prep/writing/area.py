@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,8 @@ from tfshards.schemas.files import write_atomically
 
 AREA_NAME = ".build"
 
-Layout = Literal["first", "final"]
+# A build first writes every planned example; the final layouts leave out rejects and duplicates.
+Phase = Literal["first", "final"]
 
 
 class ShardId(NamedTuple):
@@ -75,7 +77,7 @@ class BuildArea:
 
     out: Path
     build_id: str
-    attempt: str = ""
+    attempt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def root(self) -> Path:
@@ -96,15 +98,15 @@ class BuildArea:
         for folder in (self.root / "first", self.root / "final", self.unfinished_path("")):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def write_plan(self, layout: Layout, shard: ShardId, rows: Sequence[Row]) -> str:
+    def write_plan(self, phase: Phase, shard: ShardId, rows: Sequence[Row]) -> str:
         """Write the rows of a shard, in order, and return their digest."""
         text = _plan_text(rows)
-        self._path(layout, shard, "plan").write_bytes(text)
+        self._path(phase, shard, "plan").write_bytes(text)
         return hashlib.sha256(text).hexdigest()
 
-    def read_plan(self, layout: Layout, shard: ShardId) -> tuple[list[Row], str]:
+    def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
-        text = self._path(layout, shard, "plan").read_bytes()
+        text = self._path(phase, shard, "plan").read_bytes()
         return list(map(Row._make, json.loads(text))), hashlib.sha256(text).hexdigest()
 
     def unfinished_path(self, name: str) -> Path:
@@ -133,14 +135,14 @@ class BuildArea:
         ):
             self.link(root / source, target)
 
-    def write_finished(self, layout: Layout, shard: ShardId, done: FinishedShard) -> None:
+    def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
         """Note that a shard is finished."""
-        write_atomically(self._path(layout, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
+        write_atomically(self._path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
 
-    def read_finished(self, layout: Layout, shard: ShardId) -> FinishedShard | None:
+    def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
         """Return a shard; None if it is not finished, or the note of it is damaged."""
         try:
-            document = json.loads(self._path(layout, shard, "done").read_bytes())
+            document = json.loads(self._path(phase, shard, "done").read_bytes())
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
             written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
             return FinishedShard(written, rejected=rejected, contents=contents, **document)
@@ -157,8 +159,8 @@ class BuildArea:
         """Remove the build areas of the output."""
         shutil.rmtree(self.out / AREA_NAME, ignore_errors=True)
 
-    def _path(self, layout: Layout, shard: ShardId, suffix: str) -> Path:
-        return self.root / layout / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
+    def _path(self, phase: Phase, shard: ShardId, suffix: str) -> Path:
+        return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
 
 def rows_digest(rows: Sequence[Row]) -> str:

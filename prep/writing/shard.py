@@ -20,7 +20,7 @@ from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.base import Accepted, Reader, Row
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Layout, Reject, ShardId, rows_digest
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId, rows_digest
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.manifest import Compression
@@ -41,7 +41,7 @@ class ShardTask:
         area: holds the plan and the finished shards.
         reader: reads the examples.
         schema: of the dataset.
-        layout: the layout that is written.
+        phase: whether the first or the final layouts are written.
         name: of the dataset.
         num_shards: number of shards by split.
         reporter: reports progress to the main process.
@@ -52,7 +52,7 @@ class ShardTask:
     area: BuildArea
     reader: Reader
     schema: Schema
-    layout: Layout
+    phase: Phase
     name: str
     num_shards: dict[str, int]
     reporter: Reporter
@@ -92,7 +92,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> None:
 
 
 def _write(task: ShardTask, shard: ShardId) -> None:
-    rows, planned = task.area.read_plan(task.layout, shard)
+    rows, planned = task.area.read_plan(task.phase, shard)
     path = task.shard_path(shard)
     unfinished = task.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
     accepted: list[Row] = []
@@ -110,7 +110,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             contents += piece.contents
             task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
         file.sync()
-    if rejected and task.layout == "final":
+    if rejected and task.phase == "final":
         raise InputError(
             f"{rejected[0].key}: was accepted before and is {rejected[0].reason} now; it has changed"
         )
@@ -124,7 +124,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         conversions=dict(sorted(conversions.items())),
         contents=tuple(contents),
     )
-    task.area.write_finished(task.layout, shard, finished)
+    task.area.write_finished(task.phase, shard, finished)
 
 
 @dataclass(frozen=True)

@@ -538,7 +538,7 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
         area=area,
         reader=source,
         schema=listing.schema,
-        layout="first",
+        phase="first",
         name="photos",
         num_shards={"train": 1},
         reporter=Reporter(),
