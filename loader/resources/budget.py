@@ -40,16 +40,16 @@ _RUN_BYTES = 80
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the pipeline works on, in bytes.
+    """What the pipeline works on; sizes in bytes.
 
     Attributes:
-        batch_size: examples.
+        batch_size: number of examples in a batch.
         group: the records that are parsed together.
         open_streams: the records that are read before they are parsed, and the files' buffers.
         decoding: of one example, while its images are decoded; 0 if none are.
         example: of one example as it is delivered.
         by_example: whether examples are worked on one by one, and then put into batches.
-        num_steps: of the run; None for no end.
+        num_steps: number of steps of the run; None for no end.
     """
 
     batch_size: int

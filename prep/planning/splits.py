@@ -31,8 +31,8 @@ class Membership:
 
     Attributes:
         examples: example numbers of each split, ascending; no split is empty.
-        cuts: names of the splits in order, and for each stratum (number of the class, or ``all``) one hash
-            value per cut, as the manifest stores them; empty if no ratios were given.
+        cuts: the manifest's ``split_cuts``: ``splits``, the names in order; ``seed``; and ``cuts``, for each
+            stratum (number of the class, or ``all``) one hash value per cut. Empty if no ratios were given.
     """
 
     examples: Mapping[str, IntArray]
@@ -128,7 +128,7 @@ def split_by_ratio(
 
 def split_by_cuts(
     keys: Sequence[bytes],
-    membership: Mapping[str, Json],
+    split_cuts: Mapping[str, Json],
     ratios: Mapping[str, Fraction],
     *,
     strata: IntArray | None = None,
@@ -140,7 +140,7 @@ def split_by_cuts(
 
     Args:
         keys: key of each example.
-        membership: the cuts, as in ``Membership``.
+        split_cuts: as in ``Membership.cuts``.
         ratios: ratios from which the cuts were computed.
         strata: as for ``split_by_ratio``; required if the cuts are by stratum.
         groups: as for ``split_by_ratio``.
@@ -148,8 +148,8 @@ def split_by_cuts(
     Returns:
         The splits that are not empty, and the cuts with those of new strata.
     """
-    names, seed = cast("list[str]", membership["splits"]), cast("int", membership["seed"])
-    cuts = dict(cast("Mapping[str, list[str]]", membership["cuts"]))
+    names, seed = cast("list[str]", split_cuts["splits"]), cast("int", split_cuts["seed"])
+    cuts = dict(cast("Mapping[str, list[str]]", split_cuts["cuts"]))
     is_stratified = "all" not in cuts
     split_of = np.zeros(len(keys), dtype=np.int64)
     for number, key in enumerate(groups or keys):
@@ -158,7 +158,7 @@ def split_by_cuts(
         split_of[number] = bisect_right(bounds, _hash(key, seed))
     examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(names)}
     found = {name: members for name, members in examples.items() if len(members)}
-    return Membership(found, {**membership, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
+    return Membership(found, {**split_cuts, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
 
 
 def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:

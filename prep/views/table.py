@@ -16,8 +16,8 @@ class View(NamedTuple):
 
     Attributes:
         tool: what reads it.
-        write: makes its files in a folder those of the manifest, and removes them where they do not apply;
-            returns why the tool cannot read the dataset.
+        write: writes its files into a folder, or removes them where they do not apply; returns why the tool
+            cannot read the dataset.
     """
 
     tool: str
