@@ -270,7 +270,9 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str]) -> list[Prob
             problems.append(Problem(shard.path, f"cannot be read: {error.strerror}"))
             continue
         if size != shard.num_bytes:
-            problems.append(Problem(shard.path, f"has {size} bytes, the manifest says {shard.num_bytes}"))
+            problems.append(
+                Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")
+            )
     return problems
 
 

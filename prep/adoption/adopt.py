@@ -30,10 +30,10 @@ def adopt(
     overwrite: bool = False,
     log: Log = to_stderr,
 ) -> Manifest:
-    """Make the TFRecord files in the folder ``root`` a dataset, and return its manifest.
+    """Write a manifest for the TFRecord files in the folder ``root``, and return it.
 
     Reads and checks every record, then writes the manifest, the indexes, the labels of the shards if there is
-    a label, and ``labels.txt`` if classes have names. The TFRecord files are not changed. If all of these
+    a label, and ``labels.txt`` if classes have names. The TFRecord files are not changed. If all of the other
     files exist already, nothing is written.
 
     Args:
@@ -45,7 +45,7 @@ def adopt(
     Raises:
         OptionsError: an option is not allowed.
         InputError: the files do not form a dataset, or the folder already is one.
-        FormatError: files or records are damaged, or are not ``tf.train.Example``; it holds every problem.
+        FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
     """
     options = options or AdoptOptions()
     folder = Path(root)
@@ -89,15 +89,15 @@ def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
         raise
     if current.options.get("source") != SOURCE:
         # its manifest holds what records do not, such as class names and the number of rejected inputs
-        raise InputError(f"{folder} is a dataset already, build {current.build_id}, and needs no adoption")
+        raise InputError(f"{folder} is already a dataset, build {current.build_id}, and needs no adoption")
     return current
 
 
 def _scan_all(folder: Path, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
-    """Return what each file holds, read by threads.
+    """Return what each file holds; threads read one file each.
 
     Raises:
-        FormatError: records are damaged or are not examples; it holds every problem.
+        FormatError: records are damaged or are not examples; it lists every problem.
     """
     stop = threading.Event()
     with Meter("adopt", chosen.num_bytes) as meter, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -138,7 +138,7 @@ def _scan(
 
 
 def _damaged(folder: Path, path: str, compression: Compression, found: Findings) -> Findings:
-    """Return ``found`` with every fault of the records in a damaged file; sound records are examined, too."""
+    """Return ``found`` with every fault of the records in a damaged file, sound records included."""
     for frame in read_frames(folder / path, compression):
         if frame.data is not None and frame.fault is None:
             found.look(path, frame.number, frame.offset, frame.data)

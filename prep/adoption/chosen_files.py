@@ -43,11 +43,11 @@ def choose_files(
         root: the folder.
         globs: the pattern of each split's paths; empty to derive the splits from the paths.
         allow_missing: whether files may be missing according to the numbers of the others.
-        log: called with a line about files that are left out.
+        log: called with a line about files that are skipped.
 
     Raises:
         InputError: there are none, their splits are ambiguous, or some are missing.
-        FormatError: files cannot be shards; it holds every problem.
+        FormatError: files cannot be shards; it lists every problem.
     """
     files = list_files(root)
     candidates = {file.path: file for file in record_files(files)}
@@ -68,11 +68,11 @@ def choose_files(
     compression = _compression(chosen)
     empty = {file.path for file in chosen if file.form == "empty gzip"}
     for path in sorted(empty):
-        log(f"warning: {path} holds no records and is left out")
+        log(f"warning: {path} holds no records and is skipped")
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
     num_others = len(files) - len(chosen)
     if num_others:
-        log(f"{counted(num_others, 'other file')} left alone")
+        log(f"{counted(num_others, 'other file')} skipped")
     return ChosenFiles(
         {name: paths for name, paths in left.items() if paths},
         compression,
@@ -92,7 +92,7 @@ def _check_numbers(
     if not number:
         return
     more = f" and {number - len(names):,} more" if number > len(names) else ""
-    message = f"{counted(number, 'file')} missing, by the numbers of the others: {', '.join(names)}{more}"
+    message = f"{counted(number, 'file')} missing in a numbered series: {', '.join(names)}{more}"
     if not allow_missing:
         raise InputError(f"{root}: {message}; restore them, or give allow_missing=True to adopt the others")
     log(f"warning: {message}")

@@ -1,4 +1,4 @@
-"""Write the files of an adopted dataset: indexes, labels, ``labels.txt``, and last the manifest."""
+"""Write the files of an adopted dataset: indexes, labels, ``labels.txt``, and finally the manifest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_adopted(
     if not current or current.to_text() != manifest.to_text():
         write_manifest(manifest, root)
         written.append(True)
-        _forget(root, manifest, current)
+        _remove_old(root, manifest, current)
     for folder in {root, *((root / path).parent for path in companions)}:
         # left by a run that was killed
         for path in temporary_files(folder):
@@ -67,8 +67,8 @@ def _labels(manifest: Manifest | None) -> bytes:
     return labels_text(manifest.schema.class_names).encode("utf-8") if manifest else b""
 
 
-def _forget(root: Path, manifest: Manifest, current: Manifest | None) -> None:
-    """Remove the files of the previous manifest that the new one does not have."""
+def _remove_old(root: Path, manifest: Manifest, current: Manifest | None) -> None:
+    """Remove the files of the previous manifest that are not in the new one."""
     if not current:
         return
     if (

@@ -35,9 +35,9 @@ class Inferred:
 def infer(found: Findings) -> Inferred:
     """Return the features that all records have.
 
-    Integers are of kind ``int``, or ``label``; floats of kind ``float``; byte strings of kind ``bytes``, or
-    ``image`` where each is one. One element in all records makes a scalar, n a vector, and numbers that
-    differ a list of any length.
+    Integers are of kind ``int`` or ``label``, floats of kind ``float``, byte strings of kind ``bytes``, or
+    ``image`` if all of them are images. A feature with one element in every record is a scalar, with n
+    elements in every record a vector, and with differing numbers a list of any length.
     """
     problems = list(_unknown_names(found))
     label = found.roles.label or _usual_label(found)
@@ -52,7 +52,7 @@ def infer(found: Findings) -> Inferred:
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with drop=, or rename it"))
     if not features and not problems:
-        problems.append(Problem("schema", "no feature is left; drop fewer"))
+        problems.append(Problem("schema", "no feature is left; leave fewer out with drop="))
     images = [feature.name for feature in features if feature.kind == "image"]
     return Inferred(tuple(features), tuple(problems), tuple(_warnings(found, images)))
 
@@ -76,12 +76,12 @@ def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list
 def _unknown_names(found: Findings) -> Iterator[Problem]:
     for name in found.roles.names:
         if name not in found.features and name not in found.dropped:
-            there = ", ".join(map(repr, sorted(found.features))) or "none"
-            yield Problem(f"feature {name!r}", f"is not in any record; the features are {there}")
+            known = ", ".join(map(repr, sorted(found.features))) or "none"
+            yield Problem(f"feature {name!r}", f"is not in any record; the features are {known}")
 
 
 def _usual_label(found: Findings) -> str | None:
-    """Return the feature whose name and values are those of classes; the shortest name of several."""
+    """Return the feature that looks like a label by its name and values; of several, the shortest name."""
     names = [
         name
         for name, seen in found.features.items()
@@ -96,15 +96,15 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
     if seen.clash:
         return f"{seen.clash}; {leave_out}"
     if seen.num_records < found.num_records:
-        with_it = f"{seen.num_records:,} of {found.num_records:,} records"
-        return f"is only in {with_it}, and not in {seen.missing_at}; every record must have it: {leave_out}"
+        part = f"{seen.num_records:,} of {found.num_records:,} records"
+        return f"is only in {part}, and not in {seen.missing_at}; every record must have it: {leave_out}"
     if not seen.wire:
-        return f"has no list in any record, so that its type is unknown; {leave_out}"
+        return f"has no list in any record, so its type is unknown; {leave_out}"
     if name == KEY and seen.wire == "bytes":
         unique = len(np.unique(np.frombuffer(b"".join(found.keys), dtype="V16")))
         if unique < len(found.keys):
             return (
-                f"has only {unique:,} different values in {len(found.keys):,} records; the feature of this "
+                f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
     return _role_fault(name, seen, found.roles)
@@ -119,7 +119,9 @@ def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
     if seen.wire != "bytes":
         return f"was given in {option}, but {seen.wire_at} holds no byte strings"
     if not seen.is_scalar:
-        return f"was given in {option}, but has {_span(seen.fewest, seen.most)} values a record instead of 1"
+        return (
+            f"was given in {option}, but has {_span(seen.fewest, seen.most)} values per record instead of 1"
+        )
     if name in roles.images:
         at = seen.no_image_at
         return f"was given in images=, but {at} holds no JPEG, PNG, GIF or WebP" if at else None
@@ -128,7 +130,7 @@ def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
         return None
     dtype, shape = roles.raw[name]
     return (
-        f"has {_span(seen.least_bytes, seen.most_bytes)} bytes a record, "
+        f"has {_span(seen.least_bytes, seen.most_bytes)} bytes per record, "
         f"but {dtype}{list(shape)} requires {expected}"
     )
 
@@ -151,7 +153,7 @@ def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None) -> F
 def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
     if images:
         names = ", ".join(map(repr, images))
-        yield f"the images in {names} are kept as they are: none was decoded, turned upright or converted"
+        yield f"the images in {names} are kept as they are: they were not decoded, rotated or converted"
     for name, seen in sorted(found.features.items()):
         if seen.wire != "bytes" or name in found.roles.raw or name in images or not seen.is_scalar:
             continue
@@ -160,7 +162,7 @@ def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
             yield f"{name!r} is an image in {number} records, not in {seen.no_image_at}; it is kept as bytes"
         elif seen.least_bytes == seen.most_bytes > _TEXT_BYTES:
             yield (
-                f"{name!r} has {seen.most_bytes:,} bytes in every record, as tensors have; to load it "
+                f"{name!r} has {seen.most_bytes:,} bytes in every record and may be a tensor; to load it "
                 "as a tensor, give its dtype and shape with raw="
             )
 

@@ -1,4 +1,4 @@
-"""Make the manifest of adopted files from what was found in their records."""
+"""Compute the manifest of adopted files from what their records hold."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SOURCE = "adopt"
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """What cannot be derived from TFRecord files and their records, or replaces what would be derived.
+    """Options that complete or replace what is derived from TFRecord files and their records.
 
     Attributes:
         name: the dataset's name; by default that of TFDS, or of the folder.
         splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
-            by default derived from the paths. Files that match no pattern are left out.
+            by default derived from the paths. Files that match no pattern are skipped.
         class_names: the names of the classes in label order; by default those of TFDS, if any.
         roles: what features hold.
         allow_missing: accept files that are missing according to the numbers of the others.
@@ -71,10 +71,10 @@ class AdoptOptions:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one file holds.
+    """The contents of one file.
 
     Attributes:
-        shard: as the manifest has it, except for the labels; None if the file is damaged.
+        shard: its entry in the manifest, except for the labels; None if the file is damaged.
         index: the content of the shard's index, by path.
         found: what its records hold.
     """
@@ -92,7 +92,7 @@ class Scanned:
         return {labels_path(self.shard.path): labels_bytes(seen.label_of_each if seen else [])}
 
     def described(self, schema: Schema) -> Shard:
-        """Return the shard as the manifest has it."""
+        """Return the entry of the shard in the manifest."""
         assert self.shard is not None
         digests = map(bytes_digest, self.labels(schema).values())
         return replace(self.shard, labels_digest=next(digests, ""))
@@ -114,7 +114,7 @@ def adopted_manifest(
     for one in scanned.values():
         together.join(one.found)
     if not together.num_records:
-        raise InputError(f"{folder}: its TFRecord files hold no records; there is nothing to adopt")
+        raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
     inferred = infer(together)
     for warning in inferred.warnings:
         log(f"warning: {warning}")
@@ -151,10 +151,10 @@ def _class_names(
     label = inferred.label
     if label is None:
         if options.class_names is not None:
-            there = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
+            known = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
             return (), [
                 Problem(
-                    "class_names=", f"no feature is a label; name it with label=; the features are {there}"
+                    "class_names=", f"no feature is a label; name it with label=; the features are {known}"
                 )
             ]
         return (), []

@@ -1,4 +1,4 @@
-"""Find the TFRecord files of a folder by their content, whatever their suffix."""
+"""Find the TFRecord files of a folder by their content, not by their suffix."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tfshards.prep.records.reader import GZIP_ERRORS
 from tfshards.schemas import Problem
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 
-# What a file holds: records ("none" and "gzip" are their compression in the manifest), no byte, a gzip file
-# of no byte, records compressed with zlib, or something else.
+# What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes
+# compressed with gzip, records compressed with zlib, or something else.
 Form = Literal["none", "gzip", "empty", "empty gzip", "zlib", "other"]
 
 _WITH_RECORDS = ("none", "gzip", "zlib")
@@ -33,8 +33,8 @@ class FoundFile(NamedTuple):
     """A file of a folder.
 
     Attributes:
-        path: relative to the folder, with ``/`` between the parts.
-        form: what it holds.
+        path: path relative to the folder, with ``/`` between the parts.
+        form: what the file holds.
         identity: device and inode, equal for two names of one file.
         num_bytes: its size.
     """
@@ -48,7 +48,7 @@ class FoundFile(NamedTuple):
 def list_files(root: Path) -> list[FoundFile]:
     """Return the files in ``root`` and the folders in it, sorted by path.
 
-    Left out are hidden names, links to folders, and what tfshards itself writes in addition to shards.
+    Hidden names, links to folders, and files that tfshards writes in addition to shards are skipped.
 
     Raises:
         OSError: a folder or a file cannot be read.
@@ -70,7 +70,7 @@ def record_files(files: Sequence[FoundFile]) -> list[FoundFile]:
 
 
 def file_faults(files: Sequence[FoundFile], root: Path) -> list[Problem]:
-    """Return what keeps ``record_files`` from being shards; empty if nothing does."""
+    """Return why ``files`` cannot be shards; empty if all can."""
     top = os.path.realpath(root)
     first: dict[tuple[int, int], str] = {}
     problems = []
@@ -97,14 +97,14 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             try:
                 status = entry.stat()
             except FileNotFoundError:
-                # a link that leads nowhere
+                # a broken link
                 continue
             form = _form(root / path, status.st_size) if stat.S_ISREG(status.st_mode) else "other"
             yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
 
 
 def _is_companion(path: str) -> bool:
-    """Whether a file is an index, tfshards' own or another's, or holds the labels of a shard."""
+    """Whether a file is an index, of tfshards or of another tool, or holds the labels of a shard."""
     return path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
 
 
@@ -141,13 +141,13 @@ def _is_named(path: str) -> bool:
 
 def _fault(file: FoundFile, root: Path, top: str) -> str | None:
     if file.form == "zlib":
-        return "is compressed with zlib, which is not supported; write it again, plain or with gzip"
+        return "is compressed with zlib, which is not supported; rewrite it uncompressed or with gzip"
     if file.form == "other":
         return (
-            "is not a TFRecord file, though named like one: the checksum of the first record's length "
+            "is not a TFRecord file, despite its name: the checksum of the first record's length "
             "does not match; restore it, or choose the files with splits="
         )
     if not os.path.realpath(root / file.path).startswith(os.path.join(top, "")):
-        return "is a link that leads out of the folder; put the file itself there, or a hard link"
+        return "is a link to a file outside the folder; replace it with the file itself or a hard link"
     fault = shard_path_fault(file.path)
     return f"the path {fault}; rename it" if fault else None

@@ -1,4 +1,4 @@
-"""What features hold where their values alone do not show it."""
+"""The roles of features that their values alone do not show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*
 
 @dataclass(frozen=True)
 class FeatureRoles:
-    """What features hold, in addition to what their values show.
+    """The roles of features that their values alone do not show.
 
     Attributes:
         label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
@@ -36,7 +36,8 @@ class FeatureRoles:
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise OptionsError(
-                    f"the feature {name!r} is named {times} times in label=, images=, raw=, drop="
+                    f"the feature {name!r} is named {times} times in label=, images=, raw=, drop=;"
+                    " name it once"
                 )
         for name, (dtype, shape) in self.raw.items():
             try:

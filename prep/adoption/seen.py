@@ -1,4 +1,4 @@
-"""Collect what values the features of records have, record by record, and join the findings of shards."""
+"""Collect the properties of features record by record, and join the findings of shards."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tfshards.schemas import Problem
 MOST_CLASSES = 10_000
 KEY = "key"
 
-# bounds the problems that are kept of one shard; all are counted
-_MAX_PROBLEMS_A_SHARD = 20
+# how many problems of one shard are kept; all are counted
+_MAX_PROBLEMS_PER_SHARD = 20
 _NONE = 1 << 64
 _WIRES: Mapping[type, str] = {bytes: "bytes", int: "int64", float: "float"}
 _IN_WORDS = {"bytes": "byte strings", "int64": "integers", "float": "floats"}
@@ -99,7 +99,7 @@ class Seen:
         return None
 
     def conflict(self, wire: str) -> str:
-        """Return a message that the elements are of another type than earlier ones."""
+        """Return a message that the elements have a different type than earlier ones."""
         return f"holds {_IN_WORDS[wire]}, but {_IN_WORDS[self.wire]} in {self.wire_at}"
 
     def join(self, other: Seen) -> None:
@@ -140,7 +140,7 @@ class Seen:
 
 @dataclass
 class Findings:
-    """What the records of a shard, or of several, hold.
+    """What the records of one or more shards hold.
 
     Attributes:
         roles: the given roles of features.
@@ -165,11 +165,11 @@ class Findings:
     def note(self, path: str, message: str) -> None:
         """Add a problem of the shard ``path``."""
         self.num_problems += 1
-        if self.num_problems <= _MAX_PROBLEMS_A_SHARD:
+        if self.num_problems <= _MAX_PROBLEMS_PER_SHARD:
             self.problems.append(Problem(path, message))
 
     def all_problems(self) -> list[Problem]:
-        """Return the problems, and how many more there are."""
+        """Return the problems, with a final one that counts those that were not kept."""
         left = self.num_problems - len(self.problems)
         return [
             *self.problems,
@@ -178,25 +178,25 @@ class Findings:
 
     def look(self, path: str, number: int, offset: int, data: bytes) -> None:
         """Add the record ``number`` of the shard ``path``, at the byte ``offset``."""
-        place = f"record {number} at byte {offset}"
+        where = f"record {number} at byte {offset}"
         try:
             values = decode_example(data)
         except ValueError as error:
-            self.note(path, f"{place}: {error}")
+            self.note(path, f"{where}: {error}")
             return
         field_number = _other_field(data)
         if field_number or not values:
             what = f"has a field {field_number}" if field_number else "has no features"
             kind = ", as a tf.train.SequenceExample has" if field_number == _FEATURE_LISTS else ""
-            self.note(path, f"{place}: {what}{kind}; only tf.train.Example with features can be adopted")
+            self.note(path, f"{where}: {what}{kind}; only tf.train.Example with features can be adopted")
             return
         for name in self.roles.drop:
             if values.pop(name, None) is not None:
                 self.dropped.add(name)
         wires = empty_wires(data) if not all(values.values()) else {}
-        fault = self._add(values, wires, f"{path}, {place}")
+        fault = self._add(values, wires, f"{path}, {where}")
         if fault:
-            self.note(path, f"{place}: {fault}")
+            self.note(path, f"{where}: {fault}")
 
     def join(self, other: Findings) -> None:
         """Add the findings of a later shard."""
@@ -250,22 +250,22 @@ _FEATURE_LISTS = 2
 
 
 def _other_field(data: bytes) -> int:
-    """Return the number of the first field of a message that ``tf.train.Example`` does not have, or 0.
+    """Return the number of the first field that ``tf.train.Example`` does not have, or 0.
 
-    The message was parsed: each of its lengths is sound.
+    The message was parsed before, so all of its lengths are valid.
     """
-    place = 0
-    while place < len(data):
-        tag = data[place]
+    offset = 0
+    while offset < len(data):
+        tag = data[offset]
         if tag != 0x0A:
             return tag >> 3
-        place += 1
+        offset += 1
         length = shift = 0
-        while data[place] & 0x80:
-            length |= (data[place] & 0x7F) << shift
+        while data[offset] & 0x80:
+            length |= (data[offset] & 0x7F) << shift
             shift += 7
-            place += 1
-        place += 1 + (length | data[place] << shift)
+            offset += 1
+        offset += 1 + (length | data[offset] << shift)
     return 0
 
 

@@ -45,7 +45,7 @@ def check_globs(globs: Mapping[str, str]) -> None:
 
 
 def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the paths of each split in the order of their numbers; those that match no pattern are left out.
+    """Return the paths of each split in the order of their numbers; those that match no pattern are skipped.
 
     In a pattern ``*`` also matches ``/``.
 
@@ -58,30 +58,30 @@ def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, 
         if len(matching) > 1:
             raise InputError(
                 f"{path} matches the patterns of two splits, {matching[0]}={globs[matching[0]]} and "
-                f"{matching[1]}={globs[matching[1]]}; an example belongs to one"
+                f"{matching[1]}={globs[matching[1]]}; each file belongs to one split"
             )
         for name in matching:
             splits[name].append(path)
     for name, found in splits.items():
         if not found:
-            there = f"; the files are {_listed(paths)}" if paths else ""
-            raise InputError(f"splits={ {name: globs[name]}!r} matches no TFRecord file{there}")
+            known = f"; the files are {_listed(paths)}" if paths else ""
+            raise InputError(f"splits={ {name: globs[name]}!r} matches no TFRecord file{known}")
     return {name: sorted(found, key=natural) for name, found in splits.items()}
 
 
 def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[str, list[str]]:
     """Return the paths of each split, training first, and in the order of their numbers.
 
-    A split is named by a folder (``train/``, ``Split-train/``), by a word in the file's name
-    (``photos-train.tfrecord-00000-of-00004``), or as TFDS names files. If no path
-    names a split, all files are ``train``.
+    The split is the name of a folder (``train/``, ``Split-train/``), a word in the file's name
+    (``photos-train.tfrecord-00000-of-00004``), or the split of a name that TFDS wrote. If no path names a
+    split, all files are ``train``.
 
     Args:
-        paths: relative to the dataset.
-        tfds_folders: the folders that TFDS wrote; its splits may have any names.
+        paths: paths relative to the dataset.
+        tfds_folders: the folders that TFDS wrote; its splits may have any name.
 
     Raises:
-        InputError: a path names two splits, or some name a split and others do not.
+        InputError: a path names two splits, or some paths name a split and others do not.
     """
     splits: dict[str, list[str]] = defaultdict(list)
     for path in paths:
@@ -97,26 +97,26 @@ def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[
 
 
 def natural(path: str) -> tuple[list[tuple[int, str]], str]:
-    """Return what sorts paths with numbers by their value: 2 before 10."""
+    """Return a sort key that orders numbers in paths by value: 2 before 10."""
     parts = re.split(r"([0-9]+)", path)
-    return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)], path
+    return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)], path
 
 
 def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int, list[str]]:
-    """Return how many files there should be and are not, by names such as ``train-00003-of-00008``; and some.
+    """Return how many files of numbered series (``train-00003-of-00008``) are missing, and some of the names.
 
     Args:
-        paths: of the dataset.
-        present: all paths in its folder; what is there, but not in the dataset, was left out on purpose.
+        paths: the paths of the dataset.
+        present: all paths in its folder; those that are not in the dataset were skipped on purpose.
 
     Raises:
-        InputError: files of two numberings, such as -of-00004 and -of-00008, have one name.
+        InputError: two series differ only in their count, such as -of-00004 and -of-00008.
     """
-    there: dict[Numbering, set[int]] = defaultdict(set)
+    existing: dict[Numbering, set[int]] = defaultdict(set)
     for path in present:
         row = numbering(path)
         if row:
-            there[row].add(_index(path))
+            existing[row].add(_index(path))
     first: dict[tuple[str, str], tuple[Numbering, str]] = {}
     number, names = 0, []
     for path in paths:
@@ -126,15 +126,15 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
         known, other = first.setdefault((row.head, row.tail), (row, path))
         if known != row:
             raise InputError(
-                f"{other} and {path} are of two numberings, one perhaps left over from an earlier write; "
+                f"{other} and {path} belong to two numbered series, one perhaps from an earlier write; "
                 "choose the files with splits="
             )
-        indexes = there.pop(row, None)
+        indexes = existing.pop(row, None)
         if indexes is None:
-            # these numbers were checked before
+            # this series was checked before
             continue
         count = int(row.count)
-        # some count from one
+        # some tools count from 1
         start = 1 if 0 not in indexes and count in indexes else 0
         absent = (index for index in range(start, start + count) if index not in indexes)
         number += max(0, count - len(indexes))
@@ -188,7 +188,7 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
 def _words(name: str) -> list[str]:
     """Return the names of splits in a file name; names between ``-`` or ``.`` take precedence over others.
 
-    So ``stress_test-train.tfrecord`` belongs to ``train``.
+    For example, ``stress_test-train.tfrecord`` belongs to ``train``.
     """
     alone = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
     return alone or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]

@@ -1,7 +1,4 @@
-"""Read the name and the class names of a dataset from the files of TensorFlow Datasets (TFDS 4.9).
-
-Everything else is derived from the records.
-"""
+"""Read the name and the class names of a dataset from the metadata of TensorFlow Datasets (TFDS 4.9)."""
 
 from __future__ import annotations
 
@@ -36,19 +33,19 @@ def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[
     """Return the names of a feature's classes in label order; empty if TFDS has none.
 
     Raises:
-        InputError: the file of the names cannot be read, or two folders have different ones.
+        InputError: the file of the names cannot be read, or two folders have different names.
     """
     found: dict[tuple[str, ...], Path] = {}
     for folder in folders:
-        # as TFDS's convert_feature_name_to_filename
+        # like TFDS's convert_feature_name_to_filename
         path = root / folder / f"{feature.replace('/', '.')}.labels.txt"
         if not path.is_file():
             continue
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}: is not UTF-8: {error}; give the names with class_names=") from None
-        # TFDS strips lines, and skips empty ones
+            raise InputError(f"{path} is not UTF-8: {error}; give the names with class_names=") from None
+        # TFDS strips lines and skips empty ones
         found[tuple(line.strip() for line in lines if line.strip())] = path
     if len(found) > 1:
         one, other = list(found.values())[:2]
@@ -57,5 +54,5 @@ def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[
 
 
 def _is_of_tfds(info: Path) -> bool:
-    # tfshards writes this file, too
+    # tfshards writes this file as well
     return info.is_file() and MARK.encode("ascii") not in info.read_bytes()

@@ -1,6 +1,6 @@
-"""What deserves a look in a sound dataset: examples in two splits, under two labels, rare classes, odd sizes.
+"""Find leaks, duplicates, label conflicts, rare classes and odd sizes in a sound dataset.
 
-It reads the records, never the sources. Whether the files are what was written is ``verify``'s question.
+Only the records are read, never the sources. ``verify`` checks whether the files are undamaged.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tfshards.schemas import Manifest, read_manifest
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
         num_examples: by split, largest first.
-        label_counts: by split and class, for all classes that there are; empty without labels.
+        label_counts: by split and class, for all classes; empty without labels.
         findings: leaks first.
-        notes: what was not looked at, and why.
+        notes: what was not examined, and why.
     """
 
     num_examples: Mapping[str, int]
@@ -46,18 +46,19 @@ class Audit:
 
 
 def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTANCE) -> Audit:
-    """Return what deserves a look in the dataset in ``root``; every record is read once.
+    """Find problems of content in the dataset in ``root``; every record is read once.
 
     Args:
         root: the dataset's directory.
-        distance: images are nearly the same if at most so many of the 256 bits of their perceptual hashes
-            differ; None compares bytes alone, which decodes nothing.
+        distance: two images are near-duplicates if at most this many of the 256 bits of their perceptual
+            hashes differ; None compares bytes only and decodes nothing.
 
     Raises:
         OptionsError: ``distance`` is not allowed.
-        InputError: ``root`` is no dataset; a shard is incomplete; ImageHash is missing (``tfshards[audit]``).
-        FormatError: the manifest cannot be read; it says why.
-        RecordError: a record is damaged, or not what the schema says.
+        InputError: ``root`` is not a dataset, a shard is incomplete, or ImageHash is missing
+            (``tfshards[audit]``).
+        FormatError: the manifest cannot be read.
+        RecordError: a record is damaged, or does not match the schema.
     """
     check_distance(distance)
     manifest = read_manifest(root)
@@ -72,7 +73,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
         found = find_repeats(seen, distance)
         if not found.is_complete:
             notes.append(
-                "too many images are much alike: the search for near ones was cut short, some may be missing"
+                "too many images are similar: the search for near-duplicates ended early, some may be missing"
             )
         what = "images" if has_images else "examples"
         findings += _across_splits(seen, manifest, found.leaks, what)
@@ -88,20 +89,20 @@ def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[s
     compared = compared_features(manifest)
     images = [feature.name for feature in manifest.schema.features if feature.kind == "image"]
     if not compared:
-        yield "no feature besides key and label: nothing can occur twice"
+        yield "no feature besides key and label: duplicates were not searched"
     elif not images:
-        yield f"no images: only examples of equal {', '.join(compared)} were looked for, not near ones"
+        yield f"no images: only examples with equal {', '.join(compared)} were searched, not near-duplicates"
     elif distance is None:
-        yield "only images of equal bytes were looked for"
+        yield "only images with equal bytes were searched, not near-duplicates"
     if len(images) > 1:
-        yield f"of the images only {images[0]!r} was looked at"
+        yield f"of the image features only {images[0]!r} was examined"
     if seen.num_flat:
-        yield f"images nearly of one color, of which only equal bytes were looked for: {seen.num_flat:,}"
+        yield f"images of nearly one color, compared by bytes only: {seen.num_flat:,}"
     if seen.faults:
-        place, fault = next(iter(seen.faults.items()))
-        yield f"images that cannot be decoded: {len(seen.faults):,}; the first, {seen.keys[place]}: {fault}"
+        index, fault = next(iter(seen.faults.items()))
+        yield f"images that cannot be decoded: {len(seen.faults):,}; the first, {seen.keys[index]}: {fault}"
     if manifest.schema.label is None:
-        yield "no labels: classes and conflicts were not looked at"
+        yield "no labels: classes and conflicts were not examined"
 
 
 def _across_splits(seen: Survey, manifest: Manifest, leaks: Partners, what: str) -> Iterator[Finding]:
@@ -112,9 +113,8 @@ def _across_splits(seen: Survey, manifest: Manifest, leaks: Partners, what: str)
             cases = _pairs(seen, manifest, leaks, is_one)
             if cases:
                 total = f"{len(cases):,} of {manifest.splits[name].num_examples:,}"
-                text = (
-                    f"{what} of {name!r} that are in {other_name!r} too: {total} ({_sureness(leaks, is_one)})"
-                )
+                certainty = _certainty(leaks, is_one)
+                text = f"{what} of {name!r} that are also in {other_name!r}: {total} ({certainty})"
                 yield Finding("leak", text, cases)
 
 
@@ -124,7 +124,8 @@ def _inside_splits(seen: Survey, manifest: Manifest, duplicates: Partners, what:
         cases = _pairs(seen, manifest, duplicates, is_one)
         if cases:
             total = f"{len(cases):,} of {manifest.splits[name].num_examples:,}"
-            text = f"{what} of {name!r} that repeat another of it: {total} ({_sureness(duplicates, is_one)})"
+            certainty = _certainty(duplicates, is_one)
+            text = f"{what} of {name!r} that repeat another one of it: {total} ({certainty})"
             yield Finding("duplicate", text, cases)
 
 
@@ -132,30 +133,30 @@ def _conflicts(seen: Survey, manifest: Manifest, conflicts: Partners, what: str)
     is_one = conflicts.partner >= 0
     cases = _pairs(seen, manifest, conflicts, is_one)
     if cases:
-        text = f"{what} that have another label elsewhere: {len(cases):,} ({_sureness(conflicts, is_one)})"
+        text = f"{what} that also occur with another label: {len(cases):,} ({_certainty(conflicts, is_one)})"
         yield Finding("conflict", text, cases)
 
 
-def _sureness(partners: Partners, is_one: npt.NDArray[np.bool_]) -> str:
+def _certainty(partners: Partners, is_one: npt.NDArray[np.bool_]) -> str:
     same = int((partners.distance[is_one] < 0).sum())
-    return f"{same:,} the same, {int(is_one.sum()) - same:,} nearly"
+    return f"{same:,} the same, {int(is_one.sum()) - same:,} nearly the same"
 
 
 def _pairs(
     seen: Survey, manifest: Manifest, partners: Partners, is_one: npt.NDArray[np.bool_]
 ) -> tuple[Instance, ...]:
-    places = np.flatnonzero(is_one)
-    places = places[np.argsort(partners.distance[places], kind="stable")]
+    indices = np.flatnonzero(is_one)
+    indices = indices[np.argsort(partners.distance[indices], kind="stable")]
     return tuple(
         Instance(
             "the same" if bits < 0 else f"{bits} of {HASH_BITS} bits differ",
-            example_at(seen, manifest, place),
+            example_at(seen, manifest, index),
             example_at(seen, manifest, partner),
         )
-        for place, partner, bits in zip(
-            places.tolist(),
-            partners.partner[places].tolist(),
-            partners.distance[places].tolist(),
+        for index, partner, bits in zip(
+            indices.tolist(),
+            partners.partner[indices].tolist(),
+            partners.distance[indices].tolist(),
             strict=True,
         )
     )

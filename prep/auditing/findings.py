@@ -1,4 +1,4 @@
-"""What an audit finds: the values that describe it, rare classes and odd sizes."""
+"""The findings of an audit as values, and those about classes and sizes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tfshards.schemas import Manifest
 
 Kind = Literal["leak", "duplicate", "conflict", "class", "size"]
 
-# From fewer examples nothing is learned, and no score is worth its name.
+# Fewer examples are too few for training, and for a meaningful score.
 _FEW_EXAMPLES = 10
 _MAX_IMBALANCE = 20
 _MIN_SIDE = 32
 _MAX_ASPECT = 5
-# of the median number of pixels: four times the side
+# relative to the median number of pixels: four times the side
 _MAX_PIXEL_RATIO = 16
 
 
 @dataclass(frozen=True)
 class Example:
-    """Where an example is.
+    """Identifies an example.
 
     Attributes:
         split: its split.
-        key: its key, or its place if it has none.
+        key: its key; its shard and record number if it has none.
         label: its class's name or number; None if there are no labels.
     """
 
@@ -44,9 +44,9 @@ class Instance:
     """One case of a finding.
 
     Attributes:
-        detail: such as ``12 of 256 bits differ``, ``20 x 900 pixels``; for a class its name and count.
-        example: the example; None if it is about a class.
-        like: the other example, which it is like.
+        detail: such as ``12 of 256 bits differ`` or ``20 x 900 pixels``; for a class its name and count.
+        example: the example; None if the case is about a class.
+        like: the other example, which it resembles.
     """
 
     detail: str
@@ -56,12 +56,12 @@ class Instance:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that deserves a look.
+    """A possible problem of a dataset.
 
     Attributes:
         kind: ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.
         message: what was found, in one line.
-        instances: every case, the surest first.
+        instances: every case, the most certain first.
     """
 
     kind: Kind
@@ -69,11 +69,11 @@ class Finding:
     instances: tuple[Instance, ...]
 
 
-def example_at(seen: Survey, manifest: Manifest, place: int) -> Example:
-    """Return where the example at ``place`` is."""
-    label = int(seen.label[place])
+def example_at(seen: Survey, manifest: Manifest, index: int) -> Example:
+    """Return the split, the key and the label of the example at ``index``."""
+    label = int(seen.label[index])
     name = None if label == NO_LABEL else class_name(manifest, label)
-    return Example(seen.splits[int(seen.split[place])], seen.keys[place], name)
+    return Example(seen.splits[int(seen.split[index])], seen.keys[index], name)
 
 
 def class_name(manifest: Manifest, label: int) -> str:
@@ -83,16 +83,16 @@ def class_name(manifest: Manifest, label: int) -> str:
 
 
 def class_findings(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
-    """Yield, for each split, the classes that it lacks, those of few examples, and its imbalance."""
+    """Yield for each split its missing classes, its classes with few examples, and its imbalance."""
     total = sum((Counter(split) for split in counts.values()), Counter[str]())
     nowhere = [label for label in next(iter(counts.values()), {}) if not total[label]]
     if nowhere:
-        text = f"classes without an example in any split: {len(nowhere):,}"
+        text = f"classes without examples in any split: {len(nowhere):,}"
         yield Finding("class", text, tuple(Instance(label) for label in nowhere))
     for name, split in counts.items():
         missing = [label for label, count in split.items() if not count and total[label]]
         if missing and sum(split.values()):
-            text = f"classes of other splits that {name!r} lacks: {len(missing):,}"
+            text = f"classes of other splits that are missing in {name!r}: {len(missing):,}"
             yield Finding("class", text, tuple(Instance(label) for label in missing))
         few = [(count, label) for label, count in split.items() if 0 < count < _FEW_EXAMPLES]
         if few:
@@ -108,7 +108,7 @@ def class_findings(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]
 
 
 def size_findings(seen: Survey, manifest: Manifest) -> Iterator[Finding]:
-    """Yield the images that are odd beside the others; where most are as small or as long, none is odd."""
+    """Yield the images of unusual size; a size that most images have is not unusual."""
     known = np.flatnonzero(seen.size.min(axis=1) > 0)
     if not len(known):
         return
@@ -117,20 +117,26 @@ def size_findings(seen: Survey, manifest: Manifest) -> Iterator[Finding]:
     median = float(np.median(pixels))
     rules: list[tuple[npt.NDArray[np.bool_], str]] = []
     if np.median(short) >= _MIN_SIDE:
-        rules.append((short < _MIN_SIDE, f"with a side of fewer than {_MIN_SIDE} pixels"))
+        rules.append((short < _MIN_SIDE, f"with a side below {_MIN_SIDE} pixels"))
     if np.median(aspect) <= _MAX_ASPECT:
         rules.append((aspect > _MAX_ASPECT, f"with one side more than {_MAX_ASPECT} times the other"))
     rules += [
-        (pixels * _MAX_PIXEL_RATIO < median, f"with less than a {_MAX_PIXEL_RATIO}th of the median's pixels"),
-        (pixels > _MAX_PIXEL_RATIO * median, f"with more than {_MAX_PIXEL_RATIO} times the median's pixels"),
+        (
+            pixels * _MAX_PIXEL_RATIO < median,
+            f"with less than 1/{_MAX_PIXEL_RATIO} of the median number of pixels",
+        ),
+        (
+            pixels > _MAX_PIXEL_RATIO * median,
+            f"with more than {_MAX_PIXEL_RATIO} times the median number of pixels",
+        ),
     ]
     for is_odd, text in rules:
-        places = known[is_odd].tolist()
+        indices = known[is_odd].tolist()
         cases = tuple(
             Instance(
-                f"{seen.size[place, 0]} x {seen.size[place, 1]} pixels", example_at(seen, manifest, place)
+                f"{seen.size[index, 0]} x {seen.size[index, 1]} pixels", example_at(seen, manifest, index)
             )
-            for place in places
+            for index in indices
         )
         if cases:
             yield Finding("size", f"images {text}: {len(cases):,}", cases)

@@ -1,7 +1,7 @@
-"""Examples that a dataset holds twice: across splits, inside one, or under two labels.
+"""Find examples that a dataset holds twice: in two splits, in one split, or with two labels.
 
-All stays linear in the number of examples: an example is not paired with all that are like it, but with the
-first of them.
+Results are linear in the number of examples: an example is paired only with the first of all that are equal
+or similar to it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Partners:
-    """For each example an earlier one that is like it.
+    """For each example an earlier one that is equal or similar to it.
 
     Attributes:
-        partner: int64 of shape ``(examples,)``, the place of the other; -1 where there is none.
-        distance: int64 of shape ``(examples,)``, in how many bits of their hashes the two differ; -1 where
-            their bytes are the same.
+        partner: int64 of shape ``(examples,)``, the index of the other example; -1 where there is none.
+        distance: int64 of shape ``(examples,)``, the number of bits in which the hashes of the two differ;
+            -1 where their bytes are equal.
     """
 
     partner: Integers
@@ -34,13 +34,13 @@ class Partners:
 
 @dataclass(frozen=True)
 class Repeats:
-    """What occurs more than once.
+    """The examples that occur more than once.
 
     Attributes:
         leaks: partners in a larger split.
         duplicates: partners in the same split.
-        conflicts: partners of another label, anywhere.
-        is_complete: False if the search for near ones was cut short.
+        conflicts: partners with another label, in any split.
+        is_complete: False if the search for near-duplicates was cut short.
     """
 
     leaks: Partners
@@ -50,7 +50,12 @@ class Repeats:
 
 
 def find_repeats(survey: Survey, distance: int | None) -> Repeats:
-    """Return what occurs more than once, near ones by ``distance`` bits unless that is None."""
+    """Return the examples that occur more than once.
+
+    Args:
+        survey: the examples.
+        distance: the greatest number of differing bits of near-duplicates; None compares bytes only.
+    """
     everything = np.arange(len(survey.keys))
     same = _same(survey, _groups(survey.digest), everything, _SAME_BYTES)
     if distance is None or not survey.is_hashed.any():
@@ -69,19 +74,19 @@ def find_repeats(survey: Survey, distance: int | None) -> Repeats:
     )
 
 
-def _same(survey: Survey, groups: Integers, places: Integers, distance: int) -> Repeats:
-    """Return the repeats among the examples at ``places``, where those of one group are alike.
+def _same(survey: Survey, groups: Integers, indices: Integers, distance: int) -> Repeats:
+    """Return the repeats among the examples at ``indices``, where those of one group count as equal.
 
-    Examples are numbered by split, the largest first: the first of a group stands in its largest split.
+    Examples are numbered by split, the largest first: the first of a group is in the largest of its splits.
     """
-    split, label = survey.split[places], survey.label[places]
+    split, label = survey.split[indices], survey.label[indices]
     first = _firsts(groups)
-    own = np.arange(len(places))
+    own = np.arange(len(indices))
     first_in_split = _firsts(_groups(np.stack([groups, split], axis=1)))
 
     def partners(is_one: npt.NDArray[np.bool_], partner: Integers) -> Partners:
         of_all = np.full(len(survey.keys), _NONE)
-        of_all[places[is_one]] = places[partner[is_one]]
+        of_all[indices[is_one]] = indices[partner[is_one]]
         return Partners(of_all, np.full(len(survey.keys), distance))
 
     return Repeats(
@@ -91,37 +96,37 @@ def _same(survey: Survey, groups: Integers, places: Integers, distance: int) -> 
     )
 
 
-def _with_near(survey: Survey, found: Repeats, groups: Integers, places: Integers, pairs: Pairs) -> Repeats:
-    """Add, for those without a partner in their own group, the first of the nearest other group."""
-    # a group's first example, and its first one in each split
-    _, place_of_group = np.unique(groups, return_index=True)
-    head = places[place_of_group]
+def _with_near(survey: Survey, found: Repeats, groups: Integers, indices: Integers, pairs: Pairs) -> Repeats:
+    """Give examples without a partner in their own group the first example of the nearest other group."""
+    # head: the first example of each group
+    _, index_of_group = np.unique(groups, return_index=True)
+    head = indices[index_of_group]
     one, other = head[pairs.first], head[pairs.second]
     later, earlier = np.maximum(one, other), np.minimum(one, other)
     leaks = survey.split[later] != survey.split[earlier]
     conflicts = survey.label[later] != survey.label[earlier]
-    # whoever shares its group's head's split, or label, has no partner there
+    # an example with the split, or label, of its group's head has no partner in the group
     head_of = np.full(len(survey.keys), _NONE)
-    head_of[places] = head[groups]
+    head_of[indices] = head[groups]
     return replace(
         found,
         leaks=_add(found.leaks, head_of, later[leaks], earlier[leaks], pairs.distance[leaks]),
         conflicts=_add(
             found.conflicts, head_of, later[conflicts], earlier[conflicts], pairs.distance[conflicts]
         ),
-        duplicates=_add_duplicates(survey, found.duplicates, groups, places, pairs),
+        duplicates=_add_duplicates(survey, found.duplicates, groups, indices, pairs),
     )
 
 
 def _add_duplicates(
-    survey: Survey, found: Partners, groups: Integers, places: Integers, pairs: Pairs
+    survey: Survey, found: Partners, groups: Integers, indices: Integers, pairs: Pairs
 ) -> Partners:
     itself = np.arange(len(survey.keys))
     for split in range(len(survey.splits)):
-        inside = np.flatnonzero(survey.split[places] == split)
+        inside = np.flatnonzero(survey.split[indices] == split)
         head = np.full(int(groups.max()) + 1, _NONE)
         present, first = np.unique(groups[inside], return_index=True)
-        head[present] = places[inside[first]]
+        head[present] = indices[inside[first]]
         one, other = head[pairs.first], head[pairs.second]
         both = (one != _NONE) & (other != _NONE)
         later, earlier = np.maximum(one, other)[both], np.minimum(one, other)[both]
@@ -130,21 +135,21 @@ def _add_duplicates(
 
 
 def _add(found: Partners, head: Integers, later: Integers, earlier: Integers, distance: Integers) -> Partners:
-    """Give the nearest ``earlier`` to all whose head is ``later`` and who have no partner."""
+    """Give each example without a partner whose head is in ``later`` the nearest of ``earlier``."""
     order = np.lexsort((earlier, distance, later))
     targets, first = np.unique(later[order], return_index=True)
     best = order[first]
     partner, bits = np.full(len(head), _NONE), np.zeros(len(head), np.int64)
     partner[targets], bits[targets] = earlier[best], distance[best]
-    open_ = (found.partner == _NONE) & (head != _NONE)
-    open_[open_] = partner[head[open_]] != _NONE
+    is_open = (found.partner == _NONE) & (head != _NONE)
+    is_open[is_open] = partner[head[is_open]] != _NONE
     return Partners(
-        np.where(open_, partner[head], found.partner), np.where(open_, bits[head], found.distance)
+        np.where(is_open, partner[head], found.partner), np.where(is_open, bits[head], found.distance)
     )
 
 
 def _first_of(same: Partners, near: Partners) -> Partners:
-    """Return the partners of equal bytes, and the near ones of those who have none."""
+    """Return the partners with equal bytes, else the near ones."""
     has_same = same.partner != _NONE
     return Partners(
         np.where(has_same, same.partner, near.partner), np.where(has_same, same.distance, near.distance)
@@ -152,13 +157,13 @@ def _first_of(same: Partners, near: Partners) -> Partners:
 
 
 def _groups(values: npt.NDArray[np.void] | Integers | Hashes) -> Integers:
-    """Return a number for each row, the same for equal rows."""
+    """Return a group number for each row; equal rows have equal numbers."""
     if values.ndim == 1:
         return np.unique(values, return_inverse=True)[1].reshape(-1)
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _firsts(groups: Integers) -> Integers:
-    """Return for each element the place of the first one of its group."""
+    """Return for each element the index of the first element of its group."""
     _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     return first[inverse.reshape(-1)]

@@ -1,8 +1,8 @@
-"""Which images look alike: a perceptual hash of each, and the pairs of hashes that differ in few bits.
+"""Find similar images: a perceptual hash of each, and the pairs of hashes that differ in few bits.
 
-The hash is ImageHash's ``phash`` of 16 x 16: which of the 256 lowest frequencies of a grey copy are above
-their median. It stays nearly the same when a picture is encoded anew, scaled, made brighter or grey, but not
-when it is mirrored, turned, or cut by more than a few per cent.
+The hash is ImageHash's ``phash`` of 16 x 16: it states which of the 256 lowest frequencies of a gray copy are
+above their median. It changes little when an image is re-encoded, scaled, brightened or made gray, but much
+when it is mirrored, rotated, or cropped by more than a few percent.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tfshards.schemas import InputError, OptionsError
 if TYPE_CHECKING:
     from tfshards.prep.imaging.pillow import Picture
 
-# Of a hash's bits. Measured on 3,781 photos of clothes, 7.1 million pairs: at 32 every copy that was encoded
-# anew, scaled down to a sixth, brightened by a fifth or made grey is found (the farthest differs by 26 bits),
-# a quarter of those cut by 2 % at two sides, and no other pair; the first of two different things is at 38.
+# In bits of a hash. Measured on 3,781 photos of clothes, 7.1 million pairs: 32 finds every copy that was
+# re-encoded, scaled down to a sixth, brightened by a fifth or made gray (the farthest differs by 26 bits), a
+# quarter of those cropped by 2 % on two sides, and no other pair. The first pair of other images is at 38.
 DEFAULT_DISTANCE = 32
 MAX_DISTANCE = 48
 HASH_BITS = 256
-# The side of the copy that is hashed: ImageHash takes the DCT of four times the hash's side.
+# The side of the gray copy in pixels: ImageHash takes the DCT of four times the hash's side.
 HASHED_SIDE = 64
 
 _SIDE = 16
 _COARSE_BITS = 64
-# About two minutes on one core, and 300 MB for the pairs; a million hashes of unlike images take a sixth.
+# About two minutes on one core, and 300 MB for the pairs; a million random hashes take a sixth of that.
 _MAX_CANDIDATES = 3_000_000_000
 _MAX_PAIRS = 5_000_000
 
@@ -42,13 +42,13 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of hashes that are near each other.
+    """Pairs of similar hashes.
 
     Attributes:
-        first: int64 of shape ``(pairs,)``, the place of the one hash.
-        second: int64 of shape ``(pairs,)``, the place of the other.
+        first: int64 of shape ``(pairs,)``, the index of one hash.
+        second: int64 of shape ``(pairs,)``, the index of the other hash.
         distance: int64 of shape ``(pairs,)``, how many bits differ.
-        is_complete: False if the search was cut short, since too many hashes are much alike.
+        is_complete: False if the search was cut short because too many hashes are similar.
     """
 
     first: Integers
@@ -58,22 +58,22 @@ class Pairs:
 
 
 def check_distance(distance: int | None) -> None:
-    """Raise OptionsError if ``distance`` is none that is searched for."""
+    """Raise OptionsError if ``distance`` is out of range."""
     if distance is not None and not 0 <= distance <= MAX_DISTANCE:
         raise OptionsError(
-            f"distance={distance} of {HASH_BITS} bits: must be 0 to {MAX_DISTANCE}, beyond which most"
-            " pairs are of different things; or none, for equal bytes alone"
+            f"distance={distance} must be 0 to {MAX_DISTANCE} of {HASH_BITS} bits, since beyond that most"
+            " pairs are of different images; or none, to compare bytes only"
         )
 
 
 def require_imagehash() -> None:
-    """Raise InputError if the package that hashes is not installed."""
+    """Raise InputError if ImageHash is not installed."""
     try:
         import imagehash  # noqa: F401
     except ModuleNotFoundError as error:
         raise InputError(
-            f"looking for nearly the same images needs {error.name}: pip install 'tfshards[audit]';"
-            " or compare bytes alone with distance=None"
+            f"finding near-duplicate images requires {error.name}: pip install 'tfshards[audit]';"
+            " or compare bytes only with distance=None"
         ) from None
 
 
@@ -89,10 +89,10 @@ def perceptual_hash(image: Picture) -> Hashes:
 
 
 def near_pairs(hashes: Hashes, distance: int) -> Pairs:
-    """Return the pairs of hashes that differ in at most ``distance`` bits, a quarter of them coarse ones.
+    """Return the pairs of hashes that differ in at most ``distance`` bits, at most a quarter of them coarse.
 
-    The coarse bits are cut into bands. Two hashes that differ in d of them agree in all but d bands, so that
-    for each choice of so many bands only those with equal bits there are compared: far fewer than all.
+    The coarse bits are divided into bands. Two hashes that differ in d coarse bits agree in all but d bands.
+    Therefore, for each choice of that many bands, only hashes that are equal in them are compared.
 
     Args:
         hashes: uint64 of shape ``(hashes, 4)``, no two equal.
@@ -113,7 +113,7 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
             differing = hashes[first, 0] ^ hashes[second, 0]
             is_near = np.bitwise_count(differing) <= coarse_distance
             for other in others:
-                # else an earlier choice has found the pair
+                # otherwise an earlier choice has found the pair
                 is_near &= (differing & other) != 0
             first, second = first[is_near], second[is_near]
             bits = np.bitwise_count(hashes[first] ^ hashes[second]).sum(axis=1, dtype=np.int64)
@@ -132,7 +132,7 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
 
 
 def _of_equal(keys: Hashes) -> Iterator[tuple[Integers, Integers]]:
-    """Yield all pairs of places with equal keys, in parts of at most as many pairs as there are keys."""
+    """Yield all pairs of indices with equal keys, in parts of at most ``len(keys)`` pairs."""
     order = np.argsort(keys)
     ordered = keys[order]
     starts = np.arange(len(keys))
@@ -145,12 +145,12 @@ def _of_equal(keys: Hashes) -> Iterator[tuple[Integers, Integers]]:
 
 
 def _bands(num_hashes: int, differing: int) -> tuple[int, int]:
-    """Return into how many bands to cut, and how many of them are equal, for the least work."""
+    """Return the number of bands, and how many of them must be equal, that require the least work."""
 
     def work(num_equal: int) -> float:
         num_bands = differing + num_equal
         candidates = num_hashes**2 / 2 ** (1 + _COARSE_BITS * num_equal / num_bands)
-        # to sort costs about as much as to compare ten times as many
+        # sorting costs about as much as ten comparisons per hash
         return comb(num_bands, num_equal) * (10 * num_hashes + 1000 + candidates)
 
     num_equal = min(range(1, 5), key=work)

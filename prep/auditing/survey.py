@@ -1,4 +1,4 @@
-"""What an audit has to know of each example: read once from the records, in a few dozen bytes an example."""
+"""Read from the records what an audit needs to know: a few dozen bytes for each example."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from tfshards.prep.records.values import parse_record
 from tfshards.schemas import InputError, Manifest, Shard
 
 NO_LABEL = -(1 << 63)
-# A picture whose brightest and darkest grey differ by less has no shape: all blank pages hash alike.
+# A picture whose brightest and darkest gray differ by less has no shape: all blank pages have the same hash.
 _FLAT_RANGE = 16
 _TICK_EXAMPLES = 64
 
 
 @dataclass(frozen=True)
 class Survey:
-    """All examples of a dataset, the largest split's first; arrays have one element an example.
+    """All examples of a dataset, those of the largest split first.
 
     Attributes:
-        splits: the names, by size, largest first.
-        keys: for people; the record's place where it has no key.
-        split: int64 of shape ``(examples,)``, the place in ``splits``; ascending.
+        splits: the names, largest split first.
+        keys: the keys as text; the shard and the record number of a record without a key.
+        split: int64 of shape ``(examples,)``, the index into ``splits``; ascending.
         label: int64 of shape ``(examples,)``; ``NO_LABEL`` where there is none.
-        digest: 16 bytes of hash of what is compared byte for byte, of shape ``(examples,)``.
+        digest: 16-byte hashes of what is compared byte for byte, of shape ``(examples,)``.
         size: int64 of shape ``(examples, 2)``, width and height in pixels; 0 where unknown.
         hashes: uint64 of shape ``(examples, 4)``, the perceptual hashes.
-        is_hashed: bool of shape ``(examples,)``; False where there is no such hash.
-        num_flat: images without a hash since they are nearly of one color.
-        faults: why images cannot be decoded, by their place.
+        is_hashed: bool of shape ``(examples,)``; False where there is no perceptual hash.
+        num_flat: the number of images without a hash because they have nearly one color.
+        faults: by index, why an image cannot be decoded.
     """
 
     splits: tuple[str, ...]
@@ -60,7 +60,7 @@ class Survey:
 
 @dataclass
 class _Rows:
-    """What is collected of one shard."""
+    """What is collected from one shard."""
 
     keys: list[str]
     labels: list[int]
@@ -72,7 +72,7 @@ class _Rows:
 
 
 def compared_features(manifest: Manifest) -> tuple[str, ...]:
-    """Return the features that make two examples the same: the first image, else all but key and label."""
+    """Return the features by which examples are compared: the first image, else all but key and label."""
     schema = manifest.schema
     images = [feature.name for feature in schema.features if feature.kind == "image"]
     label = schema.label.name if schema.label else ""
@@ -80,19 +80,19 @@ def compared_features(manifest: Manifest) -> tuple[str, ...]:
 
 
 def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
-    """Return what all records hold, read by threads, a shard each.
+    """Read all records, one shard per thread.
 
     Args:
         root: the dataset's directory.
         manifest: its manifest.
-        is_hashed: whether to decode images and hash what they show.
+        is_hashed: whether to decode the images and compute their perceptual hashes.
 
     Raises:
-        RecordError: a record is damaged, or not what the schema says.
-        InputError: a shard holds more or fewer records than the manifest says.
+        RecordError: a record is damaged, or does not match the schema.
+        InputError: a shard holds more or fewer records than the manifest lists.
     """
     names = sorted(manifest.splits, key=lambda name: -manifest.splits[name].num_examples)
-    shards = [(place, shard) for place, name in enumerate(names) for shard in manifest.splits[name].shards]
+    shards = [(index, shard) for index, name in enumerate(names) for shard in manifest.splits[name].shards]
     stop, lock = threading.Event(), threading.Lock()
     num_threads = os.cpu_count() or 1
     with (
@@ -112,11 +112,11 @@ def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
                 pool.map(lambda row: _read(root, row[1], manifest, is_hashed=is_hashed, tick=tick), shards)
             )
         except BaseException:
-            # what others would still find changes nothing
+            # the results of the other threads are no longer needed
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    return _joined(tuple(names), [place for place, _ in shards], rows)
+    return _joined(tuple(names), [index for index, _ in shards], rows)
 
 
 def _read(
@@ -135,39 +135,39 @@ def _read(
         rows.labels.append(int(values[label.name][0]) if label else NO_LABEL)
         rows.digests.append(_digest([values[name] for name in compared]))
         if is_image:
-            _look_at(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)
+            _add_image(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)
         if number % _TICK_EXAMPLES == _TICK_EXAMPLES - 1 and tick(_TICK_EXAMPLES):
             return rows
     tick(len(rows.keys) % _TICK_EXAMPLES)
     if len(rows.keys) != shard.num_examples:
         raise InputError(
-            f"{path}: holds {len(rows.keys)} records, the manifest says {shard.num_examples};"
-            " 'tfshards verify' tells what else is wrong"
+            f"{path} holds {len(rows.keys)} records, but the manifest lists {shard.num_examples};"
+            " 'tfshards verify' reports every problem"
         )
     return rows
 
 
-def _look_at(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
+def _add_image(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
     """Add the size and the hash of an image."""
     size, hashed = (0, 0), b""
     try:
-        size, grey = glance(data, HASHED_SIDE if is_hashed else 0)
+        size, gray = glance(data, HASHED_SIDE if is_hashed else 0)
     except ValueError as error:
         rows.faults[len(rows.sizes)] = str(error)
     else:
-        if grey is not None:
-            pixels = np.asarray(grey)
+        if gray is not None:
+            pixels = np.asarray(gray)
             if int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE:
                 rows.num_flat += 1
             else:
-                hashed = perceptual_hash(grey).tobytes()
+                hashed = perceptual_hash(gray).tobytes()
     rows.sizes.append(size)
     rows.hashes.append(hashed)
 
 
-def _key(values: Decoded | None, place: str) -> str:
+def _key(values: Decoded | None, default: str) -> str:
     if not values:
-        return place
+        return default
     return os.fsdecode(values[0]) if isinstance(values[0], bytes) else str(values[0])
 
 
@@ -183,7 +183,7 @@ def _digest(features: Sequence[Decoded]) -> bytes:
     return state.digest()
 
 
-def _joined(names: tuple[str, ...], places: Sequence[int], shards: Sequence[_Rows]) -> Survey:
+def _joined(names: tuple[str, ...], indices: Sequence[int], shards: Sequence[_Rows]) -> Survey:
     keys = [key for rows in shards for key in rows.keys]
     hashes = [hashed for rows in shards for hashed in rows.hashes] or [b""] * len(keys)
     none = bytes(32)
@@ -192,7 +192,7 @@ def _joined(names: tuple[str, ...], places: Sequence[int], shards: Sequence[_Row
     return Survey(
         splits=names,
         keys=keys,
-        split=np.repeat(np.array(places, np.int64), [len(rows.keys) for rows in shards]),
+        split=np.repeat(np.array(indices, np.int64), [len(rows.keys) for rows in shards]),
         label=np.array([label for rows in shards for label in rows.labels], np.int64),
         digest=np.frombuffer(b"".join(d for rows in shards for d in rows.digests), dtype="V16"),
         size=np.array(sizes, np.int64).reshape(-1, 2),
@@ -200,8 +200,8 @@ def _joined(names: tuple[str, ...], places: Sequence[int], shards: Sequence[_Row
         is_hashed=np.array([hashed != b"" for hashed in hashes], dtype=bool),
         num_flat=sum(rows.num_flat for rows in shards),
         faults={
-            int(start) + place: fault
+            int(start) + index: fault
             for start, rows in zip(starts, shards, strict=False)
-            for place, fault in rows.faults.items()
+            for index, fault in rows.faults.items()
         },
     )

@@ -1,4 +1,4 @@
-"""What an audit found, as text for people and as JSON for programs."""
+"""Format the result of an audit as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN_INSTANCES = 5
 
 
 def audit_text(made: Audit) -> str:
-    """Return the findings with their first instances, what was not looked at, and each class's examples."""
+    """Return the findings with their first instances, the notes, and the number of examples by class."""
     lines = [line for finding in made.findings for line in _finding_lines(finding)] or ["no findings"]
     lines += [f"note: {escaped(note)}" for note in made.notes]
     if made.label_counts:
@@ -20,7 +20,7 @@ def audit_text(made: Audit) -> str:
 
 
 def audit_json(made: Audit) -> dict[str, Json]:
-    """Return all that was found, with every instance."""
+    """Return all findings, with every instance."""
     return {
         "num_examples": dict(made.num_examples),
         "label_counts": {split: dict(counts) for split, counts in made.label_counts.items()},

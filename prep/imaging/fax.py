@@ -1,4 +1,4 @@
-"""Whether a fax-compressed TIFF holds all its rows: for missing ones libtiff shows what the memory held.
+"""Check that a fax-compressed TIFF holds all of its rows; libtiff leaves missing ones uninitialized.
 
 Format: ITU-T T.4 and T.6 inside TIFF 6.0, sections 10 and 11. No pixels are decoded here.
 """
@@ -11,7 +11,7 @@ from typing import cast
 
 from tfshards.prep.imaging.whitelist import ImageError
 
-# By the tag's number for it: the names that Pillow has for the compressions of black and white pages.
+# By the value of the tag: Pillow's names for the compressions of black and white pages.
 COMPRESSIONS = {2: "tiff_ccitt", 3: "group3", 4: "group4", 32771: "tiff_raw_16"}
 COMPRESSION, T4_OPTIONS, STRIP_OFFSETS, STRIP_SIZES = 259, 292, 273, 279
 _WIDTH, _HEIGHT, _BITS, _WHITE_IS, _SAMPLES, _ROWS, _TILE_OFFSETS = 256, 257, 258, 262, 277, 278, 324
@@ -32,21 +32,21 @@ def check_rows(
 ) -> None:
     """Raise ImageError unless every pixel of a fax-compressed page comes from the file.
 
-    libtiff decodes the strips of a page one after the other into the same memory, and leaves a row as it is
-    there if a strip ends before it. So each strip is decoded behind a white one, and again behind a black
-    one: whatever differs was not in the file.
+    libtiff decodes the strips of a page into the same memory, one after another. If a strip ends early, the
+    remaining rows keep the pixels of the previous strip. Therefore each strip is decoded once after a white
+    strip and once after a black one: pixels that differ are not in the file.
 
     Args:
-        tags: of the page.
+        tags: the tags of the page.
         data: the whole file.
-        encode: returns a page that is all white (True) or black, of this width and height, in one strip, with
-            the page's compression and options, the first bit highest in a byte.
-        decode: returns the pixels of a TIFF, a byte for each eight of a row.
+        encode: returns an all-white (True) or all-black page of this width and height in one strip, with the
+            page's compression and options; the first pixel is the highest bit of a byte.
+        decode: returns the pixels of a TIFF, one byte for eight pixels of a row.
     """
     if _TILE_OFFSETS in tags:
         raise ImageError("unsupported", "fax-compressed tiles")
     if _number(tags, COMPRESSION) == _WORD_ALIGNED:
-        # it does not read what it writes itself
+        # libtiff cannot read its own files of this compression
         raise ImageError("unsupported", f"compression {_WORD_ALIGNED}, which libtiff decodes to other pixels")
     width, height = _number(tags, _WIDTH), _number(tags, _HEIGHT)
     rows = min(_number(tags, _ROWS, _ALL_ROWS) or _ALL_ROWS, height)
@@ -72,11 +72,11 @@ def check_rows(
 def _between(filler: bytes, strips: Sequence[bytes], tags: Tags, rows: int) -> bytes:
     """Return a page with the filler before each of the strips."""
     header = 8
-    offsets, sizes, place = [], [], header + len(filler)
+    offsets, sizes, end = [], [], header + len(filler)
     for strip in strips:
-        offsets += [header, place]
+        offsets += [header, end]
         sizes += [len(filler), len(strip)]
-        place += len(strip)
+        end += len(strip)
     width, height = _number(tags, _WIDTH), _number(tags, _HEIGHT)
     entries = {
         _WIDTH: (_LONG, [width]),
@@ -91,7 +91,7 @@ def _between(filler: bytes, strips: Sequence[bytes], tags: Tags, rows: int) -> b
         STRIP_SIZES: (_LONG, sizes),
         **{tag: (_LONG, [_number(tags, tag)]) for tag in (T4_OPTIONS, _T6_OPTIONS) if tag in tags},
     }
-    directory = place + place % 2
+    directory = end + end % 2
     more = directory + 2 + 12 * len(entries) + 4
     body, longer = struct.pack("<H", len(entries)), b""
     for tag, (kind, values) in sorted(entries.items()):
@@ -100,7 +100,7 @@ def _between(filler: bytes, strips: Sequence[bytes], tags: Tags, rows: int) -> b
             packed, longer = struct.pack("<I", more + len(longer)), longer + packed
         body += struct.pack("<HHI", tag, kind, len(values)) + packed.ljust(4, b"\0")
     start = b"II*\0" + struct.pack("<I", directory)
-    return b"".join([start, filler, *strips, bytes(place % 2), body, bytes(4), longer])
+    return b"".join([start, filler, *strips, bytes(end % 2), body, bytes(4), longer])
 
 
 def _number(tags: Tags, tag: int, default: int | None = None) -> int:

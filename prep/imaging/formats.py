@@ -1,4 +1,4 @@
-"""The table of image formats: how files of each are recognized, and which of them are stored as they are."""
+"""The table of image formats: how files are recognized, and which of them are stored unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.opened import Opened
 from tfshards.prep.imaging.options import ImageOptions
 
-# Of an opened image, the file's bytes and a JPEG's structure; see ``ImageFormat``.
+# Functions of the file's bytes and a JPEG's structure; see ``ImageFormat``.
 PixelFault: TypeAlias = "Callable[[bytes, jpeg.Structure | None], str | None]"
 IsKept: TypeAlias = "Callable[[Opened, bytes, jpeg.Structure | None, ImageOptions], bool]"
 
@@ -22,17 +22,18 @@ class ImageFormat:
 
     Attributes:
         name: Pillow's name for it.
-        suffixes: of file names, in lower case with their dot.
-        start: a regular expression of the first bytes, if they identify the format beyond doubt. TGA has no
-            signature, and BMP, ICO, PCX, SGI and PPM have one of a byte or two that any file may begin with.
-            Files that begin like TIFF include camera makers' raw files, which hold a preview.
-        needs_suffix: whether a text may begin like a file of this format, so that it is read by suffix only.
+        suffixes: suffixes of file names, lowercase, with the dot.
+        start: a regular expression of the first bytes, if these identify the format with certainty. TGA has
+            no signature; those of BMP, ICO, PCX, SGI and PPM are so short that any file may begin with them.
+            Camera raw files, which hold a preview, begin like TIFF.
+        needs_suffix: whether other files, such as text, may begin like this format, so that only files with
+            its suffix are read.
         is_decoded_by_loader: whether TensorFlow decodes it.
-        has_one_picture: whether further frames in a file are previews or alternatives of its one picture.
-        pixel_fault: returns how a file has fewer pixels than its header states, where Pillow fills in the
-            rest; None if Pillow fails by itself.
-        is_kept: returns whether TensorFlow and Pillow decode the bytes to the same pixels, in the channels
-            that the options ask for; None if images of this format are always re-encoded.
+        has_one_picture: whether further frames in a file are previews or alternatives of its only picture.
+        pixel_fault: a function that detects fewer pixels than the header states, for formats in which Pillow
+            fills in missing ones; None if Pillow raises an error.
+        is_kept: a function that returns whether TensorFlow and Pillow decode the bytes to the same pixels, in
+            the channels of the options; None if images of this format are always re-encoded.
     """
 
     name: str
@@ -46,13 +47,13 @@ class ImageFormat:
 
 
 def _png_inside(data: bytes, _: jpeg.Structure | None) -> str | None:
-    """Return the fault of a PNG in an icon."""
+    """Return the fault of the PNG in an icon, or None."""
     start = data.find(png.SIGNATURE)
     return png.pixel_fault(data[start:]) if start > 0 else None
 
 
-# Only formats whose decoders run no program: neither PostScript nor Windows metafiles, and no containers of
-# scientific data that need a plugin. Pillow tries them in this order.
+# Only formats whose decoders execute nothing: no PostScript, no Windows metafiles, no scientific containers
+# that need a plugin. Pillow tries them in this order.
 FORMATS = (
     ImageFormat(
         "JPEG",
@@ -95,10 +96,10 @@ FORMATS = (
 SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}
 BY_SUFFIX_ALONE = frozenset(row.name for row in FORMATS if row.needs_suffix)
 HEAD_BYTES = 32
-# Tables that Hugging Face's datasets have next to the images that they describe.
+# Tables that Hugging Face datasets have next to the images that they describe.
 METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
-# An MPO file is a JPEG followed by more of them, such as a camera's previews.
+# An MPO file is a JPEG followed by further JPEGs, such as a camera's previews.
 _BY_NAME = {row.name: row for row in FORMATS} | {"MPO": FORMATS[0]}
 _STARTS = [(re.compile(row.start, re.DOTALL), row) for row in FORMATS if row.start]
 _TIFF_STARTS = (b"II*\x00", b"MM\x00*")
@@ -106,15 +107,15 @@ _OTHER = ImageFormat("", ())
 
 
 def format_named(name: str | None) -> ImageFormat:
-    """Return the row of a format by Pillow's name; one without a name and without rules if there is none."""
+    """Return the format with Pillow's name ``name``; an unnamed one without rules if it is unknown."""
     return _BY_NAME.get(name or "", _OTHER)
 
 
 def format_of(head: bytes) -> ImageFormat | None:
-    """Return the format that the first ``HEAD_BYTES`` of a file identify beyond doubt, or None."""
+    """Return the format that the first ``HEAD_BYTES`` of a file identify with certainty, or None."""
     return next((row for start, row in _STARTS if start.match(head)), None)
 
 
 def is_tiff(head: bytes) -> bool:
-    """Whether the first bytes are those of a TIFF file, or of a camera's raw file, which begins alike."""
+    """Whether the first bytes are those of a TIFF file or of a camera raw file, which begins the same way."""
     return head.startswith(_TIFF_STARTS)

@@ -1,4 +1,4 @@
-"""The shape of an image by its header, for files that are not to be decoded."""
+"""Read the shape of an image from its header without decoding it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GRAY_PNG = 0
 def image_shape(data: bytes) -> HeaderShape | None:
     """Return the shape of the pixels of an encoded image, as the loader decodes it.
 
-    Gray JPEG and PNG have 1 channel, all else 3.
+    Gray JPEG and PNG files have 1 channel, all others 3.
 
     Returns:
         None if ``data`` does not begin like a format that the loader decodes.
@@ -36,7 +36,7 @@ def image_shape(data: bytes) -> HeaderShape | None:
 
 
 def common_shape(one: HeaderShape, other: HeaderShape) -> HeaderShape:
-    """Return the shape that images of both shapes have; of gray and color, color."""
+    """Return the shape that describes images of both shapes; gray and color together are color."""
     height = one[0] if one[0] == other[0] else None
     width = one[1] if one[1] == other[1] else None
     return height, width, max(one[2], other[2])

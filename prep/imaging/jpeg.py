@@ -1,4 +1,4 @@
-"""The structure of a JPEG file, where Pillow does not look: it ignores faults after the last row.
+"""Parse the structure of a JPEG file; Pillow ignores faults after the last row.
 
 Format: ITU-T T.81, annex B. Pixels are not decoded here.
 """
@@ -17,32 +17,32 @@ from tfshards.prep.imaging.options import Channels, ImageOptions
 START = b"\xff\xd8\xff"
 
 _FRAMES = (0xC0, 0xC1, 0xC2)
-# Lossless, hierarchical and arithmetic ones, too; between them stand tables and a reserved marker.
+# Lossless, hierarchical and arithmetic ones as well; the markers between them are tables and a reserved one.
 _ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
-# By number of components, as Pillow names the kind of pixels.
+# Pillow's modes by number of components.
 _MODES = {1: "L", 3: "RGB"}
-# By the channels asked for: the modes that both decoders turn into the same pixels.
+# By the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")}
 _END, _SCAN = 0xD9, 0xDA
-# Huffman and quantisation tables, restart interval, application data, comment.
+# Huffman and quantization tables, restart interval, application data, comment.
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _APPLICATION = range(0xE0, 0xF0)
-# By marker and length: what says nothing about the pixels that the decoder does not see for itself.
+# By marker and length: application data that do not change the decoded pixels.
 _BARE = {(0xE0, 16): b"JFIF\0", (0xEE, 14): b"Adobe"}
 _END_MARKER = b"\xff\xd9"
-# Inside a scan are the data byte 0xFF, which a zero follows, and the restarts.
+# A scan may contain 0xFF followed by a zero, which is a data byte, and restart markers.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
 class Header(NamedTuple):
-    """What a file says of itself that has nothing but pixels: an ``Opened``.
+    """The header of a JPEG file without metadata: an ``Opened``.
 
     Attributes:
-        mode: Pillow's name for the kind of pixels: L or RGB.
+        mode: Pillow's name of the pixel format: L or RGB.
         size: width and height in pixels.
         format: JPEG.
-        info: nothing.
+        info: empty.
     """
 
     mode: str
@@ -52,16 +52,16 @@ class Header(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """How a JPEG file is built.
+    """The structure of a JPEG file.
 
     Attributes:
-        is_plain: there is one frame, 8-bit baseline or progressive Huffman, with every coefficient, and all
-            is whole up to its end. Of a file whose scans leave out coefficients, two releases of libjpeg may
-            make different pixels.
-        num_scans: how many scans there are; or, if it is not plain, how often their mark stands in the file,
-            which application data may hold, too.
-        frame: the offset after the marker of the first frame, or None if none is found.
-        header: the whole header of a plain file, if it has but the usual marks of JFIF and Adobe, and
+        is_plain: whether the file has one frame, 8-bit baseline or progressive Huffman, with every
+            coefficient, and is complete up to its end marker. If scans lack coefficients, two releases of
+            libjpeg may decode different pixels.
+        num_scans: the number of scans; if the file is not plain, the number of scan markers, including those
+            in application data.
+        frame: the offset after the marker of the first frame, or None if there is none.
+        header: the header of a plain file without metadata other than the usual JFIF and Adobe segments and
             comments: no EXIF, no color profile, no second picture.
     """
 
@@ -86,7 +86,7 @@ class Segment(NamedTuple):
 
 
 def segments(data: bytes) -> Iterator[Segment]:
-    """Yield the segments of a file, up to its end marker or to where it is damaged."""
+    """Yield the segments of a file up to its end marker or the first damage."""
     offset, has_scan = 2, False
     last_offset = len(data) - 4
     while offset <= last_offset or data[offset : offset + 2] == _END_MARKER:
@@ -94,7 +94,7 @@ def segments(data: bytes) -> Iterator[Segment]:
             return
         marker, start = data[offset + 1], offset + 2
         if marker == 0xFF:
-            # any number of them may precede a marker
+            # any number of 0xFF bytes may precede a marker
             offset += 1
             continue
         if marker == _END:
@@ -108,7 +108,7 @@ def segments(data: bytes) -> Iterator[Segment]:
             return
         has_scan = has_scan or marker == _SCAN
         if has_scan:
-            # a scan's data have no length: they end at the next marker
+            # the data of a scan have no stated length: they end at the next marker
             found = _MARKER_IN_SCAN.search(data, offset)
             if found is None:
                 return
@@ -116,7 +116,7 @@ def segments(data: bytes) -> Iterator[Segment]:
 
 
 def frame_header(data: bytes) -> tuple[int, int, int] | None:
-    """Return height, width and number of components by the first frame (ITU-T T.81, B.2.2).
+    """Return height, width and number of components of the first frame (ITU-T T.81, B.2.2).
 
     Returns:
         None if there is no frame before the first scan.
@@ -130,10 +130,10 @@ def frame_header(data: bytes) -> tuple[int, int, int] | None:
 
 
 def structure(data: bytes) -> Structure:
-    """Return how the file is built."""
+    """Return the structure of a file."""
     num_frames, num_scans = 0, 0
     frame: int | None = None
-    # by component, a bit for each of the 64 coefficients of its blocks
+    # by component, one bit for each of the 64 coefficients of its blocks
     missing: dict[int, int] = {}
     is_bare = True
     for marker, start, end in segments(data):
@@ -152,7 +152,7 @@ def structure(data: bytes) -> Structure:
             num_scans += 1
             first, last, bits = data[end - 3 : end]
             if last < 64:
-                # With their lowest bits, these coefficients are whole; the last scan of them counts.
+                # Coefficients are complete once a scan holds their lowest bits; the last scan of each counts.
                 coefficients = (2 << last) - (1 << first)
                 for component in data[start + 3 : end - 3 : 2]:
                     rest = missing.get(component, 0)
@@ -165,7 +165,7 @@ def structure(data: bytes) -> Structure:
 
 
 def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode a JPEG to the same pixels, in the channels asked for."""
+    """Whether Pillow and TensorFlow decode a JPEG to the same pixels, in the channels of the options."""
     allowed = image.mode in _KEPT_MODES[options.channels] and options.format in ("keep", "jpeg")
     return built is not None and allowed and built.is_plain
 
@@ -178,10 +178,10 @@ def _header(data: bytes, frame: int) -> Header | None:
 
 
 def pixel_fault(data: bytes, built: Structure) -> str | None:
-    """Return how the file is too short for the size in its header, or None if it is not.
+    """Return that the file is too short for the size in its header, or None if it is not.
 
-    Of blocks that are missing libjpeg makes grey ones, if an end marker follows. A block takes at least a bit
-    in a progressive file, else two: this finds a header that lies, not a few rows that are lost.
+    libjpeg fills in missing blocks with gray if an end marker follows. A block requires at least one bit in a
+    progressive file, otherwise two. This detects a false header, not the loss of a few rows.
     """
     frame = built.frame
     if frame is None or len(data) < frame + 8 or data[frame - 1] not in _FRAMES:

@@ -1,7 +1,7 @@
-"""Turn image files into bytes that TensorFlow decodes to what Pillow shows, or reject them with a reason.
+"""Convert image files to bytes that TensorFlow and Pillow decode to the same pixels, or reject them.
 
 Neither library applies the EXIF orientation while decoding, and they disagree about palettes, transparency,
-16 bits, CMYK and broken checksums: hence the rules in ``whitelist``.
+16 bits, CMYK and wrong checksums: hence the rules in ``whitelist``.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 _SIDEWAYS = (5, 6, 7, 8)
-# A JPEG is decoded at the smallest scale that still has this many times the pixels of a side that are wanted.
+# A JPEG is decoded at the smallest scale whose sides have at least this many times the requested pixels.
 _REDUCING_GAP = 3
-# Of photos it makes files as small as zlib-ng's usual level 6 does, in less than half the time.
+# For photos, files are as small as with zlib-ng's default level 6, in less than half the time.
 _PNG_LEVEL = 3
 
 
@@ -56,7 +56,7 @@ class Normalized:
 
     Attributes:
         data: its encoded bytes.
-        conversions: what was done to it, or left undone, by the names that the manifest counts.
+        conversions: names of its conversions and other properties that the manifest counts.
     """
 
     data: bytes
@@ -64,12 +64,12 @@ class Normalized:
 
 
 def normalize(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalized:
-    """Return ``data`` itself if TensorFlow decodes it to what Pillow shows, else the picture encoded anew.
+    """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
     Args:
         data: the file's bytes.
-        options: what to do.
-        suffix: of the file's name, in lower case with its dot; its content counts for more.
+        options: how to convert and check it.
+        suffix: suffix of the file's name, lowercase, with the dot; the content takes precedence.
 
     Raises:
         ImageError: the image is rejected.
@@ -108,10 +108,10 @@ def _is_heif(data: bytes) -> bool:
 
 
 def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:
-    """Return a JPEG that is kept, or None if it may not be: then all the rest has to look at it.
+    """Return a JPEG that can be kept without opening it with Pillow, or None for the complete check.
 
-    Most files are such ones, and small: Pillow's parser takes as long as a sixth of the check. It decides
-    nothing here; whatever is not kept goes its way, so that each fault is found and named in one place.
+    This is a shortcut for the most common files: Pillow's parser takes a sixth of the time of the check. It
+    reports no faults; every file that is not kept takes the general path, which finds and names them.
     """
     header = built.header
     if header is None or (options.size and options.size.size(*header.size) != header.size):
@@ -122,11 +122,11 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
         if not is_kept(header, data, built, options):
             return None
         if options.check == "decode":
-            # The whole stream is read, but an eighth of the size and no color computed: half the cost.
+            # The whole stream is decoded, but only gray pixels of an eighth of the size: half the cost.
             width, height = header.size
             eighth = (-(-width // 8), -(-height // 8))
             with one_at_a_time(header.size):
-                # to the decoder: the mode of what it makes, no color space of what it reads, the scale
+                # arguments of the decoder: output mode, color space of the input (as stated in it), scale
                 Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
@@ -139,7 +139,7 @@ def _keep_or_convert(
     check_limits(image, built, options)
     notes = list(notes_of(image, suffix))
     orientation = _orientation(image) if options.orientation == "apply" else 1
-    # Pillow turns a TIFF as it decodes it, and tells the size that it then has
+    # Pillow rotates a TIFF as it decodes it, and reports the rotated size
     sideways = orientation in _SIDEWAYS and image.format != "TIFF"
     upright = image.size[::-1] if sideways else image.size
     size = options.size.size(*upright) if options.size else upright
@@ -150,7 +150,7 @@ def _keep_or_convert(
             _check_fax(image, data)
     if keeps:
         if options.check == "decode":
-            # The whole JPEG stream is read, but an eighth of the size and no color computed: half the cost.
+            # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
             with one_at_a_time(image.size):
                 image.load()
@@ -163,7 +163,7 @@ def _keep_or_convert(
 
 
 def _check_fax(image: Image.Image, data: bytes) -> None:
-    """Raise ImageError if the image is a fax-compressed TIFF that lacks rows."""
+    """Raise ImageError if the image is a fax-compressed TIFF with missing rows."""
     tags: dict[int, object] = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
     compression = tags.get(fax.COMPRESSION)
     if compression not in fax.COMPRESSIONS:
@@ -175,7 +175,7 @@ def _check_fax(image: Image.Image, data: bytes) -> None:
     def encode(is_white: bool, size: tuple[int, int]) -> bytes:
         page, encoded = Image.new("1", size, is_white), io.BytesIO()
         kinds = {tag: tags[tag] for tag in (fax.T4_OPTIONS,) if tag in tags}
-        # one strip, so large that none is begun behind it
+        # so large that the page is one strip
         page.save(encoded, "TIFF", compression=name, tiffinfo=kinds, strip_size=1 << 30)
         with Image.open(encoded, formats=("TIFF",)) as saved:
             (start,), (length,) = (
@@ -192,14 +192,14 @@ def _check_fax(image: Image.Image, data: bytes) -> None:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation, 1 to 8; 1 where there is none that can be read."""
+    """Return the EXIF orientation, 1 to 8; 1 if it is missing or cannot be read."""
     if image.format == "PNG":
-        # its EXIF may stand behind the pixels; what is wrong with these is no fault of the EXIF
+        # EXIF may follow the pixels; faults of the pixels are raised here rather than ignored below
         with one_at_a_time(image.size):
             image.load()
     try:
         found = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # as damaged bytes may have it; the picture need not suffer
+    except Exception:  # damaged EXIF is ignored: the pixels may be sound
         return 1
     return found if found in _TURNS else 1
 
@@ -207,10 +207,10 @@ def _orientation(image: Image.Image) -> int:
 def _convert(
     image: Image.Image, options: ImageOptions, orientation: int, size: tuple[int, int], notes: list[str]
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the picture encoded anew, and all that was done to it."""
+    """Return the re-encoded image, and the names of its conversions."""
     was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
-    # an icon's header need not tell the size of what is in it
+    # the header of an icon may state another size than its image has
     check_size(image, options)
     picture = _mask(image) if options.mask else _with_channels(image, options, notes.append)
     if orientation != 1:
@@ -229,7 +229,7 @@ def _convert(
 
 
 def _mask(image: Image.Image) -> Image.Image:
-    """Return a map of classes with its values as they are stored: palette indices, or grey."""
+    """Return a class map with its stored values: palette indices or gray."""
     if image.mode == "P":
         return Image.fromarray(np.asarray(image))
     if image.mode in ("1", "L"):
@@ -238,10 +238,10 @@ def _mask(image: Image.Image) -> Image.Image:
 
 
 def _with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str], None]) -> Image.Image:
-    """Return the picture in mode L, RGB or RGBA, with 8 bits a channel."""
+    """Return the picture in mode L, RGB or RGBA, with 8 bits per channel."""
     picture = _with_eight_bits(image, note)
     has_alpha = picture.has_transparency_data
-    is_grey = picture.mode in ("1", "L", "LA", "La")
+    is_gray = picture.mode in ("1", "L", "LA", "La")
     if picture.mode == "P":
         note("palette to RGB")
     if has_alpha:
@@ -259,22 +259,22 @@ def _with_channels(image: Image.Image, options: ImageOptions, note: Callable[[st
         note("CMYK to RGB")
     elif picture.mode not in ("1", "L", "P", "RGB"):
         note(f"{picture.mode} to RGB")
-    if options.channels == 1 and not is_grey:
-        # a name on disk keeps its spelling: it is in manifests
+    if options.channels == 1 and not is_gray:
+        # the name is stored in manifests and keeps its spelling
         note("colour to grey")
-        is_grey = True
-    if is_grey:
-        # by the weights of ITU-R 601-2, as Pillow has them
+        is_gray = True
+    if is_gray:
+        # with the weights of ITU-R 601-2, which Pillow uses
         return (picture if picture.mode in ("1", "L", "RGB") else picture.convert("RGB")).convert("L")
     return picture.convert("RGB")
 
 
 def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
-    """Return the picture with 8 bits a channel.
+    """Return the picture with 8 bits per channel.
 
-    Of 16 bits the upper eight count, as TensorFlow has it, and Pillow for color. White is 65,535 for 32-bit
-    integers, and 1.0 for floating point numbers; a picture with values beyond is rejected, since no file says
-    what it means by them.
+    The upper 8 of 16 bits are used, as in TensorFlow and, for color, in Pillow. White is 65,535 for 32-bit
+    integers and 1.0 for floats; a picture with values outside that range is rejected, since files do not
+    state what these mean.
     """
     if image.mode == "1":
         note("1 bit to 8")
@@ -289,16 +289,16 @@ def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.I
     note("16 bits to 8" if image.mode.startswith("I;16") else "32 bits to 8")
     if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
         raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
-    # a TIFF may have 12, which Pillow leaves in the lower bits
+    # a TIFF may have 12 bits, which Pillow puts into the lower bits
     num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0] if image.mode == "I;16" else 16
-    grey = Image.fromarray((values >> num_bits - 8).astype(np.uint8))
+    gray = Image.fromarray((values >> num_bits - 8).astype(np.uint8))
     if "transparency" in image.info:
-        grey.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
-    return grey
+        gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
+    return gray
 
 
 def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
-    # neither a profile nor a transparent color of the file that it came from
+    # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
     as_jpeg = options.format == "jpeg" or (

@@ -1,4 +1,4 @@
-"""The part of an opened image that the rules for accepting and keeping it look at."""
+"""The attributes of an opened image by which it is accepted or kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Opened(Protocol):
-    """The attributes of a ``PIL.Image.Image`` whose pixels are not decoded yet."""
+    """Attributes of a ``PIL.Image.Image`` whose pixels are not decoded yet."""
 
     @property
     def format(self) -> str | None:
@@ -15,11 +15,11 @@ class Opened(Protocol):
 
     @property
     def info(self) -> Mapping[str | tuple[int, int], object]:
-        """What else is in the file."""
+        """Further metadata of the file."""
 
     @property
     def mode(self) -> str:
-        """Pillow's name for the kind of pixels."""
+        """Pillow's name of the pixel format."""
 
     @property
     def size(self) -> tuple[int, int]:

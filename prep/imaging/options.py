@@ -1,4 +1,4 @@
-"""What a build does to images: the options, each checked, and no pixel."""
+"""The options of a build that concern images, with their checks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 
 _JPEG_QUALITY = 95
-# libjpeg and libwebp write no longer side, and libpng reads none longer than MAX_SIDE.
+# The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "webp": 16_383}
 MAX_SIDE = 1_000_000
-# What applies even where files are taken as they are.
+# What applies even if files are stored unchanged.
 _FOR_ANY_CHECK = ("check", "max_bytes")
 
 
 @dataclass(frozen=True)
 class Resize:
-    """The size that images get.
+    """The size to which images are resized.
 
     Attributes:
-        short: the shorter side in pixels; smaller images stay as they are.
-        long: the longer side in pixels; smaller images stay as they are.
-        exact: ``(height, width)`` in pixels, whatever the image's own.
+        short: the length of the shorter side in pixels; smaller images are unchanged.
+        long: the length of the longer side in pixels; smaller images are unchanged.
+        exact: ``(height, width)`` in pixels for all images.
     """
 
     short: int | None = None
@@ -67,27 +67,29 @@ def parse_resize(text: str) -> Resize:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What becomes of each image of a build.
+    """How images are checked, converted and stored.
 
     Attributes:
-        check: ``decode`` decodes every image; ``header`` only those that are re-encoded; both reject what
-            cannot be shown. ``none`` takes the files' bytes as they are, and of the other options only
-            ``max_bytes`` then applies.
-        orientation: ``apply`` turns images upright by their EXIF tag, ``keep`` leaves pixels and tag alone.
-        channels: of the decoded pixels: 1 (grey), 3 (RGB), 4 (RGBA), or ``keep``: those that each image has.
-        alpha: ``white`` lays the picture over white, ``drop`` forgets the alpha channel, ``keep`` stores it,
-            which takes 4 channels. None is ``keep`` if the channels allow it, else ``white``.
-        animation: files of several frames are rejected, or give their ``first`` one.
-        resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``, with Lanczos' filter.
-        format: what is stored. ``keep`` keeps bytes that need no change, and writes all else as PNG, but a
-            JPEG that is resized as JPEG.
-        jpeg_quality: 1 to 100; if given, what ``keep`` would write as PNG is written as JPEG.
-        mask: the image is a map of classes: palette indices are its values, it has one channel, it is resized
-            without mixing, and stored as PNG.
-        max_pixels: of an image, by its header.
-        max_bytes: of a file.
-        max_frames: of a file whose first frame is taken.
-        max_scans: of a progressive JPEG; each costs a whole pass over the image.
+        check: ``decode`` decodes every image; ``header`` decodes only those that are re-encoded, and checks
+            the headers of the others. ``none`` stores the bytes of the files unchanged; then ``max_bytes`` is
+            the only other option that applies.
+        orientation: ``apply`` rotates images upright by their EXIF tag, ``keep`` changes neither pixels nor
+            tag.
+        channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
+            image.
+        alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
+            stores it, which requires 4 channels. None is ``keep`` if the channels allow it, else ``white``.
+        animation: ``reject`` rejects files with several frames, ``first`` stores their first frame.
+        resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``; the filter is Lanczos.
+        format: the stored format. ``keep`` keeps bytes that need no change, and writes all other images as
+            PNG, but a resized JPEG as JPEG.
+        jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
+        mask: whether images are class maps: the values are palette indices, there is one channel, resizing
+            does not interpolate, and the format is PNG.
+        max_pixels: the largest number of pixels of an image, according to its header.
+        max_bytes: the largest size of a file.
+        max_frames: the largest number of frames of a file whose first frame is stored.
+        max_scans: the largest number of scans of a progressive JPEG; each costs a pass over the image.
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
@@ -132,8 +134,11 @@ class ImageOptions:
         resize = self.size
         self._check_pairs()
         largest = max(resize.exact) if resize and resize.exact else 0
-        if largest > LONGEST.get(self.format, MAX_SIDE):
-            raise OptionsError(f"resize={self.resize!r}: no side of a {self.format} image can be so long")
+        longest = LONGEST.get(self.format, MAX_SIDE)
+        if largest > longest:
+            raise OptionsError(
+                f"resize={self.resize!r} exceeds the longest side of a {self.format} image, {longest}"
+            )
         if resize and resize.exact and resize.exact[0] * resize.exact[1] > self.max_pixels:
             raise OptionsError(f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}")
 
@@ -142,12 +147,12 @@ class ImageOptions:
         has_alpha = self.keeps_alpha or self.channels == 4
         changed = [f"{name}=" for name in self._changed() if name not in _FOR_ANY_CHECK]
         if self.check == "none" and changed:
-            raise OptionsError(f"check='none' takes the bytes as they are: leave out {' and '.join(changed)}")
+            raise OptionsError(f"check='none' stores the bytes unchanged: leave out {' and '.join(changed)}")
         if self.alpha == "keep" and self.channels not in (4, "keep"):
-            raise OptionsError("alpha='keep' needs channels=4, or channels='keep'")
+            raise OptionsError("alpha='keep' requires channels=4 or channels='keep'")
         if self.animation == "reject" and "max_frames" in self._changed():
             raise OptionsError(
-                "max_frames= needs animation='first': without it, images of several frames are rejected"
+                "max_frames= requires animation='first'; without it, images with several frames are rejected"
             )
         if self.format == "jpeg" and has_alpha:
             raise OptionsError(
@@ -157,9 +162,11 @@ class ImageOptions:
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")
         if self.format == "webp" and self.channels != 3:
-            raise OptionsError("format='webp' needs channels=3: TensorFlow decodes no other from it reliably")
+            raise OptionsError(
+                "format='webp' requires channels=3: TensorFlow does not decode others reliably"
+            )
         if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):
-            raise OptionsError("mask=True needs channels=1 and format='png', without jpeg_quality=")
+            raise OptionsError("mask=True requires channels=1 and format='png', without jpeg_quality=")
 
     @property
     def keeps_alpha(self) -> bool:
@@ -173,21 +180,21 @@ class ImageOptions:
 
     @property
     def quality(self) -> int:
-        """The quality of what is written as JPEG."""
+        """The quality of images that are written as JPEG."""
         return self.jpeg_quality or _JPEG_QUALITY
 
     @property
     def shape(self) -> tuple[int | None, int | None, int | None]:
-        """Height, width and channels of the decoded pixels; None for what differs from image to image."""
+        """Height, width and channels of the decoded pixels; None for those that differ between images."""
         height, width = (self.size and self.size.exact) or (None, None)
         return height, width, None if self.channels == "keep" else self.channels
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written."""
-        # what nobody has asked for is left out, so that later releases can add to it
+        # defaults are left out, so that later releases can add options
         return {"check": self.check, **{name: getattr(self, name) for name in self._changed()}}
 
     def _changed(self) -> list[str]:
-        """Return the names of the options that are not what they are by default."""
+        """Return the names of the options that differ from their defaults."""
         fields = type(self).__dataclass_fields__.items()
         return [name for name, field in fields if getattr(self, name) != field.default]

@@ -1,4 +1,4 @@
-"""Settings of a whole process, set otherwise while any thread is in a region, and put back after the last."""
+"""Override process-wide settings while any thread is inside a region, and restore them afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Setting(NamedTuple):
-    """An attribute of a module, and the value that it has inside."""
+    """An attribute of a module, and its value inside the region."""
 
     module: object
     name: str
@@ -20,9 +20,9 @@ class Setting(NamedTuple):
 
 @dataclass
 class Overrides:
-    """A region of code, for any number of threads at once, without warnings and with settings of its own.
+    """A region of code for any number of threads, without warnings and with overridden settings.
 
-    ``warnings.catch_warnings`` alone is for one thread: several restore each other's filters and leave them
+    ``warnings.catch_warnings`` alone is not thread-safe: threads restore each other's filters and leave them
     changed.
     """
 
@@ -31,7 +31,7 @@ class Overrides:
     _others: ExitStack = field(default_factory=ExitStack)
 
     def enter(self, settings: Sequence[Setting]) -> None:
-        """Enter the region; of an integer that two threads set, the larger one counts."""
+        """Enter the region; if two threads set an integer, the larger value applies."""
         with self._lock:
             if self._num_inside == 0:
                 self._others.enter_context(warnings.catch_warnings())
@@ -45,7 +45,7 @@ class Overrides:
             self._num_inside += 1
 
     def leave(self) -> None:
-        """Leave the region; the last one to do so puts all back."""
+        """Leave the region; the last thread to leave restores the settings."""
         with self._lock:
             self._num_inside -= 1
             if self._num_inside == 0:
@@ -54,7 +54,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Inside:
-    """A context manager of being in a region; a class, since a generator takes three times as long."""
+    """A context manager that enters a region; a class, since a generator takes three times as long."""
 
     overrides: Overrides
     settings: Sequence[Setting]

@@ -1,4 +1,4 @@
-"""Pillow: the one file that imports it, with the settings that it is used with."""
+"""Import and configure Pillow; no other file imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "own_settings",
 ]
 
-# For those who pass pictures on without importing Pillow.
+# For modules that pass pictures on without importing Pillow.
 Picture: TypeAlias = Image.Image
 
 # Above this, images are decoded one at a time, so that threads do not multiply the memory.
@@ -36,7 +36,7 @@ _overrides = Overrides()
 
 
 def decoder_versions() -> dict[str, str]:
-    """Return the releases of the packages that decode and encode: what is converted depends on them."""
+    """Return the versions of the packages that decode and encode; converted bytes depend on them."""
     versions = {"pillow": PIL.__version__}
     if "HEIF" in formats():
         versions["pillow_heif"] = version("pillow-heif")
@@ -45,7 +45,7 @@ def decoder_versions() -> dict[str, str]:
 
 @cache
 def formats() -> tuple[str, ...]:
-    """Return the names of the formats that are read here, the commonest first."""
+    """Return the names of the formats that can be read, the most common first."""
     names = dict.fromkeys(row.name for row in FORMATS)
     try:
         import pillow_heif
@@ -58,21 +58,21 @@ def formats() -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def formats_of(suffix: bytes) -> tuple[str, ...]:
-    """Return the names of the formats that a file with this suffix may be."""
+    """Return the names of the formats that a file with this suffix may have."""
     return tuple(n for n in formats() if n not in BY_SUFFIX_ALONE or n == SUFFIXES.get(suffix))
 
 
 def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:
-    """Let no other thread decode a large image meanwhile."""
+    """Return a lock that lets one thread at a time decode large images; small ones are not locked."""
     return _NO_LOCK if size[0] * size[1] < _LARGE_PIXELS else _large
 
 
 @lru_cache(maxsize=8)
 def own_settings(max_pixels: int) -> Inside:
-    """Keep Pillow from warning, and let it accept the same whatever the process has set.
+    """Suppress Pillow's warnings, and make what it accepts independent of the process's settings.
 
-    All that it warns about is decided here. Above twice ``max_pixels`` it opens nothing.
+    Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``.
     """
-    # training scripts like to set the first
+    # training scripts often set LOAD_TRUNCATED_IMAGES
     truncated = Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
     return Inside(_overrides, (truncated, Setting(Image, "MAX_IMAGE_PIXELS", max_pixels)))

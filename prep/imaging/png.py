@@ -1,4 +1,4 @@
-"""The structure of a PNG file, where Pillow checks less than the libpng that TensorFlow reads with.
+"""Parse the structure of a PNG file; Pillow checks less of it than libpng, which TensorFlow uses.
 
 Format: www.w3.org/TR/png-3. Pixels are not decoded here.
 """
@@ -18,7 +18,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Width, height, depth, color type, compression, filter, interlacing.
 _HEADER = struct.Struct(">II5B")
 _PALETTE = 3
-# By the channels asked for: the modes that both decoders turn into the same pixels.
+# By the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {
     1: ("1", "L"),
     3: ("1", "L", "RGB"),
@@ -28,7 +28,7 @@ _KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # Each pass of an interlaced image: its first column and row, and the steps between them (section 8.1).
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-# zlib makes at most 1,032 bytes of one: this bounds what is in memory.
+# zlib expands a byte to at most 1,032 bytes, so this bounds the memory.
 _INFLATE_BYTES = 1 << 14
 
 
@@ -39,19 +39,19 @@ class _Chunk(NamedTuple):
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether all chunks are whole, in order and true to their checksums, with at most 8 bits and no tRNS.
+    """Whether all chunks are complete, in order and match their checksums, with at most 8 bits and no tRNS.
 
-    Chunks that a decoder must know are only the header, the pixels and the end.
+    The only critical chunks of such a file are the header, the pixels and the end.
     """
     chunks = list(_chunks(data))
     names = [chunk.name for chunk in chunks]
-    # pixels may come in several chunks, but on end.
+    # pixels may be in several chunks, which must be consecutive
     runs = [
         name for name, before in zip(names, [b"", *names], strict=False) if name != b"IDAT" or before != name
     ]
     return (
         names[:1] == [b"IHDR"]
-        # a capital first letter marks what a decoder must know
+        # an uppercase first letter marks a critical chunk
         and [name for name in runs if name[:1].isupper()] == [b"IHDR", b"IDAT", b"IEND"]
         and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
         and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
@@ -61,16 +61,16 @@ def is_plain(data: bytes) -> bool:
 
 
 def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode a PNG to the same pixels, in the channels asked for."""
+    """Whether Pillow and TensorFlow decode a PNG to the same pixels, in the channels of the options."""
     modes = _KEPT_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
     allowed = image.mode in modes and options.format in ("keep", "png")
-    # of fewer bits a sample, TensorFlow makes an alpha channel that is nearly transparent
+    # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent
     allowed = allowed and (options.channels != 4 or depth(data) == 8)
     return allowed and "transparency" not in image.info and is_plain(data)
 
 
 def depth(data: bytes) -> int:
-    """Return the bits a sample, by the header, if that comes first."""
+    """Return the bits per sample in the header, which must be the first chunk."""
     return data[24]
 
 
@@ -81,13 +81,12 @@ def _is_plain_header(
 
 
 def pixel_fault(data: bytes) -> str | None:
-    """Return how the pixels are not what the header says, or None if they are.
+    """Return how the pixels contradict the header, or None.
 
-    Of rows that are missing Pillow makes black ones, and of a palette that is missing shades of grey, where
-    libpng fails.
+    Pillow fills in missing rows with black, and a missing palette with shades of gray; libpng fails.
 
     Raises:
-        zlib.error: they are damaged in another way.
+        zlib.error: the pixels are damaged in another way.
     """
     chunks = list(_chunks(data))
     header = _HEADER.unpack_from(next(chunk.body for chunk in chunks if chunk.name == b"IHDR"))
@@ -120,18 +119,18 @@ def _num_pixel_bytes(
     for left, top, step_x, step_y in _PASSES if interlaced else ((0, 0, 1, 1),):
         columns, rows = -(-(width - left) // step_x), -(-(height - top) // step_y)
         if columns > 0 and rows > 0:
-            # a byte before each row says how it is filtered
+            # a byte before each row states its filter
             total += rows * (1 + (columns * depth * _CHANNELS[color] + 7) // 8)
     return total
 
 
 def _chunks(data: bytes) -> Iterator[_Chunk]:
-    """Yield each whole chunk, up to the end marker."""
-    view, place, name = memoryview(data), len(SIGNATURE), b""
-    while place + 12 <= len(data) and name != b"IEND":
-        length, name = int.from_bytes(view[place : place + 4], "big"), data[place + 4 : place + 8]
-        end = place + 12 + length
+    """Yield each complete chunk, up to the end marker."""
+    view, offset, name = memoryview(data), len(SIGNATURE), b""
+    while offset + 12 <= len(data) and name != b"IEND":
+        length, name = int.from_bytes(view[offset : offset + 4], "big"), data[offset + 4 : offset + 8]
+        end = offset + 12 + length
         if end > len(data):
             return
-        yield _Chunk(name, view[place + 8 : end - 4], int.from_bytes(view[end - 4 : end], "big"))
-        place = end
+        yield _Chunk(name, view[offset + 8 : end - 4], int.from_bytes(view[end - 4 : end], "big"))
+        offset = end

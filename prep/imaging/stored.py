@@ -1,4 +1,4 @@
-"""Look at images that are stored in a dataset: describe, verify, and compare them."""
+"""Describe, verify and scale down images that are stored in a dataset."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from tfshards.prep.imaging.pillow import (
 if TYPE_CHECKING:
     from tfshards.schemas import Feature
 
-# What an audit reads: only decoders that execute nothing.
-_GLANCED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
-_MAX_GLANCED_PIXELS = 89_000_000
+# What an audit decodes: only formats whose decoders execute nothing.
+_AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_MAX_AUDITED_PIXELS = 89_000_000
 
 
 def describe(data: bytes) -> str:
-    """Return format, height x width, and mode of encoded image bytes, for people."""
+    """Return the format, height x width and mode of an encoded image as text."""
     try:
         with Image.open(io.BytesIO(data), formats=formats()) as image:
             return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
     except (OSError, ValueError, Image.DecompressionBombError):
-        return "no image that can be read"
+        return "not a readable image"
 
 
-# What the modes decode to for those who read them: bilevel and palette images have the channels of what
-# they stand for.
+# The number of decoded channels by mode; bilevel images decode to gray, palette images to RGB.
 _CHANNELS = {"1": 1, "L": 1, "I;16": 1, "P": 3, "RGB": 3, "RGBA": 4, "LA": 4, "PA": 4}
 
 
 def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
-    """Return why a stored image is not what ``feature`` says, all of its pixels decoded; None if it is.
+    """Decode all pixels of a stored image, and return how it contradicts ``feature``, or None.
 
-    An image may have fewer channels than the feature, since those who read it ask for as many.
+    An image may have fewer channels than the feature, since the loader converts it to that number.
     """
     height, width, channels = feature.shape
     try:
@@ -58,31 +57,31 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     if any(side not in (None, own) for side, own in zip((height, width), sides, strict=True)):
         stated = " x ".join("?" if side is None else str(side) for side in (height, width))
         found = f"{sides[0]} x {sides[1]} pixels"
-        return f"the image {feature.name!r} has {found}, the schema says {stated}"
+        return f"the image {feature.name!r} has {found}, but the schema requires {stated}"
     if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
-        return f"the image {feature.name!r} is of mode {mode}, the schema says {channels} channels"
+        return f"the image {feature.name!r} has mode {mode}, but the schema allows {channels} channels"
     return None
 
 
 def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
-    """Return an image's (width, height) in pixels and a grey copy of it, ``side`` pixels wide and high.
+    """Return an image's (width, height) in pixels and a gray copy of it, ``side`` pixels wide and high.
 
-    With a side of 0 there is no copy, and no pixel is decoded. A JPEG is decoded at the smallest scale that
-    has twice the side.
+    If ``side`` is 0, there is no copy, and no pixel is decoded. A JPEG is decoded at the smallest scale that
+    has at least twice the side.
 
     Raises:
-        ValueError: the image cannot be decoded; it says why, without control characters.
+        ValueError: the image cannot be decoded; the message has no control characters.
     """
     try:
-        with own_settings(_MAX_GLANCED_PIXELS), Image.open(io.BytesIO(data), formats=_GLANCED) as image:
+        with own_settings(_MAX_AUDITED_PIXELS), Image.open(io.BytesIO(data), formats=_AUDITED) as image:
             size = image.size
             if not side:
                 return size, None
-            if size[0] * size[1] > _MAX_GLANCED_PIXELS:
-                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {_MAX_GLANCED_PIXELS}")
+            if size[0] * size[1] > _MAX_AUDITED_PIXELS:
+                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {_MAX_AUDITED_PIXELS}")
             image.draft("L", (2 * side, 2 * side))
             return size, image.convert("L").resize((side, side), Image.Resampling.LANCZOS)
     except UnidentifiedImageError:
-        raise ValueError(f"opens as none of {', '.join(_GLANCED)}") from None
+        raise ValueError(f"cannot be opened as {', '.join(_AUDITED)}") from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         raise ValueError(str(error).encode("unicode_escape").decode()) from None

@@ -1,4 +1,4 @@
-"""The rules that opened images must satisfy to be accepted, and to be stored as they are."""
+"""The rules by which opened images are accepted, and stored unchanged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, ImageOptions
 
 @dataclass(eq=False)
 class ImageError(Exception):
-    """Why an image is rejected.
+    """An image is rejected. Both texts are stored in the rejects file, so their wording does not change.
 
     Attributes:
         reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``.
-        detail: for people; free of control characters.
+        detail: an explanation without control characters.
     """
 
     reason: str
@@ -30,7 +30,7 @@ def check_size(image: Opened, options: ImageOptions) -> None:
     if image.size[0] * image.size[1] > options.max_pixels:
         raise ImageError("too large", f"{sides}; at most {options.max_pixels}")
     if max(image.size) > MAX_SIDE:
-        # libpng, which TensorFlow reads with, takes no longer side
+        # the limit of libpng, which TensorFlow uses
         raise ImageError("too large", f"{sides}; no side above {MAX_SIDE}")
 
 
@@ -46,9 +46,9 @@ def _num_frames(image: Opened) -> int:
 
 
 def check_limits(image: Opened, built: jpeg.Structure | None, options: ImageOptions) -> None:
-    """Raise ImageError if the header, or the number of frames or scans, forbids to decode the image.
+    """Raise ImageError if the header, or the number of frames or scans, exceeds a limit.
 
-    Here and below ``built`` is how a JPEG file is built, and None for other formats.
+    Here and below, ``built`` is the structure of a JPEG file, and None for other formats.
     """
     check_size(image, options)
     num_frames = _num_frames(image)
@@ -61,7 +61,7 @@ def check_limits(image: Opened, built: jpeg.Structure | None, options: ImageOpti
 
 
 def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> None:
-    """Raise ImageError if there are not as many pixels as the header says, where Pillow makes up the rest."""
+    """Raise ImageError if the file has fewer pixels than its header states; Pillow may fill in the rest."""
     rule = _row(image, built).pixel_fault
     fault = rule(data, built) if rule else None
     if fault:
@@ -69,7 +69,7 @@ def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> No
 
 
 def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:
-    """Yield what the manifest counts of an image, whether it is kept or converted."""
+    """Yield the properties of a kept or converted image that the manifest counts."""
     named = SUFFIXES.get(suffix)
     found = format_named(image.format).name or image.format
     if named != found and not (suffix == b".dib" and found == "BMP"):
@@ -81,7 +81,7 @@ def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:
 
 
 def is_kept(image: Opened, data: bytes, built: jpeg.Structure | None, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode these bytes to the same pixels, in the channels asked for."""
+    """Whether Pillow and TensorFlow decode these bytes to the same pixels, in the channels of the options."""
     rule = _row(image, built).is_kept
     return rule is not None and rule(image, data, built, options)
 

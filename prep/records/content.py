@@ -1,6 +1,6 @@
-"""The digest of an example's content, by which examples that differ in key or label only are recognized.
+"""Compute the digest of an example's content, which is equal for examples that differ only in key or label.
 
-Content is the stored images; without images, all values but the key and the label.
+Content is the stored images; without images, all values except the key and the label.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ DIGEST_BYTES = 16
 
 
 def check_comparable(schema: Schema) -> None:
-    """Raise InputError if examples hold nothing but keys and labels, so that all would be duplicates."""
+    """Raise InputError if examples hold only keys and labels, so that all would be duplicates."""
     if not _compared(schema):
         raise InputError(
-            "duplicates= compares images, or values other than the label; the source has neither"
+            "duplicates= compares images, or values other than the label, and the source has neither;"
+            " leave it out"
         )
 
 
 def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
-    """Return a function from the values of an example, in the schema's order, to 32 hex digits."""
+    """Return a function that maps the values of an example, in the schema's order, to 32 hex digits."""
     compared = _compared(schema)
-    places = [schema.features.index(feature) for feature in compared]
+    indices = [schema.features.index(feature) for feature in compared]
     encode = example_encoder(Schema(tuple(compared)))
 
     def digest(values: Sequence[Values]) -> str:
         hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        for part in encode([values[place] for place in places]):
+        for part in encode([values[index] for index in indices]):
             hashed.update(part)
         return hashed.hexdigest()
 

@@ -1,7 +1,7 @@
-"""Values to the bytes of ``tf.train.Example`` and back, without TensorFlow.
+"""Encode values as the bytes of ``tf.train.Example``, and decode them, without TensorFlow.
 
-Written bytes equal those of TensorFlow's ``Example.SerializeToString(deterministic=True)``; only for names of
-which one begins with another do protobuf's implementations differ in their order. Messages:
+The bytes equal those of TensorFlow's ``Example.SerializeToString(deterministic=True)``, except where one
+feature's name is a prefix of another: protobuf's implementations order these differently. Messages:
 tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programming-guides/encoding.
 """
 
@@ -17,33 +17,33 @@ from google.protobuf.message import DecodeError, Message
 
 from tfshards.schemas import Feature, Schema
 
-# The values of one feature: encoded bytes or a number where it has one value, else a list by its wire type.
+# The values of one feature: encoded bytes or a number if it has one value, else a list of its wire type.
 Values: TypeAlias = "bytes | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]"
-# The same, as a record gives it back.
+# The values of one feature, as decoded from a record.
 Decoded: TypeAlias = "list[bytes] | list[int] | list[float]"
 
-# Below this, copying bytes costs less than handling them apart.
+# Up to this size, copying bytes costs less than handling them separately.
 SMALL_BYTES = 4096
 
-# field number << 3 | 2: every field on the way is length-delimited
+# field number << 3 | 2: all of these fields are length-delimited
 _LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _FLOAT = struct.Struct("<f")
 
 
 def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[bytes]]:
-    """Return a function from the values of one example, in the schema's order, to its bytes, in parts.
+    """Return a function that maps the values of one example, in the schema's order, to its bytes in parts.
 
-    A small example comes in one part; of a large one the values themselves are parts, which spares a copy.
+    A small example is one part. The values of a large one are parts themselves, which avoids a copy.
     """
     # A deterministic map is sorted by key.
-    places = sorted(range(len(schema.features)), key=lambda place: schema.features[place].name.encode())
-    fields = [(place, _packer(schema.features[place]), _header(schema.features[place])) for place in places]
+    indices = sorted(range(len(schema.features)), key=lambda index: schema.features[index].name.encode())
+    fields = [(index, _packer(schema.features[index]), _header(schema.features[index])) for index in indices]
 
     def encode(values: Sequence[Values]) -> Sequence[bytes]:
         parts: list[bytes] = []
-        for place, pack, header in fields:
-            packed: bytes = pack(values[place]) if pack else values[place]  # type: ignore[assignment]
+        for index, pack, header in fields:
+            packed: bytes = pack(values[index]) if pack else values[index]  # type: ignore[assignment]
             parts += (header(len(packed)), packed)
         total = sum(map(len, parts))
         parts.insert(0, _FIRST + _varint(total))
@@ -56,7 +56,7 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     """Return the values of each feature in the bytes of an example.
 
     Raises:
-        ValueError: ``data`` is no ``tf.train.Example``.
+        ValueError: ``data`` is not a ``tf.train.Example``.
     """
     values = {}
     for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
@@ -66,10 +66,10 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
 
 
 def decode_key(data: bytes) -> bytes | None:
-    """Return the feature ``key`` in the bytes of an example, and nothing of the others; None if it has none.
+    """Return the feature ``key`` of an example, without decoding the others; None if it has none.
 
     Raises:
-        ValueError: ``data`` is no ``tf.train.Example``.
+        ValueError: ``data`` is not a ``tf.train.Example``.
     """
     features = _parse(data).features.feature  # type: ignore[attr-defined]
     strings: Sequence[bytes] = features["key"].bytes_list.value if "key" in features else []
@@ -77,10 +77,10 @@ def decode_key(data: bytes) -> bytes | None:
 
 
 def decode_label(data: bytes, name: str) -> int:
-    """Return the one value of the feature ``name`` in the bytes of an example, and nothing of the others.
+    """Return the single value of the feature ``name`` of an example, without decoding the others.
 
     Raises:
-        ValueError: ``data`` is no ``tf.train.Example``, or the feature is missing or not one integer.
+        ValueError: ``data`` is not a ``tf.train.Example``, or the feature is missing or not one integer.
     """
     features = _parse(data).features.feature  # type: ignore[attr-defined]
     numbers: Sequence[int] = features[name].int64_list.value if name in features else []
@@ -90,10 +90,10 @@ def decode_label(data: bytes, name: str) -> int:
 
 
 def empty_wires(data: bytes) -> dict[str, str]:
-    """Return by name the type of each list without elements in the bytes of an example.
+    """Return the wire type of each feature of an example that has no elements, by name.
 
-    It is ``bytes``, ``int64`` or ``float``, or empty where there is not even a list. TensorFlow refuses an
-    empty list of another type than the one that it expects, and takes none at all for one of any type.
+    It is ``bytes``, ``int64`` or ``float``, or empty if the feature has no list. TensorFlow rejects an empty
+    list of an unexpected type, and accepts a missing list as an empty one of any type.
     """
     wires = {}
     for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
@@ -108,14 +108,14 @@ def _parse(data: bytes) -> Message:
     try:
         example.ParseFromString(data)
     except DecodeError as error:
-        raise ValueError(f"is no tf.train.Example: {error}") from None
+        raise ValueError(f"is not a tf.train.Example: {error}") from None
     return example
 
 
 def _header(feature: Feature) -> Callable[[int], bytes]:
-    """Return a function from the length of the packed values to all that stands before them.
+    """Return a function that maps the length of the packed values to the bytes before them.
 
-    These are tags and lengths, which depend on nothing else; so the commonest are kept.
+    These are tags and lengths, which depend only on that length; the latest ones are cached.
     """
     name = feature.name.encode()
     name_part = _FIRST + _varint(len(name)) + name + _SECOND
@@ -124,8 +124,8 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
 
     @lru_cache(maxsize=4096)
     def header(length: int) -> bytes:
-        # From the inside out: the list's one field, the list, the map's entry. An empty packed list is not
-        # written, an empty string is.
+        # From the inside out: the only field of the list, the list, the entry of the map. An empty packed
+        # list is not written; an empty string is.
         head = b"" if is_bytes_list or (is_packed and not length) else _FIRST + _varint(length)
         head = tag + _varint(len(head) + length) + head
         head = name_part + _varint(len(head) + length) + head
@@ -140,7 +140,7 @@ def _is_bytes_list(feature: Feature) -> bool:
 
 
 def _packer(feature: Feature) -> Callable[[Values], bytes] | None:
-    """Return the function that packs the feature's values; None if they are the packed bytes themselves."""
+    """Return the function that packs the feature's values; None if they are already the packed bytes."""
     if feature.wire == "float":
         return cast("Callable[[Values], bytes]", _FLOAT.pack) if feature.shape == () else _pack_floats
     if feature.wire == "int64":
@@ -176,7 +176,7 @@ def _varint(value: int) -> bytes:
 
 @cache
 def _message_class() -> type[Message]:
-    """Return the class of ``Example`` in a pool of its own, so that TensorFlow's may be loaded beside it."""
+    """Return the class ``Example`` from a separate pool, so that TensorFlow's can be loaded as well."""
     file = descriptor_pb2.FileDescriptorProto(
         name="tfshards/example.proto", package="tfshards", syntax="proto3"
     )

@@ -1,4 +1,4 @@
-"""The TFRecord file format: the frame around each record.
+"""Write and parse the frames of a TFRecord file.
 
 Format: tensorflow/core/lib/io/record_writer.h. A frame is the length of the data (uint64, little-endian), the
 masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data.
@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
-    """Return the frame of a record in parts, in order: the header, the record's own parts, the footer."""
+    """Return the frame of a record in parts: the header, the parts of the record, the footer."""
     return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
 
 
@@ -35,7 +35,7 @@ def masked_crc32c(*parts: bytes) -> int:
 
 
 def parse_header(header: bytes) -> int | None:
-    """Return the length of the data after a header of 12 bytes; None if its checksum does not match."""
+    """Return the data length that a header of 12 bytes states; None if its checksum does not match."""
     length, crc = _HEADER.unpack(header)
     return length if crc == masked_crc32c(header[:8]) else None
 

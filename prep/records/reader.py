@@ -1,4 +1,4 @@
-"""The one reader of frames: in file order, up to the first fault or past damage, or single ones by index."""
+"""Read the frames of a shard: in file order up to the first fault or past damage, or single ones by index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfshards.schemas import TfshardsError
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
 from tfshards.schemas.manifest import Compression
 
-# What reading damaged compressed data raises.
+# Raised when damaged compressed data are read.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 _BUFFER_BYTES = 1 << 20
@@ -34,12 +34,12 @@ _REST_IS_LOST = "; the records after it cannot be located"
 
 
 class RecordError(TfshardsError):
-    """A shard's bytes are not what they were when it was written.
+    """A record of a shard is damaged.
 
     Attributes:
         path: the shard.
         record: the number of the first damaged record.
-        offset: the byte at which its frame starts, uncompressed.
+        offset: the offset of its frame in the uncompressed bytes.
         fault: what is wrong with it.
     """
 
@@ -56,12 +56,12 @@ class Frame(NamedTuple):
 
     Attributes:
         number: the number of the record in its shard.
-        offset: the byte at which the frame starts, uncompressed.
+        offset: the offset of the frame in the uncompressed bytes.
         data: the record; None if it cannot be located.
         checksum: the masked CRC-32C that the frame of ``data`` should have.
-        is_sound: whether ``data`` is what was written, which is possible even after a damaged header.
+        is_sound: whether ``data`` matches its checksum, which is possible even after a damaged header.
         fault: what is wrong with the frame, or None.
-        is_last: whether nothing after it can be read.
+        is_last: whether no frame after it can be located.
     """
 
     number: int
@@ -76,7 +76,7 @@ class Frame(NamedTuple):
         """Return the data.
 
         Raises:
-            RecordError: anything is wrong with the frame; the error names ``path`` as its file.
+            RecordError: the frame has a fault; the error names ``path`` as its file.
         """
         if self.data is None or self.fault is not None:
             raise RecordError(path, self.number, self.offset, self.fault or "")
@@ -84,9 +84,9 @@ class Frame(NamedTuple):
 
 
 def read_records(path: Path, compression: Compression = "none") -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the data of each record, with both checksums of every frame compared.
+    """Yield the offset and the data of each record after comparing both checksums of its frame.
 
-    Offsets count the bytes of the frames, uncompressed.
+    Offsets are those of frames in the uncompressed bytes.
 
     Raises:
         RecordError: a frame is incomplete, a checksum does not match, or the compressed data are damaged.
@@ -108,14 +108,14 @@ def read_frames(
 ) -> Iterator[Frame]:
     """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
 
-    After damaged data comes the next frame. After a damaged header, reading resumes where the index says that
-    the next record starts. No memory is taken for a length that the file does not have.
+    After damaged data, the next frame is read. After a damaged header, reading continues at the next record
+    of the index. A length that exceeds the file allocates no memory.
 
     Args:
         path: the file.
-        compression: of the file.
+        compression: its compression.
         index: the offsets of the records, if they are known to be right.
-        record_bytes: how many bytes the frames of a compressed file may have.
+        record_bytes: the expected uncompressed size of a compressed file, if it is known.
 
     Raises:
         OSError: the file cannot be read.
@@ -147,10 +147,10 @@ def read_frames(
 
 
 class FrameReader:
-    """Reads single frames of a shard by the numbers of their records, fastest in ascending order."""
+    """Read single frames of a shard by record number; ascending order is fastest."""
 
     def __init__(self, path: Path, compression: Compression, index: RecordIndex) -> None:
-        # views give Python's integers one by one, which lists of them would all hold at once
+        # memoryviews return Python integers one at a time; lists would hold all of them
         self._offsets, self._lengths = index.offsets.data, index.lengths.data
         self._path = path
         self._opened = open_shard(path, compression)
@@ -158,7 +158,7 @@ class FrameReader:
         self._at = 0
 
     def read(self, record: int) -> tuple[bytes, bytes]:
-        """Return the frame of a record, and its last 4 bytes, with both checksums compared.
+        """Return the frame of a record, and its last 4 bytes, after comparing both checksums.
 
         Raises:
             RecordError: a checksum does not match, or the compressed data are damaged.
@@ -183,18 +183,18 @@ class FrameReader:
 
 
 def open_shard(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
-    """Return a shard's file, open for reading its frames; offsets in it count uncompressed bytes."""
+    """Open a shard for reading its frames; offsets count uncompressed bytes."""
     if compression == "gzip":
         return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
     return path.open("rb", buffering=_BUFFER_BYTES)
 
 
 def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
-    """Return the frame whose header was just read and has this length."""
+    """Return the frame whose header was just read and states ``length``."""
     data = file.read(length) if length <= _BUFFER_BYTES else _read_long(file, length)
     footer = file.read(FOOTER_BYTES)
     if len(data) < length or len(footer) < FOOTER_BYTES:
-        # the file is compressed and does not know its end beforehand, or it was just truncated
+        # the file is compressed, so that its end was unknown, or it was truncated meanwhile
         return Frame(number, offset, None, fault=_too_long(length), is_last=True)
     checksum = masked_crc32c(data)
     if FOOTER.unpack(footer)[0] == checksum:
@@ -206,12 +206,12 @@ def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
 def _without_length(
     file: BinaryIO, header: bytes, number: int, offset: int, *, end: float, bounds: IntArray | None
 ) -> Frame:
-    """Return the frame of a header that cannot be right, with its data if ``bounds`` shows where they end.
+    """Return the frame of an invalid header, with its data if ``bounds`` shows where they end.
 
-    ``bounds`` has the shape ``(num_examples + 1,)``: where each frame starts, and where the last one ends.
+    ``bounds`` has the shape ``(num_examples + 1,)``: the start of each frame, and the end of the last one.
     """
     if offset >= end:
-        fault = f"the records should end at byte {end}, and more bytes follow"
+        fault = f"the records should end at byte {end}, but more bytes follow"
         return Frame(number, offset, None, fault=fault, is_last=True)
     if len(header) < HEADER_BYTES:
         fault = f"the file ends {len(header)} bytes into the frame's header"
@@ -229,14 +229,14 @@ def _without_length(
 
 def _next(bounds: IntArray | None, offset: int, end: float) -> tuple[int, int]:
     """Return the number and the start of the first record after ``offset``, or the end of the file."""
-    # without an index, the frame before would have been the last
+    # without an index, the previous frame would have been the last
     assert bounds is not None
     number = int(np.searchsorted(bounds[:-1], offset, side="right"))
     return number, int(bounds[number]) if number < len(bounds) - 1 else int(end)
 
 
 def _read_long(file: BinaryIO, length: int) -> bytes:
-    """Return so many bytes, or all that are left; in parts, since a length may be anything."""
+    """Return ``length`` bytes, or all that are left; read in parts, since a length may be arbitrary."""
     parts, missing = [], length
     while missing and (part := file.read(min(missing, _PART_BYTES))):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""Describe a shard as the manifest does, and rebuild its index and labels, from the file alone."""
+"""Derive a shard's entry in the manifest, its index and its labels from the file alone."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def scan_shard(
     look: Look | None = None,
     label: Feature | None = None,
 ) -> tuple[Shard, dict[str, bytes]]:
-    """Return the shard at ``path`` as a manifest has it, and the content of its index and labels, by path.
+    """Return the entry of a shard in the manifest, and the content of its index and labels by path.
 
     Args:
         root: the dataset's directory.
-        path: of the shard, relative to it.
+        path: path of the shard, relative to ``root``.
         compression: the compression of the file.
         look: called with the number, the offset and the data of each record.
         label: the feature whose values are the labels; None if the dataset has no labels.
@@ -57,9 +57,9 @@ def scan_shard(
         checksums.append(found.checksum)
     sizes = np.array(lengths, dtype=np.int64)
     index = RecordIndex(sizes + FRAME_OVERHEAD)
-    beside = {index_path(path): index.to_text().encode("ascii")}
+    companions = {index_path(path): index.to_text().encode("ascii")}
     if label:
-        beside[labels_path(path)] = labels_bytes(labels)
+        companions[labels_path(path)] = labels_bytes(labels)
     num_bytes = file_path.stat().st_size
     shard = Shard(
         path,
@@ -67,9 +67,9 @@ def scan_shard(
         num_bytes,
         index.num_bytes,
         file_digest(file_path),
-        bytes_digest(beside[index_path(path)]),
+        bytes_digest(companions[index_path(path)]),
         examples_digest(sizes, np.array(checksums, dtype=np.uint32)),
         last_bytes_of(file_path),
-        bytes_digest(beside[labels_path(path)]) if label else "",
+        bytes_digest(companions[labels_path(path)]) if label else "",
     )
-    return shard, beside
+    return shard, companions

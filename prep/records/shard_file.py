@@ -1,4 +1,4 @@
-"""The file of one shard while it grows: its bytes, and all that the manifest will say of them."""
+"""Write the file of one shard, and compute its entry in the manifest."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tfshards.schemas.manifest import Compression
 
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
-# Hashing lets other threads run meanwhile. To do so for each small buffer costs more time than the hashing.
+# Hashing releases the GIL, which costs more time than the hashing itself if buffers are small.
 _HASHED_BYTES = 1 << 20
 _LEVEL = 6
 
 
 class Frames(NamedTuple):
-    """A run of records as they stand in a shard.
+    """Consecutive records as bytes of a shard.
 
     Attributes:
         buffers: the bytes of the file.
-        lengths: of each frame, uncompressed.
-        footers: the last 4 bytes of each frame, one after the other.
+        lengths: the uncompressed length of each frame.
+        footers: the last 4 bytes of each frame, concatenated.
     """
 
     buffers: list[bytes]
@@ -47,7 +47,7 @@ class Frames(NamedTuple):
 def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> Frames:
     """Return the frames of records, each given in parts.
 
-    Compressed, the run is a gzip member of its own (RFC 1952), so that several can be made side by side.
+    Compressed frames are one gzip member (RFC 1952), so that threads can compress several in parallel.
     """
     framed = [frame(*record) for record in records]
     lengths = [sum(map(len, parts)) for parts in framed]
@@ -57,7 +57,7 @@ def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> F
 
 
 def compressed(frames: Frames, compression: Compression) -> Frames:
-    """Return a run of records as it stands in a shard of this compression; ``frames`` has none yet."""
+    """Return uncompressed ``frames`` as they are written to a shard of this compression."""
     if compression == "gzip" and frames.lengths:
         return frames._replace(buffers=[_gzip(frames.buffers)])
     return frames
@@ -65,10 +65,10 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A shard that is being written to a new file, run by run; a context manager that closes it.
+    """A new file to which a shard is written; a context manager that closes it.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         has_labels: whether each record has a label.
     """
 
@@ -92,16 +92,16 @@ class ShardFile:
     ) -> None:
         self._file.close()
         if error is not None:
-            # on a full disk, other files that say why need its room
+            # on a full disk, the file that reports the error needs the space
             with suppress(OSError):
                 self.path.unlink()
 
     def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
-        """Write a run of records behind those that are there.
+        """Append consecutive records to the file.
 
         Args:
-            frames: the run.
-            labels: of its records, where they have labels.
+            frames: the records.
+            labels: their labels, if they have any.
 
         Raises:
             OSError: the file cannot be written.
@@ -118,7 +118,7 @@ class ShardFile:
         self._labels.append(labels_bytes(labels))
 
     def sync(self) -> None:
-        """Make what was written last through a power failure."""
+        """Flush the file to disk, so that it survives a power failure."""
         os.fsync(self._file.fileno())
 
     @property
@@ -128,16 +128,16 @@ class ShardFile:
 
     @property
     def labels(self) -> bytes:
-        """The content of the shard's labels; empty, too, where it has none."""
+        """The content of the shard's file of labels; empty if it has none."""
         return b"".join(self._labels)
 
     def companions(self, path: str) -> dict[str, bytes]:
-        """Return the content of the index and the labels of the shard at ``path`` in the dataset, by path."""
+        """Return the content of the index and the labels of the shard at ``path``, by path."""
         labels = {labels_path(path): self.labels} if self.has_labels else {}
         return {index_path(path): self.index, **labels}
 
     def shard(self, path: str) -> Shard:
-        """Return what the manifest says of the shard, at ``path`` in the dataset."""
+        """Return the entry of the shard at ``path`` in the manifest."""
         lengths = np.array(self._lengths, dtype=np.int64)
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
         return Shard(
@@ -159,20 +159,20 @@ class ShardFile:
     def _write(self, group: Sequence[bytes]) -> None:
         num_bytes = sum(map(len, group))
         written = os.writev(self._file.fileno(), group)
-        # The rest of a write that a signal, or a disk that is nearly full, cut short.
+        # the rest of a write that a signal or a nearly full disk cut short
         rest = memoryview(b"".join(group))[written:] if written < num_bytes else b""
         while rest:
             rest = rest[os.write(self._file.fileno(), rest) :]
 
 
 def _gzip(buffers: Iterable[bytes]) -> bytes:
-    # 16 asks for gzip's header, in which zlib leaves the time 0
+    # 16 selects gzip's header, in which zlib sets the time to 0
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     return b"".join([*map(compressor.compress, buffers), compressor.flush()])
 
 
 def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
-    """Yield the buffers in groups of about so many bytes; a larger buffer ends its group."""
+    """Yield the buffers in groups of about ``num_bytes``; a larger buffer ends its group."""
     group: list[bytes] = []
     filled = 0
     for buffer in buffers:
@@ -186,7 +186,7 @@ def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
 
 
 def join_small(buffers: Iterable[bytes]) -> list[bytes]:
-    """Return the same bytes with small neighbours joined; large buffers are not copied."""
+    """Return the same bytes with adjacent small buffers joined; large buffers are not copied."""
     joined: list[bytes] = []
     small: list[bytes] = []
     for buffer in buffers:

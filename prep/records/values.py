@@ -1,4 +1,4 @@
-"""Whether the values in a record are what the schema says."""
+"""Check the values in a record against the schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfshards.prep.records.example import Decoded, decode_example, empty_wires
 from tfshards.schemas import Feature, Manifest
 from tfshards.schemas.json_reader import Json
 
-# What the integers of a list may be, by dtype; int64 are all that the list itself can hold.
+# The allowed integers of a list by dtype; for int64 all that the list can hold.
 _RANGES = {
     "bool": range(2),
     **{f"int{bits}": range(-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32)},
@@ -17,7 +17,7 @@ _RANGES = {
 
 
 def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], str | None]:
-    """Return the values of a record, and what contradicts the schema."""
+    """Return the values of a record, and what contradicts the schema, or None."""
     try:
         values = decode_example(data)
     except ValueError as error:
@@ -32,7 +32,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         if fault:
             return {}, f"the feature {feature.name!r} {fault}"
     for name, wire in empty_wires(data).items() if not all(values.values()) else ():
-        # TensorFlow looks at the type of a list, whether it has elements or not
+        # TensorFlow checks the type of a list even if it has no elements
         if wire and name in names and wire != manifest.schema[name].wire:
             return (
                 {},
@@ -43,14 +43,14 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
         unknown = [label for label in labels if not 0 <= label < classes]
         if unknown:
-            return {}, f"the label {unknown[0]!r} is none of the {classes} classes"
+            return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
     return values, None
 
 
 def _dropped(options: Json) -> set[str]:
-    """Return the features that records may have although the schema has not: those that ``adopt`` dropped.
+    """Return the features that ``adopt`` dropped: records may have them although the schema does not.
 
-    They are in the options of the dataset that was adopted, or of those that were made of it.
+    They are in the options of the adopted dataset, or of datasets derived from it.
     """
     if isinstance(options, list):
         return {name for item in options for name in _dropped(item)}
@@ -63,7 +63,7 @@ def _dropped(options: Json) -> set[str]:
 
 def _value_fault(feature: Feature, values: Decoded) -> str | None:
     wanted = {"bytes": bytes, "int64": int, "float": float}[feature.wire]
-    # a list of any length has the right one
+    # a ragged list may have any length
     count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
     if len(values) != count:
         return f"has {len(values)} values instead of {count}"
@@ -75,5 +75,5 @@ def _value_fault(feature: Feature, values: Decoded) -> str | None:
     if feature.wire == "int64" and feature.dtype in _RANGES:
         allowed = _RANGES[feature.dtype]
         beyond = [value for value in cast("list[int]", values) if value not in allowed]
-        return f"holds {beyond[0]}, which is no {feature.dtype}" if beyond else None
+        return f"holds {beyond[0]}, which is out of range for {feature.dtype}" if beyond else None
     return None

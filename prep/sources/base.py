@@ -1,4 +1,4 @@
-"""The interface of every source: a listing of its examples, and a reader of some of them."""
+"""The interface of every source: the listing of its examples, and the reader of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class names in label order: given by the user, or found in the data."""
+"""Class names in label order: check those that a user gives, and collect those in the data."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def twins(names: Iterable[str]) -> list[str]:
     for name in sorted(names):
         alike = unicodedata.normalize("NFC", name).casefold()
         if alike in first:
-            lines.append(f"{first[alike]!r} and {name!r} are two classes, but look alike")
+            lines.append(f"{first[alike]!r} and {name!r} look alike, but are two classes")
         else:
             first[alike] = name
     return lines
@@ -103,7 +103,7 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     names = read_manifest(dataset).schema.class_names
     if not names:
-        raise InputError(f"{dataset}: its classes have no names; choose a dataset with class names")
+        raise InputError(f"{dataset}: the classes have no names; choose a dataset with class names")
     return names
 
 

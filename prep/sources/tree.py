@@ -35,7 +35,7 @@ def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iter
     Args:
         root: the folder, as a real path.
         skipped: number of skipped entries by reason; the counts are increased.
-        follow_links: follow links to folders, and to files outside of ``root``; a link to a folder that
+        follow_links: follow links to folders, and to files outside ``root``; a link to a folder that
             contains it is skipped.
 
     Raises:

@@ -19,7 +19,7 @@ Tick: TypeAlias = Callable[[int], object]
 
 # The longest line of an index: two numbers of at most 18 digits, a space and a newline.
 _MAX_LINE = 38
-_OTHER_BYTES = "its bytes are not those that were written: the digest differs"
+_OTHER_BYTES = "its bytes have changed: the digest differs"
 
 
 def _no_tick(_: int) -> None:
@@ -38,14 +38,14 @@ def file_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Pro
         num_bytes = regular_size(path)
         if num_bytes != shard.num_bytes:
             tick(shard.num_bytes)
-            return [Problem(shard.path, f"has {num_bytes} bytes, the manifest says {shard.num_bytes}")]
+            return [Problem(shard.path, f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}")]
         digest, last_bytes = file_digest(path, tick), last_bytes_of(path)
     except OSError as error:
         return [Problem(shard.path, f"cannot be read: {error.strerror}")]
     if digest != shard.digest:
         return [Problem(shard.path, _OTHER_BYTES)]
     if last_bytes != shard.last_bytes:
-        message = f"ends with the bytes {last_bytes}, the manifest says {shard.last_bytes}"
+        message = f"ends with the bytes {last_bytes}, but the manifest lists {shard.last_bytes}"
         return [Problem(shard.path, message)]
     return []
 
@@ -79,19 +79,19 @@ def _index(folder: Path, shard: Shard) -> tuple[RecordIndex | None, list[Problem
         num_bytes = regular_size(folder / path)
         most = _MAX_LINE * shard.num_examples
         if num_bytes > most:
-            fault = f"has {num_bytes} bytes; that of {shard.num_examples} records has at most {most}"
+            fault = f"has {num_bytes} bytes; an index of {shard.num_examples} records has at most {most}"
             return None, [Problem(path, fault)]
         data = (folder / path).read_bytes()
         index = parse_index(data.decode("ascii"), path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
     except UnicodeDecodeError:
-        return None, [Problem(path, "holds other characters than digits and spaces")]
+        return None, [Problem(path, "holds characters other than digits and spaces")]
     except FormatError as error:
         return None, [Problem(path, str(problem)) for problem in error.problems]
     if (len(index.lengths), index.num_bytes) != (shard.num_examples, shard.record_bytes):
         found = f"{len(index.lengths)} records of {index.num_bytes} bytes"
-        fault = f"has {found}, the manifest says {shard.num_examples} of {shard.record_bytes}"
+        fault = f"has {found}, but the manifest lists {shard.num_examples} of {shard.record_bytes}"
         return None, [Problem(path, fault)]
     if bytes_digest(data) != shard.index_digest:
         return None, [Problem(path, _OTHER_BYTES)]
@@ -109,7 +109,7 @@ def _labels(folder: Path, shard: Shard) -> tuple[IntArray | None, list[Problem]]
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
     except FormatError as error:
-        # it has changed since its size was read
+        # the file has changed since its size was read
         return None, list(error.problems)
     if bytes_digest(data) != shard.labels_digest:
         return None, [Problem(path, _OTHER_BYTES)]

@@ -26,9 +26,9 @@ from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_path
 
-# Size of the hash of a key: enough to find repeated keys of any length.
+# The size of a key's hash in bytes; long enough that equal hashes mean equal keys.
 _KEY_BYTES = 16
-# Images of one shard that are queued or being decoded; each is in memory.
+# How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
 _MAX_PIXELS = 89_000_000
 _TICK_BYTES = 1 << 20
@@ -62,7 +62,7 @@ def check_records(
     decoders: ThreadPoolExecutor | None,
     tick: Tick,
 ) -> Records:
-    """Return the keys and labels of the records of one shard, and all that is wrong with them.
+    """Return the keys and labels of the records of one shard, and every problem with them.
 
     Args:
         folder: the dataset's folder.
@@ -72,27 +72,27 @@ def check_records(
         decoders: threads that decode images; None to decode none.
         tick: called with the number of bytes of the file that were read since the last call.
     """
-    look = _Look(shard, manifest, companions, decoders)
+    check = _ShardCheck(shard, manifest, companions, decoders)
     done = 0
     number = offset = 0
     try:
         for frame in _frames(folder, shard, manifest, companions.index):
-            look.at(frame)
+            check.add(frame)
             if frame.offset - done >= _TICK_BYTES:
                 # a compressed file is shorter than its content
                 tick((frame.offset - done) * shard.num_bytes // max(1, shard.record_bytes))
                 done = frame.offset
             number, offset = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
     except OSError as error:
-        look.at(Frame(number, offset, None, fault=f"cannot be read: {error.strerror}", is_last=True))
+        check.add(Frame(number, offset, None, fault=f"cannot be read: {error.strerror}", is_last=True))
     tick(max(0, shard.record_bytes - done) * shard.num_bytes // max(1, shard.record_bytes))
-    return look.end()
+    return check.end()
 
 
 def locate_records(
     folder: Path, shard: Shard, manifest: Manifest, index: RecordIndex | None, wanted: set[int]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield number, offset and key of the wanted records, all of which can be read."""
+    """Yield number, offset and key of the wanted records, which must be readable."""
     for frame in _frames(folder, shard, manifest, index):
         if frame.number in wanted:
             yield frame.number, frame.offset, _key_of(frame.data) or ""
@@ -115,8 +115,8 @@ class _Fault:
 
 
 @dataclass
-class _Look:
-    """Checks the records of a shard one by one, and collects what was found."""
+class _ShardCheck:
+    """A check of the records of one shard, one by one, and its findings."""
 
     shard: Shard
     manifest: Manifest
@@ -136,7 +136,7 @@ class _Look:
         self._last_key: str | None = None
         self._is_whole = self._follows_index = self._follows_labels = True
 
-    def at(self, frame: Frame) -> None:
+    def add(self, frame: Frame) -> None:
         """Check one frame."""
         if frame.fault:
             key = _key_of(frame.data)
@@ -147,7 +147,7 @@ class _Look:
             self.lengths.append(len(frame.data))
             self.checksums.append(frame.checksum)
         if frame.is_sound and frame.data is not None:
-            self._look_into(frame, frame.data)
+            self._check_values(frame, frame.data)
 
     def end(self) -> Records:
         """Return the findings of all frames."""
@@ -166,7 +166,7 @@ class _Look:
             labels,
         )
 
-    def _look_into(self, frame: Frame, data: bytes) -> None:
+    def _check_values(self, frame: Frame, data: bytes) -> None:
         values, fault = parse_record(data, self.manifest)
         key = _key_in(values) if not fault else _key_of(data)
         if fault:
@@ -194,12 +194,12 @@ class _Look:
         stated = int(index.lengths[frame.number])
         if length != stated:
             self._follows_index = False
-            self._note(frame, f"has {length} bytes with its frame, the index says {stated}", key, "key")
+            self._note(frame, f"has {length} bytes with its frame, but the index lists {stated}", key, "key")
 
     def _follow_labels(self, frame: Frame, label: int, key: str | None) -> None:
         """Report the first record whose label is not the one in the shard's file of labels."""
         labels = self.companions.labels
-        # moved records have other labels, too: one report is enough
+        # moved records also have other labels: one report is enough
         follows = self._follows_labels and self._follows_index
         if labels is None or not follows or frame.number >= len(labels):
             return
@@ -207,7 +207,7 @@ class _Look:
         if label != stated:
             self._follows_labels = False
             path = labels_path(self.shard.path)
-            self._note(frame, f"has the label {label}, {path} says {stated}", key, "key")
+            self._note(frame, f"has the label {label}, but {path} lists {stated}", key, "key")
 
     def _decode(
         self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor
@@ -240,18 +240,20 @@ class _Look:
         self._last_key = key
 
     def _together(self, are_sound: bool) -> Iterator[Problem]:
-        """Yield the problems that only all records together show."""
+        """Yield the problems that concern all records together."""
         shard, path = self.shard, self.shard.path
         if not self._is_whole:
             return
         if len(self.lengths) != shard.num_examples:
-            message = f"holds {len(self.lengths)} records, the manifest says {shard.num_examples}"
+            message = f"holds {len(self.lengths)} records, but the manifest lists {shard.num_examples}"
             yield Problem(path, message)
         elif are_sound:
             lengths = np.array(self.lengths, dtype=np.int64)
             found = examples_digest(lengths, np.array(self.checksums, dtype=np.uint32))
             if found != shard.examples_digest:
-                message = f"the digest of its records is {found}, the manifest says {shard.examples_digest}"
+                message = (
+                    f"its records have the digest {found}, but the manifest lists {shard.examples_digest}"
+                )
                 yield Problem(path, message)
 
 

@@ -1,6 +1,6 @@
-"""Rebuild single shards and the rejects file of a dataset from what it was built from.
+"""Rebuild single shards and the rejects file of a dataset from the inputs that it was built from.
 
-The build id must be the same, and then the digest of each file; a file that differs replaces nothing.
+The build id and the digest of each file must be the same as before; a file that differs replaces nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import shown
 
 _REMEDY = (
-    "the content of an input has changed, though not its size and time; give what the dataset was built "
-    "from, or replace the dataset with a new build"
+    "the content of an input has changed, but not its size and modification time; give the inputs that the "
+    "dataset was built from, or replace the dataset with a new build"
 )
 
 
@@ -74,7 +74,7 @@ def rebuild(
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """A build of which only single files are rebuilt.
+    """The rebuilding of single files of a dataset.
 
     Attributes:
         folder: the dataset's folder.
@@ -153,8 +153,8 @@ def _plan(reader: Reader, manifest: Manifest) -> Plan:
     if plan.build_id != manifest.build_id:
         found = "; ".join(_differences(plan, manifest))
         raise InputError(
-            f"the inputs are not what the dataset was built from: {found} (build {manifest.build_id}, this "
-            f"would be {plan.build_id}); give what it was built from, or replace it with a new build"
+            f"these are not the inputs that the dataset was built from: {found} (build {manifest.build_id}, "
+            f"this would be {plan.build_id}); give those, or replace the dataset with a new build"
         )
     return plan
 
@@ -178,7 +178,7 @@ def _differences(plan: Plan, manifest: Manifest) -> Iterator[str]:
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder inside the dataset, and so on the same file system."""
+    """Yield a temporary folder inside the dataset, so that it is on the same file system."""
     area = folder / AREA_NAME
     try:
         area.mkdir(exist_ok=True)
@@ -193,5 +193,5 @@ def _staging(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         with suppress(OSError):
-            # an interrupted build may have files of its own in it
+            # not empty if an interrupted build has files in it
             area.rmdir()

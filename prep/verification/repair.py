@@ -1,4 +1,4 @@
-"""Repair a dataset: rebuild its damaged files, and no others, and verify them by their digests."""
+"""Repair a dataset: rebuild its damaged files and verify them by their digests."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str] | None"
 def repair(
     dataset: str | os.PathLike[str], source: Inputs = None, *, log: Callable[[str], None] = lambda _: None
 ) -> RepairReport:
-    """Rebuild the damaged files of a dataset, and no others; return a report that is true if it is sound now.
+    """Rebuild the damaged files of a dataset, and return a report that is true if the dataset is sound now.
 
-    A file replaces a damaged one only if its digest is the one in the manifest. If an error is raised, files
+    A new file replaces a damaged one only if it has the digest in the manifest. If an error is raised, files
     that were repaired before it stay repaired.
 
     Args:
         dataset: the dataset's folder.
-        source: what it was built from: the image folder, the arrays or the table as they were given to
-            ``build``, with the options from the manifest; or a source with the same options. Without it only
-            indexes and labels are repaired, which are derived from their shards.
+        source: the inputs that the dataset was built from: the image folder, the arrays or the table as they
+            were given to ``build``, for which the options are those in the manifest; or a source with the
+            same options. Without it only indexes and labels are repaired, which are derived from their
+            shards.
         log: called with a line for each file that is rebuilt.
 
     Raises:
@@ -78,7 +79,7 @@ def _rebuilt(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs
 
 
 def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:
-    """Yield what is wrong with rebuilt files, as they are on the disk now."""
+    """Yield the problems that rebuilt files still have on disk."""
     for shard in manifest.shards:
         if not {shard.path, *shard.companion_digests}.isdisjoint(repaired):
             yield from (found for found in shard_problems(folder, shard) if found.place in repaired)

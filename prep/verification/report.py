@@ -1,4 +1,4 @@
-"""The reports that verify and repair return: true when the dataset is sound, printed as the verb does."""
+"""The reports that ``verify`` and ``repair`` return; they are true if the dataset is sound."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfshards.schemas import Problem
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
 
-# bounds what is printed of one file; all problems are counted
-_SHOWN_A_FILE = 20
+# how many problems of one file are printed; all are counted
+_SHOWN_PER_FILE = 20
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class RecordProblem(Problem):
 
     Attributes:
         record: the number of the record in its shard.
-        offset: the byte at which its frame starts, uncompressed.
-        key: the record's key, if one can be read; if the record is damaged, the key may be, too.
+        offset: the offset of its frame in the uncompressed bytes.
+        key: the record's key, if it can be read; if the record is damaged, the key may be wrong.
     """
 
     record: int = 0
@@ -32,7 +32,7 @@ class RecordProblem(Problem):
 
 @dataclass(frozen=True, repr=False)
 class VerificationReport:
-    """All that is wrong with a dataset; true if it is sound. ``str()`` is what ``tfshards verify`` prints.
+    """Every problem of a dataset; true if there is none. ``str()`` is what ``tfshards verify`` prints.
 
     Attributes:
         dataset: the folder of the dataset, as it was given.
@@ -47,7 +47,7 @@ class VerificationReport:
         return not self.problems
 
     def __str__(self) -> str:
-        """Return the problems, a line each, and how many there are."""
+        """Return the problems, one per line, and their number."""
         return "\n".join([*_lines(self.problems), _verdict(self.dataset, len(self.problems))])
 
     __repr__ = __str__
@@ -59,7 +59,7 @@ class VerificationReport:
 
 @dataclass(frozen=True, repr=False)
 class RepairReport:
-    """What a repair found and did; true if the dataset is sound now.
+    """The problems that a repair found and fixed; true if the dataset is sound now.
 
     ``str()`` is what ``tfshards verify --repair`` prints.
 
@@ -82,7 +82,7 @@ class RepairReport:
         return not self.left
 
     def __str__(self) -> str:
-        """Return what was wrong, what was rebuilt, and what is still wrong, a line each."""
+        """Return the problems found, the files rebuilt and the problems left, one per line."""
         lines = _lines(self.found)
         lines += [one_line(f"rebuilt: {path}") for path in self.repaired]
         if self.left and self.repaired:
@@ -107,12 +107,12 @@ def _lines(problems: Sequence[Problem]) -> list[str]:
     lines = []
     for problem in problems:
         shown[problem.place] += 1
-        if shown[problem.place] <= _SHOWN_A_FILE:
+        if shown[problem.place] <= _SHOWN_PER_FILE:
             lines.append(str(problem))
     lines += [
-        one_line(f"{place}: and {count - _SHOWN_A_FILE:,} more problems")
+        one_line(f"{place}: and {count - _SHOWN_PER_FILE:,} more problems")
         for place, count in shown.items()
-        if count > _SHOWN_A_FILE
+        if count > _SHOWN_PER_FILE
     ]
     return lines
 

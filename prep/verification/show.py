@@ -70,7 +70,7 @@ def _check_not_rejected(root: Path, manifest: Manifest, wanted: bytes) -> None:
     """Raise InputError if the key is among the rejected ones."""
     rejects: list[Reject] = []
     if manifest.totals.rejected:
-        # the file is for people: nothing here depends on it
+        # the file only adds a reason to the message: without it, the key is reported as unknown
         with suppress(InputError):
             rejects = read_rejects(root / f"rejected-{manifest.build_id}.jsonl")
     for reject in rejects:

@@ -26,15 +26,15 @@ _SHOWN = 5
 def verify(
     dataset: str | os.PathLike[str], *, deep: bool = False, decode: bool = False
 ) -> VerificationReport:
-    """Return a report of all that is wrong with a dataset; it is true if the dataset is sound.
+    """Return a report of every problem of a dataset; it is true if the dataset is sound.
 
-    Compares the size and digest of every file with the manifest: shards, indexes, labels, the rejects file;
-    and the manifest with its own digest.
+    The size and digest of every file (shards, indexes, labels, rejects) are compared with the manifest, and
+    the manifest with its own digest.
 
     Args:
         dataset: the dataset's folder.
-        deep: also read every record: checksums, features against the schema, labels, repeated keys, the
-            lengths in the index, the files of labels, the label counts. Reading resumes after damage.
+        deep: also read every record, and check its checksums, its features against the schema, its label and
+            key, the lengths in the index, and label counts. Reading continues after damage.
         decode: also decode every image, and compare it with the schema; implies ``deep``.
 
     Raises:
@@ -58,7 +58,7 @@ def verify(
 
 
 class _StopError(Exception):
-    """Ends the threads after an error, when their results are no longer needed."""
+    """Raised to end threads after an error, when their results are no longer needed."""
 
 
 def _num_threads() -> int:
@@ -66,7 +66,7 @@ def _num_threads() -> int:
 
 
 def _in_threads(look: Callable[[Shard, Tick], T], shards: Sequence[Shard], tick: Tick) -> list[T]:
-    """Return the result of ``look`` for each shard; at an interrupt the threads end at their next tick."""
+    """Return the result of ``look`` for each shard; after an error the threads end at their next tick."""
     stop = threading.Event()
 
     def tick_on(num_bytes: int) -> None:
@@ -78,7 +78,7 @@ def _in_threads(look: Callable[[Shard, Tick], T], shards: Sequence[Shard], tick:
         try:
             futures = [pool.submit(look, shard, tick_on) for shard in shards]
             for future in as_completed(futures):
-                # raises what ended a thread at once, also if an earlier shard is still being read
+                # raises the error of a thread at once, even if an earlier shard is still being read
                 future.result()
             return [future.result() for future in futures]
         except BaseException:
@@ -99,9 +99,9 @@ def _looking(
         records = check_records(folder, shard, manifest, found, decoders, tick)
         reported = of_file + records.problems
         if of_file and not records.problems:
-            how = "" if manifest.compression == "none" else ", or compressed in another way"
+            how = "" if manifest.compression == "none" else ", or compressed differently"
             reported.append(
-                Problem(shard.path, f"its records are those that were written, in another order{how}")
+                Problem(shard.path, f"its records are those that were written, but in a different order{how}")
             )
         return reported + found.problems, records
 
@@ -142,11 +142,11 @@ def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Prob
         counted = sum(filter(None, labels), Counter[int]())
         seen = {names[label] if names else str(label): count for label, count in counted.items()}
         wrong = [
-            f"{label!r} {seen.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
+            f"{label!r} occurs {seen.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
             for label in sorted({*seen, *split.label_counts})
             if seen.get(label, 0) != split.label_counts.get(label, 0)
         ]
         if wrong:
             more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-            message = f"are not what the shards hold: {', '.join(wrong[:_SHOWN])}{more}"
+            message = f"differ from the records: {', '.join(wrong[:_SHOWN])}{more}"
             yield Problem(f"splits.{name}.label_counts", message)

@@ -1,4 +1,4 @@
-"""``labels.txt``: the class names in label order, for people. Programs read them from the manifest."""
+"""Write ``labels.txt``: the class names in label order for people; programs read them from the manifest."""
 
 from __future__ import annotations
 

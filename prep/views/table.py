@@ -1,4 +1,4 @@
-"""The one table of views: files that other tools, or people, read instead of the manifest."""
+"""The table of views: files that other tools, or people, read instead of the manifest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class View(NamedTuple):
     """A view of a dataset.
 
     Attributes:
-        tool: what reads it.
-        write: writes its files into a folder, or removes them where they do not apply; returns why the tool
-            cannot read the dataset.
+        tool: the tool that reads the files.
+        write: writes the files that follow from a manifest into a folder, and removes those that do not
+            apply; returns why the tool cannot read the dataset.
     """
 
     tool: str
@@ -31,9 +31,9 @@ VIEWS = (
 
 
 def write_views(manifest: Manifest, root: Path) -> list[str]:
-    """Write every view of the dataset in ``root``; return a line on each tool that cannot read it."""
+    """Write every view of the dataset in ``root``; return a message for each tool that cannot read it."""
     return [
-        f"{view.tool} will not open this dataset: {problem}"
+        f"{view.tool} cannot read this dataset: {problem}"
         for view in VIEWS
         for problem in view.write(manifest, root)
     ]

@@ -1,8 +1,8 @@
-"""The files of TensorFlow Datasets, so that ``tfds.builder_from_directory`` opens the dataset as it is.
+"""Write the metadata of TensorFlow Datasets, so that ``tfds.builder_from_directory`` opens the dataset.
 
-TFDS wants ``dataset_info.json`` (name, version, splits, where the shards are), ``features.json`` (how each
-value is stored) and ``<feature>.labels.txt`` (class names). All follow from the manifest alone; neither TFDS
-nor TensorFlow is imported. The formats are those of TFDS's protos as JSON, tried with TFDS 4.9.10.
+TFDS requires ``dataset_info.json`` (name, version, splits, shards), ``features.json`` (how each value is
+stored) and ``<feature>.labels.txt`` (class names). All follow from the manifest alone; neither TFDS nor
+TensorFlow is imported. The formats are TFDS's protos as JSON, tested with TFDS 4.9.10.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
 FEATURES_NAME = "features.json"
-# Marks a dataset_info.json of tfshards; one that TFDS wrote is not replaced.
+# Identifies a dataset_info.json of tfshards; one that TFDS wrote is not replaced.
 MARK = "Written by tfshards from dataset.json."
 # TFDS requires a version; a dataset of tfshards has a build id instead.
 VERSION = "1.0.0"
@@ -29,7 +29,7 @@ _MAX_FILE_NAME = 255
 
 
 def tfds_problems(manifest: Manifest) -> list[Problem]:
-    """Return what prevents TFDS from reading the dataset; empty if nothing does."""
+    """Return why TFDS cannot read the dataset; empty if it can."""
     problems = []
     for feature in manifest.schema.features:
         fault = _feature_fault(feature, manifest.schema)
@@ -37,26 +37,29 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
             problems.append(Problem(f"schema.features.{feature.name}", fault))
     for name, split in manifest.splits.items():
         if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
-            message = "TFDS allows letters, digits, '_' and '-' in a split's name, and keeps 'all' for itself"
+            message = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
             problems.append(Problem(f"splits.{name}", message))
         if _template(split) is None:
             message = (
-                "TFDS needs names alike but for 00000-of-00064, '.tfrecord' once, and no '{', '}' or '%'"
+                "TFDS requires names that differ only in 00000-of-00064, with '.tfrecord' once, and without "
+                "'{', '}' and '%'"
             )
             problems.append(Problem(f"splits.{name}.shards", message))
     if manifest.compression != "none":
-        problems.append(Problem("compression", f"is {manifest.compression}; TFDS reads plain files"))
+        problems.append(
+            Problem("compression", f"is {manifest.compression}; TFDS reads only uncompressed shards")
+        )
     if not manifest.num_examples:
-        problems.append(Problem("splits", "hold no examples; TFDS cannot read such a dataset"))
+        problems.append(Problem("splits", "hold no examples; TFDS cannot read an empty dataset"))
     return problems
 
 
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the content of each file that TFDS needs, by name; empty if there are ``tfds_problems``.
+    """Return the content of each file that TFDS requires, by name; empty if there are ``tfds_problems``.
 
-    An image becomes ``Image``, a scalar label with class names ``ClassLabel`` (int64, whatever its dtype
-    here), another scalar ``Scalar``, all else ``Tensor``; byte strings stay bytes, since keys need not be
-    UTF-8. A split without examples is left out: TFDS cannot read one, and would fail on all splits at once.
+    An image is an ``Image``, a scalar label with class names a ``ClassLabel`` (always int64), another scalar
+    a ``Scalar``, and everything else a ``Tensor``. Byte strings stay bytes, since keys need not be UTF-8.
+    Splits without examples are left out, since TFDS would then fail on all splits.
     """
     if tfds_problems(manifest):
         return {}
@@ -77,13 +80,13 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
 def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
     """Write the files of TFDS that follow from the manifest; return why there are none.
 
-    A file is written, in one step, only if its content differs; files of an earlier manifest are removed. A
-    ``dataset_info.json`` that tfshards did not write stays untouched, and all that may belong to it.
+    A file is written, atomically, only if its content differs; files of an earlier manifest are removed. If
+    tfshards did not write ``dataset_info.json``, no file is changed.
     """
     root = Path(root)
     found = _content(root / INFO_NAME)
     if found is not None and MARK.encode("ascii") not in found:
-        message = "was not written by tfshards and stays; move it away to have one for this dataset"
+        message = "was not written by tfshards and is kept; move it away to get one for this dataset"
         return [Problem(INFO_NAME, message)]
     files = tfds_files(manifest)
     for name, content in files.items():
@@ -97,9 +100,10 @@ def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Pr
 
 
 def _labels_text(class_names: tuple[str, ...]) -> str:
-    r"""Return one line a class, never blank and never twice the same, so that TFDS counts as many.
+    r"""Return one line per class; lines are unique and not blank, so that TFDS counts all of them.
 
-    TFDS strips each line and drops empty ones: a space at either end is ``\x20``, the empty name ``\empty``.
+    TFDS strips each line and drops empty ones: a space at either end is written as ``\x20``, the empty name
+    as ``\empty``.
     """
     return "".join(f"{_line(name)}\n" for name in class_names)
 
@@ -113,8 +117,8 @@ def _line(name: str) -> str:
 
 def _feature_fault(feature: Feature, schema: Schema) -> str | None:
     if feature.kind == "raw" and feature.dtype == "uint32":
-        # tf.io.decode_raw, by which TFDS reads raw bytes, knows every dtype but this one
-        return "is raw uint32, which TFDS cannot read; it reads int64, and uint32 of kind 'int'"
+        # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
+        return "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
     if _is_named(feature, schema) and len(_labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
         return "cannot name a labels file: it is longer than 244 bytes"
     return None
@@ -125,7 +129,7 @@ def _is_named(feature: Feature, schema: Schema) -> bool:
 
 
 def _labels_name(feature_name: str) -> str:
-    # as TFDS's convert_feature_name_to_filename
+    # like TFDS's convert_feature_name_to_filename
     return f"{feature_name.replace('/', '.')}.labels.txt"
 
 
@@ -136,12 +140,12 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     dims: list[Json] = [str(-1 if dim is None else dim) for dim in feature.shape]
     content: dict[str, Json] = {"shape": {"dimensions": dims}, "dtype": feature.dtype}
     if feature.kind == "image":
-        # without encodingFormat: one dataset holds JPEG and PNG
+        # without encodingFormat, since a dataset may hold JPEG and PNG
         return {"pythonClassName": f"{_PACKAGE}.image_feature.Image", "image": content}
     if feature.kind == "bytes":
         content["dtype"] = "string"
     content["encoding"] = "bytes" if feature.kind == "raw" else "none"
-    # Scalar would forget that its value is encoded
+    # Scalar does not support encoded values
     scalar = feature.shape == () and feature.kind != "raw"
     python_class = f"{_PACKAGE}.{'scalar.Scalar' if scalar else 'tensor_feature.Tensor'}"
     return {"pythonClassName": python_class, "tensor": content}
@@ -159,7 +163,7 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
     if label is not None:
         inputs = [name for name in manifest.schema.names if name not in ("key", label.name)]
         if len(inputs) == 1:
-            # what as_supervised=True delivers
+            # delivered with as_supervised=True
             info["supervisedKeys"] = {"input": inputs[0], "output": label.name}
     return info
 
@@ -174,18 +178,18 @@ def _split_json(name: str, split: Split) -> Json:
 
 
 def _template(split: Split) -> str | None:
-    """Return the pattern of the split's shards as TFDS spells it, or None if they have none.
+    """Return the file name template of the split's shards in TFDS's syntax, or None if there is none.
 
-    The dataset's name stands in it instead of ``{DATASET}``, which would be TFDS's spelling of that name.
-    ``{SHARD_X_OF_Y}`` has five digits, or as many as the count needs. ``{FILEFORMAT}`` keeps TFDS's converter
-    to other formats from writing over the shards.
+    It contains the dataset's name instead of ``{DATASET}``, which would expand to TFDS's spelling of it.
+    ``{SHARD_X_OF_Y}`` has five digits, or more if the count requires them. ``{FILEFORMAT}`` prevents TFDS's
+    converter to other formats from overwriting the shards.
     """
     count = len(split.shards)
     digits = max(5, len(str(count)))
     templates = set()
     for index, shard in enumerate(split.shards):
-        head, place, tail = shard.path.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
-        if not place or (head + tail).count(".tfrecord") != 1:
+        head, number, tail = shard.path.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
+        if not number or (head + tail).count(".tfrecord") != 1:
             return None
         templates.add(f"{head}{{SHARD_X_OF_Y}}{tail}".replace(".tfrecord", ".{FILEFORMAT}"))
     paths = "".join(shard.path for shard in split.shards)
@@ -195,7 +199,7 @@ def _template(split: Split) -> str | None:
 
 
 def _snake_case(name: str) -> str:
-    """Return the nearest name that TFDS allows: a letter, then lower-case letters, digits and '_'."""
+    """Return the nearest name that TFDS allows: a letter, then lowercase letters, digits and '_'."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").replace(".", "_")
     return words if words[0].isalpha() else f"dataset_{words}"
 

@@ -251,7 +251,7 @@ def test_a_class_name_repeated_in_tfds_is_reported(tmp_path):
         adopt(tmp_path, **QUIET)
     (tmp_path / "label.labels.txt").write_bytes(b"\xff")
     with pytest.raises(
-        InputError, match=r"label.labels.txt: is not UTF-8: .*; give the names with class_names="
+        InputError, match=r"label.labels.txt is not UTF-8: .*; give the names with class_names="
     ):
         adopt(tmp_path, **QUIET)
     (tmp_path / "label.labels.txt").write_text("only\n\n")
@@ -387,7 +387,7 @@ def test_a_manifest_that_cannot_be_read_is_replaced_only_on_request(tmp_path):
 def test_a_built_dataset_needs_no_adoption(tmp_path):
     built = build(Arrays({"x": np.arange(9), "label": np.arange(9) % 2}), tmp_path / "out", shards=2, **QUIET)
     with pytest.raises(
-        InputError, match=f"is a dataset already, build {built.build_id}, and needs no adoption"
+        InputError, match=f"is already a dataset, build {built.build_id}, and needs no adoption"
     ):
         adopt(tmp_path / "out", **QUIET)
     # whose manifest was lost comes back with what the records tell
@@ -408,7 +408,7 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
     assert "its examples have no keys" in capsys.readouterr().err
     assert main(["verify", str(tmp_path), "--deep"]) == 0
     leak = next(finding for finding in audit(tmp_path, distance=None).findings if finding.kind == "leak")
-    assert "'test' that are in 'train' too: 2 of 4" in leak.message
+    assert "'test' that are also in 'train': 2 of 4" in leak.message
 
 
 def test_unique_keys_are_keys(tmp_path, capsys):
@@ -459,7 +459,7 @@ def test_other_files_are_skipped_and_counted(tmp_path):
     write(tmp_path / "d" / ".c.tfrecord", numbered(range(3)))
     said = []
     assert adopt(tmp_path / "d", log=said.append).num_examples == 3
-    assert said == ["9 other files left alone"]
+    assert said == ["9 other files skipped"]
 
 
 def zlib_gzip(data: bytes) -> bytes:
@@ -484,8 +484,8 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path):
     assert list(manifest.splits) == ["train"]
     assert len(manifest.shards) == 1
     assert said == [
-        "warning: train-00001-of-00002.gz holds no records and is left out",
-        "warning: val.tfrecord.gz holds no records and is left out",
+        "warning: train-00001-of-00002.gz holds no records and is skipped",
+        "warning: val.tfrecord.gz holds no records and is skipped",
     ]
     assert verify(tmp_path / "gzip", deep=True)
 
@@ -501,7 +501,7 @@ def test_patterns_assign_files_to_splits(tmp_path, capsys):
         "held-out": ["part2"],
     }
     assert manifest.name == "mine"
-    assert "1 other file left alone" in capsys.readouterr().err
+    assert "1 other file skipped" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -532,19 +532,19 @@ def test_patterns_assign_files_to_splits(tmp_path, capsys):
         (
             ["train-00000-of-00003", "train-00002-of-00003"],
             {},
-            "1 file missing, by the numbers of the others: train-00001-of-00003; restore them, or give",
+            "1 file missing in a numbered series: train-00001-of-00003; restore them, or give",
         ),
         (
             ["x/train-7-of-12.tfrecord", "x/train-0-of-12.tfrecord"],
             {},
-            "10 files missing, by the numbers of the others: x/train-01-of-12.tfrecord, "
+            "10 files missing in a numbered series: x/train-01-of-12.tfrecord, "
             "x/train-02-of-12.tfrecord, x/train-03-of-12.tfrecord, x/train-04-of-12.tfrecord, "
             "x/train-05-of-12.tfrecord and 5 more",
         ),
         (
             ["a-0-of-1", "a-0-of-2", "a-1-of-2"],
             {},
-            "a-0-of-1 and a-0-of-2 are of two numberings, one perhaps left over from an earlier write",
+            "a-0-of-1 and a-0-of-2 belong to two numbered series, one perhaps from an earlier write",
         ),
     ],
 )
@@ -561,9 +561,7 @@ def test_missing_shards_are_accepted_on_request(tmp_path):
     said = []
     manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), log=said.append)
     assert manifest.num_examples == 2
-    assert said[0].startswith(
-        "warning: 2 files missing, by the numbers of the others: train-00001-of-00003, "
-    )
+    assert said[0].startswith("warning: 2 files missing in a numbered series: train-00001-of-00003, ")
 
 
 def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(tmp_path):
@@ -595,19 +593,19 @@ def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(t
         ),
         (
             lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered(range(2)))),
-            "b: is a link that leads out of the folder; put the file itself there",
+            "b: is a link to a file outside the folder; replace it with the file itself",
         ),
         (
             lambda root: (root / "b").write_bytes(zlib.compress((root / "a").read_bytes())),
-            "b: is compressed with zlib, which is not supported; write it again",
+            "b: is compressed with zlib, which is not supported; rewrite it uncompressed",
         ),
         (
             lambda root: (root / "b.tfrecord").write_bytes(b"x" * 99),
-            "b.tfrecord: is not a TFRecord file, though named",
+            "b.tfrecord: is not a TFRecord file, despite its name",
         ),
         (
             lambda root: (root / "b.tfrec").write_bytes(b"x"),
-            "b.tfrec: is not a TFRecord file, though named",
+            "b.tfrec: is not a TFRecord file, despite its name",
         ),
     ],
 )
@@ -645,7 +643,7 @@ def test_plain_and_compressed_files_are_not_one_dataset(tmp_path):
         (lambda _: None, "does not exist; name a folder of TFRecord files"),
         (lambda root: root.write_bytes(b""), "is a file; name a folder of TFRecord files"),
         (lambda root: root.mkdir(), "holds no TFRecord files: none of 0 files begins with a record"),
-        (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "its TFRecord files hold no records"),
+        (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "the TFRecord files hold no records"),
         (lambda root: write(root / "x" / "my data" / "a", numbered([1])) and None, None),
     ],
 )
@@ -745,7 +743,7 @@ def test_other_messages_than_examples_are_refused(tmp_path):
         "a: record 0 at byte 0: has a field 2, as a tf.train.SequenceExample has; only tf.train.Example"
         in first
     )
-    assert "b: record 0 at byte 0: is no tf.train.Example" in second
+    assert "b: record 0 at byte 0: is not a tf.train.Example" in second
 
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
@@ -779,7 +777,7 @@ def test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses(t
 def test_a_built_dataset_is_not_adopted_even_with_overwrite(tmp_path):
     build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
     before = (tmp_path / "dataset.json").read_bytes()
-    with pytest.raises(InputError, match=r"is a dataset already, build .*, and needs no adoption$"):
+    with pytest.raises(InputError, match=r"is already a dataset, build .*, and needs no adoption$"):
         adopt(tmp_path, overwrite=True, **QUIET)
     assert (tmp_path / "dataset.json").read_bytes() == before
 

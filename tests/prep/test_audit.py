@@ -93,7 +93,7 @@ def test_equal_bytes_in_two_splits_are_a_leak_of_the_smaller_one(dataset):
     assert found(made) == [
         (
             "leak",
-            "images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)",
+            "images of 'val' that are also in 'train': 1 of 21 (1 the same, 0 nearly the same)",
             [("val/cat/copy.png", "train/cat/0.png", "the same")],
         )
     ]
@@ -118,7 +118,7 @@ def test_nearly_the_same_pictures_in_two_splits_are_leaks(dataset):
         f"val/dog/{what}.png": change(picture(place)) for place, (what, change) in enumerate(NEAR.items())
     }
     ((_, message, cases),) = [finding for finding in found(audit(dataset(copies))) if finding[0] == "leak"]
-    assert message == "images of 'train' that are in 'val' too: 10 of 24 (0 the same, 10 nearly)"
+    assert message == "images of 'train' that are also in 'val': 10 of 24 (0 the same, 10 nearly the same)"
     originals = {f"train/{('cat', 'dog')[place % 2]}/{place}.png": what for place, what in enumerate(NEAR)}
     assert {first: second for first, second, _ in cases} == {
         original: f"val/dog/{what}.png" for original, what in originals.items()
@@ -142,7 +142,9 @@ def test_duplicates_in_a_split_are_paired_with_the_first_of_them(dataset):
     small = encoded(picture(0).resize((100, 75)))
     ((kind, message, cases),) = found(audit(dataset({**again, "train/cat/small.png": small})))
     assert kind == "duplicate"
-    assert message == "images of 'train' that repeat another of it: 3 of 27 (2 the same, 1 nearly)"
+    assert (
+        message == "images of 'train' that repeat another one of it: 3 of 27 (2 the same, 1 nearly the same)"
+    )
     # which of the four is the first depends on the order of the records
     assert len({first for first, _, _ in cases}) == 3
     assert [detail for _, _, detail in cases][:2] == ["the same"] * 2
@@ -151,7 +153,10 @@ def test_duplicates_in_a_split_are_paired_with_the_first_of_them(dataset):
 def test_a_picture_with_two_labels_is_a_conflict_and_a_duplicate(dataset):
     made = audit(dataset({"train/dog/no-cat.png": encoded(picture(0))}))
     assert [finding.kind for finding in made.findings] == ["duplicate", "conflict"]
-    assert made.findings[1].message == "images that have another label elsewhere: 1 (1 the same, 0 nearly)"
+    assert (
+        made.findings[1].message
+        == "images that also occur with another label: 1 (1 the same, 0 nearly the same)"
+    )
     (case,) = made.findings[1].instances
     assert case.example
     assert case.like
@@ -168,10 +173,10 @@ def test_a_leak_into_three_splits_is_reported_for_each(image_folder, tmp_path, q
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
     made = audit(tmp_path / "out")
     assert [finding.message for finding in made.findings] == [
-        "images of 'val' that are in 'train' too: 2 of 8 (2 the same, 0 nearly)",
-        "images of 'test' that are in 'train' too: 2 of 4 (2 the same, 0 nearly)",
+        "images of 'val' that are also in 'train': 2 of 8 (2 the same, 0 nearly the same)",
+        "images of 'test' that are also in 'train': 2 of 4 (2 the same, 0 nearly the same)",
     ]
-    assert made.notes == ("no labels: classes and conflicts were not looked at",)
+    assert made.notes == ("no labels: classes and conflicts were not examined",)
     assert made.label_counts == {}
 
 
@@ -179,9 +184,9 @@ def test_a_distance_of_none_compares_bytes_only(dataset):
     out = dataset({"val/cat/copy.png": encoded(picture(0)), "val/cat/near.jpg": encoded(picture(2), "JPEG")})
     made = audit(out, distance=None)
     assert [finding.message for finding in made.findings] == [
-        "images of 'val' that are in 'train' too: 1 of 22 (1 the same, 0 nearly)"
+        "images of 'val' that are also in 'train': 1 of 22 (1 the same, 0 nearly the same)"
     ]
-    assert made.notes == ("only images of equal bytes were looked for",)
+    assert made.notes == ("only images with equal bytes were searched, not near-duplicates",)
 
 
 def test_blank_pages_are_compared_by_bytes_only(dataset):
@@ -189,9 +194,9 @@ def test_blank_pages_are_compared_by_bytes_only(dataset):
     again = {"val/cat/blank.png": encoded(Image.new("L", (160, 120), 250))}
     made = audit(dataset({**blank, **again}))
     assert [finding.message for finding in made.findings] == [
-        "images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)"
+        "images of 'val' that are also in 'train': 1 of 21 (1 the same, 0 nearly the same)"
     ]
-    assert made.notes == ("images nearly of one color, of which only equal bytes were looked for: 3",)
+    assert made.notes == ("images of nearly one color, compared by bytes only: 3",)
 
 
 def test_odd_sizes_are_reported_with_their_keys(dataset):
@@ -201,7 +206,7 @@ def test_odd_sizes_are_reported_with_their_keys(dataset):
     assert found(made) == [
         (
             "size",
-            "images with a side of fewer than 32 pixels: 1",
+            "images with a side below 32 pixels: 1",
             [("train/cat/tiny.png", "", "20 x 20 pixels")],
         ),
         (
@@ -211,12 +216,12 @@ def test_odd_sizes_are_reported_with_their_keys(dataset):
         ),
         (
             "size",
-            "images with less than a 16th of the median's pixels: 1",
+            "images with less than 1/16 of the median number of pixels: 1",
             [("train/cat/tiny.png", "", "20 x 20 pixels")],
         ),
         (
             "size",
-            "images with more than 16 times the median's pixels: 1",
+            "images with more than 16 times the median number of pixels: 1",
             [("train/cat/huge.png", "", "900 x 900 pixels")],
         ),
     ]
@@ -244,8 +249,8 @@ def test_classes_missing_from_one_split_or_from_all_are_reported(dataset):
     bird = {f"train/bird/{number}.png": encoded(picture(300 + number)) for number in range(10)}
     made = audit(dataset({**bird, "train/eel/": b""}))
     assert found(made) == [
-        ("class", "classes without an example in any split: 1", [("", "", "eel")]),
-        ("class", "classes of other splits that 'val' lacks: 1", [("", "", "bird")]),
+        ("class", "classes without examples in any split: 1", [("", "", "eel")]),
+        ("class", "classes of other splits that are missing in 'val': 1", [("", "", "bird")]),
     ]
 
 
@@ -255,10 +260,13 @@ def test_arrays_are_compared_by_all_values_except_key_and_label(tmp_path, quiet_
     quiet_build(Arrays({"x": x, "label": np.arange(60) % 2}), tmp_path / "out", shards=3)
     made = audit(tmp_path / "out")
     assert [(finding.kind, finding.message) for finding in made.findings] == [
-        ("duplicate", "examples of 'train' that repeat another of it: 1 of 60 (1 the same, 0 nearly)"),
-        ("conflict", "examples that have another label elsewhere: 1 (1 the same, 0 nearly)"),
+        (
+            "duplicate",
+            "examples of 'train' that repeat another one of it: 1 of 60 (1 the same, 0 nearly the same)",
+        ),
+        ("conflict", "examples that also occur with another label: 1 (1 the same, 0 nearly the same)"),
     ]
-    assert made.notes == ("no images: only examples of equal x were looked for, not near ones",)
+    assert made.notes == ("no images: only examples with equal x were searched, not near-duplicates",)
     (case,) = made.findings[0].instances
     assert case.example
     assert case.like
@@ -269,7 +277,7 @@ def test_datasets_of_labels_only_have_no_duplicates(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.zeros(30, int)}), tmp_path / "out")
     made = audit(tmp_path / "out")
     assert made.findings == ()
-    assert made.notes == ("no feature besides key and label: nothing can occur twice",)
+    assert made.notes == ("no feature besides key and label: duplicates were not searched",)
 
 
 def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(dataset):
@@ -284,7 +292,7 @@ def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(datas
         made = audit(out, distance=distance)
         assert [finding.kind for finding in made.findings] == ["leak"]
         assert made.notes[-1].startswith(
-            "images that cannot be decoded: 1; the first, train/cat/2.png: opens as none of JPEG"
+            "images that cannot be decoded: 1; the first, train/cat/2.png: cannot be opened as JPEG"
         )
 
 
@@ -301,10 +309,10 @@ def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path
     write_manifest(Manifest("pairs", "5eed0001", schema, {"train": split}, Totals(3, 3)), tmp_path)
     made = audit(tmp_path)
     assert audit_text(made).splitlines() == [
-        "duplicate: images of 'train' that repeat another of it: 1 of 3 (1 the same, 0 nearly)",
+        "duplicate: images of 'train' that repeat another one of it: 1 of 3 (1 the same, 0 nearly the same)",
         f"    record 2 of {path} (train) = record 0 of {path} (train): the same",
-        "note: of the images only 'left' was looked at",
-        "note: no labels: classes and conflicts were not looked at",
+        "note: of the image features only 'left' was examined",
+        "note: no labels: classes and conflicts were not examined",
     ]
 
 
@@ -332,7 +340,7 @@ def test_hostile_keys_are_printed_without_control_characters(dataset):
 def test_more_than_five_instances_are_counted(dataset):
     copies = {f"train/cat/copy{number}.png": encoded(picture(0)) for number in range(8)}
     lines = audit_text(audit(dataset(copies))).splitlines()
-    assert lines[0].startswith("duplicate: images of 'train' that repeat another of it: 8 of 32")
+    assert lines[0].startswith("duplicate: images of 'train' that repeat another one of it: 8 of 32")
     assert lines[6] == "    and 3 more"
 
 
@@ -352,7 +360,9 @@ def test_a_shard_truncated_between_records_is_named(dataset):
     out = dataset({})
     path = out / read_manifest(out).shards[0].path
     path.write_bytes(b"")
-    with pytest.raises(InputError, match=rf"{path.name}: holds 0 records, the manifest says \d+; 'tfshards"):
+    with pytest.raises(
+        InputError, match=rf"{path.name} holds 0 records, but the manifest lists \d+; 'tfshards"
+    ):
         audit(out)
 
 
@@ -372,7 +382,7 @@ def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
 
 @pytest.mark.parametrize("distance", [-1, 49])
 def test_an_unsupported_distance_is_refused(distance):
-    with pytest.raises(OptionsError, match=rf"distance={distance} of 256 bits: must be 0 to 48"):
+    with pytest.raises(OptionsError, match=rf"distance={distance} must be 0 to 48 of 256 bits"):
         check_distance(distance)
 
 
@@ -387,7 +397,7 @@ from tfshards.schemas.files import bytes_digest
 print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", "none", "--fail-on", "leak"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "tfshards: looking for nearly the same images needs imagehash: pip install 'tfshards[audit]'" in (
+    assert "tfshards: finding near-duplicate images requires imagehash: pip install 'tfshards[audit]'" in (
         done.stderr
     )
     assert done.stdout.startswith("leak: ")
@@ -441,7 +451,7 @@ def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, 
     monkeypatch.setattr(similar, limit, -1)
     made = audit(dataset({"val/cat/near.jpg": encoded(picture(0), "JPEG")}))
     assert made.notes == (
-        "too many images are much alike: the search for near ones was cut short, some may be missing",
+        "too many images are similar: the search for near-duplicates ended early, some may be missing",
     )
 
 
@@ -500,7 +510,7 @@ def test_the_command_fails_on_the_findings_given_by_fail_on(dataset, capsys):
     assert main(["audit", out]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
-        "leak: images of 'val' that are in 'train' too: 1 of 21 (1 the same, 0 nearly)",
+        "leak: images of 'val' that are also in 'train': 1 of 21 (1 the same, 0 nearly the same)",
         "    val/cat/copy.png (val, cat) = train/cat/0.png (train, cat): the same",
         "class  train  val",
         "cat       12   11",
@@ -526,7 +536,7 @@ def test_the_command_prints_everything_as_json(dataset, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--distance", "49"], "--distance 49 of 256 bits"),
+        (["--distance", "49"], "--distance 49 must be 0 to 48 of 256 bits"),
         (["--distance", "-1"], "--distance -1 must be a number of bits, or none"),
         (["--distance", "٣"], "must be a number of bits, or none"),
         (["--fail-on", "leaks"], "invalid choice: 'leaks'"),

@@ -515,7 +515,7 @@ def test_warnings_of_the_source_are_reported(image_folder, tmp_path, quiet_build
 def test_a_dataset_that_tfds_cannot_open_is_reported(tmp_path, quiet_build, log):
     options = Options(splits={"all": 1})
     quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", options=options)
-    assert log[-1].startswith("warning: TensorFlow Datasets will not open this dataset: splits.all: ")
+    assert log[-1].startswith("warning: TensorFlow Datasets cannot read this dataset: splits.all: ")
 
 
 def test_status_lines_go_to_standard_error_by_default(tmp_path, capsys):

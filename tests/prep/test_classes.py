@@ -119,10 +119,10 @@ def test_a_label_map_keeps_its_order_and_without_one_names_are_sorted():
 
 TWINS = {
     "none": (["cat", "dog"], []),
-    "other case": (["cat", "Cat"], ["'Cat' and 'cat' are two classes, but look alike"]),
+    "other case": (["cat", "Cat"], ["'Cat' and 'cat' look alike, but are two classes"]),
     "other Unicode form": (
         ["caf\u00e9", "cafe\u0301"],
-        ["'cafe\u0301' and 'caf\u00e9' are two classes, but look alike"],
+        ["'cafe\u0301' and 'caf\u00e9' look alike, but are two classes"],
     ),
     "three": (["a", "A", "\u00c5", "A\u030a"], 2),
 }
@@ -170,7 +170,7 @@ def test_a_build_uses_the_map_and_the_map_of_its_dataset_gives_the_same_build(
 def test_a_dataset_without_named_classes_has_no_label_map(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "out")
     with pytest.raises(
-        InputError, match=r"out: its classes have no names; choose a dataset with class names$"
+        InputError, match=r"out: the classes have no names; choose a dataset with class names$"
     ):
         class_names_of(tmp_path / "out")
 

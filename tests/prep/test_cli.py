@@ -263,7 +263,7 @@ def test_verify_exits_with_0_for_an_intact_dataset_and_with_1_otherwise(dataset,
     data = bytearray((dataset / shard).read_bytes())
     data[40] ^= 1
     (dataset / shard).write_bytes(data)
-    problem = f"{shard}: its bytes are not those that were written: the digest differs"
+    problem = f"{shard}: its bytes have changed: the digest differs"
     assert run("verify", "out") == (1, f"{problem}\nout: 1 problem\n", "")
     status, out, _ = run("verify", "out", "--deep", "--json")
     assert status == 1
@@ -516,7 +516,7 @@ FROM_DISK = {
     ),
     "nothing to compare": (
         ["build", "arrays", "label=x.npy", "out", "--duplicates=drop"],
-        "--duplicates compares images, or values other than the label; the source has neither",
+        "--duplicates compares images, or values other than the label, and the source has neither",
     ),
     "a folder that cannot be made": (
         ["build", "images", "photos", "x.npy/out"],

@@ -77,7 +77,7 @@ def test_the_other_verbs_read_compressed_shards(folder, tmp_path, quiet_build):
 def test_compressed_datasets_have_no_tfds_view(folder, tmp_path, quiet_build):
     made = quiet_build(ImageFolder(folder), tmp_path / "out", shards=3, options=GZIP)
     assert [str(problem) for problem in tfds_problems(made)] == [
-        "compression: is gzip; TFDS reads plain files"
+        "compression: is gzip; TFDS reads only uncompressed shards"
     ]
     assert not (tmp_path / "out" / "dataset_info.json").exists()
 

@@ -225,7 +225,7 @@ def test_the_first_of_equal_rows_is_kept(arrays, stay, tmp_path, quiet_build):
 
 def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
     with pytest.raises(
-        InputError, match=r"^duplicates= compares images, or values other than the label; the source"
+        InputError, match=r"^duplicates= compares images, or values other than the label, and the source"
     ):
         quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
     assert not (tmp_path / "out").exists()

@@ -170,7 +170,7 @@ def test_a_feature_without_values_is_an_empty_list():
 
 @pytest.mark.parametrize("data", [b"no example", b"\x0a\xff", b"\x0a\x05\x0a\x03\x0a\x01"])
 def test_invalid_bytes_are_not_an_example(data):
-    with pytest.raises(ValueError, match=r"^is no tf\.train\.Example: "):
+    with pytest.raises(ValueError, match=r"^is not a tf\.train\.Example: "):
         decode_example(data)
 
 

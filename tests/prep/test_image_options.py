@@ -187,11 +187,11 @@ WRONG = {
     "a side that is too long to write": (["--resize=1234567x1"], "--resize 1234567x1 must be"),
     "a side that JPEG has not": (
         ["--resize=1x65501", "--format=jpeg"],
-        "--resize 1x65501: no side of a jpeg image can be so long",
+        "--resize 1x65501 exceeds the longest side of a jpeg image, 65500",
     ),
     "a side that WebP has not": (
         ["--resize=16384x1", "--format=webp"],
-        "no side of a webp image can be so long",
+        "exceeds the longest side of a webp image, 16383",
     ),
     "more pixels than are allowed": (
         ["--resize=100x100", "--max-pixels=9999"],
@@ -205,8 +205,8 @@ WRONG = {
     "a limit of bytes without a unit": (["--max-bytes=1X"], "--max-bytes 1X must be a size such as 128MiB"),
     "no limit of frames": (["--max-frames=0"], "--max-frames 0 must be an integer of at least 1"),
     "no limit of scans": (["--max-scans=-1"], "--max-scans -1 must be an integer of at least 1"),
-    "frames where one is all": (["--max-frames=5"], "--max-frames needs --animation first"),
-    "alpha in three channels": (["--alpha=keep"], "--alpha keep needs --channels 4, or --channels keep"),
+    "frames where one is all": (["--max-frames=5"], "--max-frames requires --animation first"),
+    "alpha in three channels": (["--alpha=keep"], "--alpha keep requires --channels 4 or --channels keep"),
     "alpha in JPEG": (["--format=jpeg", "--channels=4"], "--format jpeg has no alpha channel: choose png"),
     "perhaps alpha in JPEG": (["--format=jpeg", "--channels=keep"], "--format jpeg has no alpha channel"),
     "the quality of PNG": (
@@ -221,11 +221,11 @@ WRONG = {
         ["--channels=4", "--jpeg-quality=9"],
         "--jpeg-quality and --channels 4 exclude",
     ),
-    "WebP in grey": (["--format=webp", "--channels=1"], "--format webp needs --channels 3"),
+    "WebP in grey": (["--format=webp", "--channels=1"], "--format webp requires --channels 3"),
     **{
         f"unchecked, and {word}": (
             ["--check=none", word],
-            f"--check none takes the bytes as they are: leave out {word.partition('=')[0]}",
+            f"--check none stores the bytes unchanged: leave out {word.partition('=')[0]}",
         )
         for word in (
             "--orientation=keep",
@@ -268,11 +268,11 @@ FROM_PYTHON = {
     "True for a limit": ({"max_pixels": True}, r"^max_pixels=True must be an integer of at least 1$"),
     "a mask of three channels": (
         {"mask": True},
-        r"^mask=True needs channels=1 and format='png', without jpeg_quality=$",
+        r"^mask=True requires channels=1 and format='png', without jpeg_quality=$",
     ),
     "a mask as JPEG": (
         {"mask": True, "channels": 1, "format": "jpeg"},
-        r"^mask=True needs channels=1 and",
+        r"^mask=True requires channels=1 and",
     ),
 }
 

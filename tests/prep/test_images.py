@@ -428,9 +428,9 @@ def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, monkeypatch):
     [
         (JPEG, "JPEG 25 x 33, mode RGB"),
         (encoded(PALETTE, "PNG"), "PNG 25 x 33, mode P"),
-        (b"text", "no image that can be read"),
-        (b"", "no image that can be read"),
-        (declared(60_000, 60_000), "no image that can be read"),
+        (b"text", "not a readable image"),
+        (b"", "not a readable image"),
+        (declared(60_000, 60_000), "not a readable image"),
     ],
 )
 def test_encoded_images_are_described_as_text(data, described):

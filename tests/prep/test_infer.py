@@ -180,7 +180,7 @@ def test_the_tensor_option_makes_a_feature_raw():
         (
             [listless("x")],
             FeatureRoles(),
-            "feature 'x': has no list in any record, so that its type is unknown",
+            "feature 'x': has no list in any record, so its type is unknown",
         ),
         ([record(x=1)], FeatureRoles(label="y"), "feature 'y': is not in any record; the features are 'x'"),
         (
@@ -206,24 +206,24 @@ def test_the_tensor_option_makes_a_feature_raw():
         (
             [record(x=[b"", b""])],
             FeatureRoles(images=("x",)),
-            "was given in images=, but has 2 values a record",
+            "was given in images=, but has 2 values per record",
         ),
         (
             [record(x=b"123"), record(x=b"1234")],
             FeatureRoles(raw={"x": ("int16", (2,))}),
-            "feature 'x': has 3 to 4 bytes a record, but int16[2] requires 4",
+            "feature 'x': has 3 to 4 bytes per record, but int16[2] requires 4",
         ),
         (
             [record(x=[b"", b""])],
             FeatureRoles(raw={"x": ("int16", (2,))}),
-            "given in raw=, but has 2 values a",
+            "given in raw=, but has 2 values per",
         ),
         (
             [record(key=b"a"), record(key=b"b"), record(key=b"a")],
             FeatureRoles(),
-            "feature 'key': has only 2 different values in 3 records; the feature of this name must be",
+            "feature 'key': has only 2 different values in 3 records; a feature of this name must be",
         ),
-        ([record(x=1)], FeatureRoles(drop=("x",)), "schema: no feature is left; drop fewer"),
+        ([record(x=1)], FeatureRoles(drop=("x",)), "schema: no feature is left; leave fewer out with drop="),
     ],
 )
 def test_records_without_a_common_schema_are_reported(records, roles, message):
@@ -246,7 +246,7 @@ def test_an_invalid_feature_name_is_reported():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"no protocol buffer", "is no tf.train.Example"),
+        (b"no protocol buffer", "is not a tf.train.Example"),
         (b"", "has no features; only tf.train.Example with features can be adopted"),
         (record(x=1) + b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
         (b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
@@ -292,7 +292,7 @@ def test_shards_that_contradict_each_other_are_both_named():
         ),
         (
             [bytes(784), bytes(784)],
-            "'x' has 784 bytes in every record, as tensors have; to load it",
+            "'x' has 784 bytes in every record and may be a tensor; to load it",
         ),
         ([picture()], "the images in 'x' are kept as they are"),
         ([bytes(32)], None),

@@ -300,7 +300,9 @@ def test_a_damaged_index_is_named(two, tmp_path):
 
 def test_damaged_labels_are_named(two, tmp_path):
     flip(two[1] / labels_path(read_manifest(two[1]).shards[0].path))
-    with pytest.raises(BuildError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its bytes are not"):
+    with pytest.raises(
+        BuildError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its bytes have changed"
+    ):
         merge(two, tmp_path / "out", log=quiet)
     with pytest.raises(InputError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its digest differs"):
         merge(two, tmp_path / "out", shards=2, log=quiet)
@@ -342,7 +344,7 @@ def test_datasets_without_keys_are_merged_with_a_warning(tmp_path):
 
 
 NO_KEYS = {
-    "no example": (b"\xff", "record 0 at byte 0: is no tf.train.Example"),
+    "no example": (b"\xff", "record 0 at byte 0: is not a tf.train.Example"),
     "no key": (b"", "record 0 at byte 0: has no key"),
 }
 

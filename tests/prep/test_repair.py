@@ -320,7 +320,7 @@ def test_inputs_with_other_content_but_the_same_size_and_time_are_refused(
     image_folder({"2.png": plain_png(99)})
     match = (
         r"out-train-.*-00001: the inputs now give bytes of digest sha256:[0-9a-f]{64} instead of "
-        r"sha256:[0-9a-f]{64}; the content of an input has changed, though not its size and time"
+        r"sha256:[0-9a-f]{64}; the content of an input has changed, but not its size and modification time"
     )
     refused(out, root, match, contents)
     image_folder({"2.png": bytes(len(plain_png(2)))})
@@ -396,7 +396,7 @@ def test_the_command_prints_what_was_wrong_and_what_was_rebuilt(dataset, photos,
     name = flip(shard_path(dataset)).name
     index = index_file(dataset, 1).relative_to(dataset)
     (dataset / index).unlink()
-    problem = f"{name}: its bytes are not those that were written: the digest differs"
+    problem = f"{name}: its bytes have changed: the digest differs"
     assert run("--repair") == (
         1,
         f"{problem}\n{index}: cannot be read: No such file or directory\nrebuilt: {index}\nstill damaged:\n"

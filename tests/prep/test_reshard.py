@@ -240,8 +240,8 @@ def test_compressed_shards_cannot_be_opened_by_tfds_which_is_logged(old, tmp_pat
     said: list[str] = []
     reshard(old, tmp_path / "out", options=ShardOptions(compression="gzip"), log=said.append)
     assert said[1:] == [
-        "warning: TensorFlow Datasets will not open this dataset: compression: is gzip; "
-        "TFDS reads plain files"
+        "warning: TensorFlow Datasets cannot read this dataset: compression: is gzip; "
+        "TFDS reads only uncompressed shards"
     ]
 
 

@@ -97,8 +97,8 @@ KEYED = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "byt
 @pytest.mark.parametrize(
     ("record", "fault"),
     [
-        (b"no example, but wanted", "is no tf.train.Example"),
-        (b"".join(example_encoder(KEYED)([2, b"wanted"])), "the label 2 is none of the 2 classes"),
+        (b"no example, but wanted", "is not a tf.train.Example"),
+        (b"".join(example_encoder(KEYED)([2, b"wanted"])), "the label 2 is not one of the 2 classes"),
         (
             b"".join(example_encoder(Schema((Feature("other", "bytes", "bytes"),)))([b"wanted"])),
             "the feature 'key' is missing",

@@ -184,7 +184,7 @@ def test_a_label_map_needs_labels(tmp_path, quiet_build):
 
 def test_class_names_that_look_the_same_are_reported(tmp_path, quiet_build, log):
     quiet_build(Table(parquet(tmp_path, label=["Dog", "dog"])), tmp_path / "out")
-    assert log[0] == "warning: 'Dog' and 'dog' are two classes, but look alike"
+    assert log[0] == "warning: 'Dog' and 'dog' look alike, but are two classes"
 
 
 def test_a_column_names_the_splits_training_first(tmp_path, quiet_build):

@@ -339,7 +339,7 @@ UNSAYABLE = {
         replace(SOUND, splits={"val.2": SOUND.splits["train"]}),
         r"splits\.val\.2: TFDS allows",
     ),
-    "split named all": (replace(SOUND, splits={"all": SOUND.splits["train"]}), "keeps 'all' for itself"),
+    "split named all": (replace(SOUND, splits={"all": SOUND.splits["train"]}), "reserves 'all'"),
     "split without a letter": (
         replace(SOUND, splits={"__": SOUND.splits["train"]}),
         "splits.__: TFDS allows",
@@ -348,18 +348,21 @@ UNSAYABLE = {
         replace(SOUND, splits={"train": Split((replace(SOUND.shards[0], num_examples=0),))}),
         "splits: hold no examples",
     ),
-    "shards without numbers": (with_shards("a.tfrecord"), r"splits\.train\.shards: TFDS needs names alike"),
-    "shards numbered short": (with_shards("a.tfrecord-0-of-1"), "shards: TFDS needs"),
+    "shards without numbers": (
+        with_shards("a.tfrecord"),
+        r"splits\.train\.shards: TFDS requires names that differ only in 00000-of-00064",
+    ),
+    "shards numbered short": (with_shards("a.tfrecord-0-of-1"), "shards: TFDS requires"),
     "shards not in order": (
         with_shards("a.tfrecord-00001-of-00002", "a.tfrecord-00000-of-00002"),
-        "shards: TFDS needs",
+        "shards: TFDS requires",
     ),
     "shards of two names": (
         with_shards("a.tfrecord-00000-of-00002", "b.tfrecord-00001-of-00002"),
-        "shards: TFDS needs",
+        "shards: TFDS requires",
     ),
-    "shards with braces": (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS needs"),
-    "shards without a type": (with_shards("a-00000-of-00001"), "shards: TFDS needs"),
+    "shards with braces": (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS requires"),
+    "shards without a type": (with_shards("a-00000-of-00001"), "shards: TFDS requires"),
 }
 
 
@@ -431,7 +434,7 @@ def test_the_files_of_a_dataset_that_tfds_made_are_not_changed(tmp_path):
     for name, text in theirs.items():
         (tmp_path / name).write_text(text)
     (problem,) = write_tfds_view(SOUND, tmp_path)
-    assert str(problem).startswith("dataset_info.json: was not written by tfshards and stays; move it away")
+    assert str(problem).startswith("dataset_info.json: was not written by tfshards and is kept; move it away")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == theirs
 
 

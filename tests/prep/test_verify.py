@@ -1,4 +1,4 @@
-"""A dataset that is not what its manifest says: every kind of fault is found and named."""
+"""A dataset that differs from its manifest: every kind of fault is found and named."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def swap_labels(document: dict) -> None:
 
 
 def edit_first(root: Path, **fields: object) -> None:
-    """Change what the manifest says of the first shard."""
+    """Change the manifest's entry of the first shard."""
     edit_json(root, lambda document: document["splits"]["train"]["shards"][0].update(fields))
 
 
@@ -166,10 +166,10 @@ def swap_labels_in_both(root: Path) -> None:
     edit_first(root, labels_digest=file_digest(labels_of_first(root)))
 
 
-OTHER_BYTES = r"00000-of-00002: its bytes are not those that were written: the digest differs$"
-OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes are not those that were written: the digest differs$"
-OTHER_LABELS = r"^index/.*00000-of-00002\.labels: its bytes are not .*: the digest differs$"
-OTHER_SIZE = r"00000-of-00002: has \d+ bytes, the manifest says \d+$"
+OTHER_BYTES = r"00000-of-00002: its bytes have changed: the digest differs$"
+OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes have changed: the digest differs$"
+OTHER_LABELS = r"^index/.*00000-of-00002\.labels: its bytes have changed: the digest differs$"
+OTHER_SIZE = r"00000-of-00002: has \d+ bytes, but the manifest lists \d+$"
 
 # what is done -> found by a look at sizes and digests, found by reading all
 FAULTS = {
@@ -185,14 +185,14 @@ FAULTS = {
     "a cut between records": (
         cut_between_records,
         [OTHER_SIZE],
-        [OTHER_SIZE, r"00000-of-00002: holds 4 records, the manifest says 5$"],
+        [OTHER_SIZE, r"00000-of-00002: holds 4 records, but the manifest lists 5$"],
     ),
     "swapped records of different lengths": (
         swap_records,
         [OTHER_BYTES],
         [
             OTHER_BYTES,
-            r"record \d at byte \d+, key '.*': has \d+ bytes with its frame, the index says \d+$",
+            r"record \d at byte \d+, key '.*': has \d+ bytes with its frame, but the index lists \d+$",
         ],
     ),
     "a missing shard": (
@@ -207,8 +207,8 @@ FAULTS = {
     ),
     "an empty shard": (
         lambda root: first_shard(root).write_bytes(b""),
-        [r"has 0 bytes, the manifest says"],
-        [r"has 0 bytes, the manifest says", r"holds 0 records, the manifest says 5$"],
+        [r"has 0 bytes, but the manifest lists"],
+        [r"has 0 bytes, but the manifest lists", r"holds 0 records, but the manifest lists 5$"],
     ),
     "bytes behind the last record": (
         lambda root: first_shard(root).write_bytes(first_shard(root).read_bytes() + b"\0"),
@@ -235,22 +235,22 @@ FAULTS = {
     ),
     "an index that is no text": (
         lambda root: index_of_first(root).write_bytes(b"0 \xff\n"),
-        [r"^index/.*\.idx: holds other characters than digits and spaces$"],
-        [r"^index/.*\.idx: holds other characters"],
+        [r"^index/.*\.idx: holds characters other than digits and spaces$"],
+        [r"^index/.*\.idx: holds characters other"],
     ),
     "an index of fewer records": (
         lambda root: index_of_first(root).write_text("0 20\n"),
-        [r"^index/.*\.idx: has 1 records of 20 bytes, the manifest says 5 of \d+$"],
+        [r"^index/.*\.idx: has 1 records of 20 bytes, but the manifest lists 5 of \d+$"],
         [r"has 1 records of 20 bytes"],
     ),
     "an empty index": (
         lambda root: index_of_first(root).write_text(""),
-        [r"^index/.*\.idx: has 0 records of 0 bytes, the manifest says 5 of \d+$"],
+        [r"^index/.*\.idx: has 0 records of 0 bytes, but the manifest lists 5 of \d+$"],
         [r"has 0 records of 0 bytes"],
     ),
     "an index that is far too long": (
         lambda root: index_of_first(root).write_text("0" * 1000),
-        [r"^index/.*\.idx: has 1000 bytes; that of 5 records has at most 190$"],
+        [r"^index/.*\.idx: has 1000 bytes; an index of 5 records has at most 190$"],
         [r"^index/.*\.idx: has 1000 bytes"],
     ),
     "an index of other places": (wrong_index, [OTHER_INDEX], [OTHER_INDEX]),
@@ -264,7 +264,7 @@ FAULTS = {
     "a manifest and an index of other places": (
         wrong_index_in_both,
         [],
-        [r"record 0 at byte 0, key '.*': has \d+ bytes with its frame, the index says \d+$"],
+        [r"record 0 at byte 0, key '.*': has \d+ bytes with its frame, but the index lists \d+$"],
     ),
     "missing labels": (
         lambda root: labels_of_first(root).unlink(),
@@ -285,22 +285,22 @@ FAULTS = {
     "a manifest and labels of other classes": (
         swap_labels_in_both,
         [],
-        [r"-00002: record 0 at byte 0, key '.*': has the label (\d), index/.*-00002\.labels says (?!\1)\d$"],
+        [r"-00002: record 0 .*: has the label (\d), but index/.*-00002\.labels lists (?!\1)\d$"],
     ),
     "a manifest of other last bytes": (
         lambda root: edit_first(root, last_bytes="00" * 8),
-        [r"00000-of-00002: ends with the bytes [0-9a-f]{16}, the manifest says 0{16}$"],
-        [r"00000-of-00002: ends with the bytes", r"in another order$"],
+        [r"00000-of-00002: ends with the bytes [0-9a-f]{16}, but the manifest lists 0{16}$"],
+        [r"00000-of-00002: ends with the bytes", r"in a different order$"],
     ),
     "a manifest of other examples": (
         lambda root: edit_first(root, examples_digest="0" * 16),
         [],
-        [r"00000-of-00002: the digest of its records is [0-9a-f]{16}, the manifest says 0{16}$"],
+        [r"00000-of-00002: its records have the digest [0-9a-f]{16}, but the manifest lists 0{16}$"],
     ),
     "wrong label counts": (
         lambda root: edit_json(root, swap_labels),
         [],
-        [r"^splits\.train\.label_counts: are not what the shards hold: 'cat' 6 times, not 7, "],
+        [r"^splits\.train\.label_counts: differ from the records: 'cat' occurs 6 times, not 7, "],
     ),
     "a record twice, in the place of another": (
         lambda root: rewrite(root, repeat_a_record),
@@ -340,11 +340,11 @@ def test_a_manifest_that_counts_missing_records_is_found_by_reading(dataset):
 
     edit_json(dataset, one_more)
     beside = [
-        r"^index/.*: has 5 records of \d+ bytes, the manifest says 6 of \d+$",
+        r"^index/.*: has 5 records of \d+ bytes, but the manifest lists 6 of \d+$",
         r"labels of 6 .* have 48$",
     ]
     assert_found(verify(dataset), beside)
-    assert_found(verify(dataset, deep=True), [r"holds 5 records, the manifest says 6$", *beside])
+    assert_found(verify(dataset, deep=True), [r"holds 5 records, but the manifest lists 6$", *beside])
 
 
 def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
@@ -401,7 +401,7 @@ def of_schema(*features: Feature) -> bytes:
 
 
 RECORDS = {
-    "no example": (b"junk", r"is no tf\.train\.Example: "),
+    "no example": (b"junk", r"is not a tf\.train\.Example: "),
     "no bytes": (b"", r"the feature 'key' is missing$"),
     "a feature less": (of_schema(*SCHEMA.features[1:]), r"the feature 'raw' is missing$"),
     "a feature more": (
@@ -416,8 +416,8 @@ RECORDS = {
         of_schema(*SCHEMA.features[:1], Feature("numbers", "float", "float32", (2,)), *SCHEMA.features[2:]),
         r"the feature 'numbers' is a list of float instead of int$",
     ),
-    "no such class": (with_value("label", 2), r"the label 2 is none of the 2 classes$"),
-    "a class below zero": (with_value("label", -1), r"the label -1 is none of the 2 classes$"),
+    "no such class": (with_value("label", 2), r"the label 2 is not one of the 2 classes$"),
+    "a class below zero": (with_value("label", -1), r"the label -1 is not one of the 2 classes$"),
 }
 
 
@@ -468,7 +468,7 @@ def test_integers_beyond_their_dtype_are_named(dtype, sound, beyond, tmp_path):
     schema = Schema((Feature("n", "int", dtype, (None,)), Feature("key", "bytes", "bytes")))
     records = [record(schema, [sound, b"0"]), record(schema, [[*sound, beyond], b"1"])]
     (found,) = of_records(verify(dataset_of(tmp_path, records, schema), deep=True))
-    assert found == f"record 1, key '1': the feature 'n' holds {beyond}, which is no {dtype}"
+    assert found == f"record 1, key '1': the feature 'n' holds {beyond}, which is out of range for {dtype}"
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_integers_beyond_their_dtype_are_named(dtype, sound, beyond, tmp_path):
             Feature("numbers", "float", "float32", (None,)),
             "'numbers' is a list of float instead of int",
         ),
-        (3, [1, 0, 2, 3], LISTS["tags"], "the label 2 is none of the 2 classes"),
+        (3, [1, 0, 2, 3], LISTS["tags"], "the label 2 is not one of the 2 classes"),
     ],
 )
 def test_a_list_of_another_type_than_in_the_schema_is_named(tmp_path, place, value, feature, fault):
@@ -515,7 +515,7 @@ def test_labels_without_names_are_counted_by_number(tmp_path, quiet_build):
     )
     assert_found(
         verify(tmp_path / "out", deep=True),
-        [r"^splits\.train\.label_counts: are not what the shards hold: '3' 2 times, not 1, "],
+        [r"^splits\.train\.label_counts: differ from the records: '3' occurs 2 times, not 1, "],
     )
 
 
@@ -624,8 +624,8 @@ def test_a_removed_record_is_found_by_the_index(rows):
     path.write_bytes(frames if compression == "none" else gzip.compress(frames))
     report = verify(root, deep=True)
     (found,) = of_records(report)
-    assert re.fullmatch(r"record 3, key '\d': has \d+ bytes with its frame, the index says \d+", found)
-    assert report.problems[-1].message == "holds 9 records, the manifest says 10"
+    assert re.fullmatch(r"record 3, key '\d': has \d+ bytes with its frame, but the index lists \d+", found)
+    assert report.problems[-1].message == "holds 9 records, but the manifest lists 10"
 
 
 def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
@@ -642,7 +642,7 @@ def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
     key, last = (decode_example(records[number])["key"][0].decode() for number in (one, 8))
     size, other = len(frames[one]), len(frames[one + 1])
     assert of_records(verify(root, deep=True)) == [
-        f"record {one}, key {key!r}: has {size} bytes with its frame, the index says {other}",
+        f"record {one}, key {key!r}: has {size} bytes with its frame, but the index lists {other}",
         f"record {one + 1}, after key {key!r}: {DAMAGED_LENGTH}",
         f"record 8, its key reads {last!r}: {DAMAGED_DATA}",
     ]
@@ -674,7 +674,7 @@ def test_compressed_data_are_read_no_further_than_the_size_in_the_manifest(rows)
     path.write_bytes(path.read_bytes() + gzip.compress(bytes(50_000_000)))
     (found,) = of_records(verify(root, deep=True))
     assert re.fullmatch(
-        r"record 10, after key '\d': the records should end at byte \d+, and more bytes follow", found
+        r"record 10, after key '\d': the records should end at byte \d+, but more bytes follow", found
     )
     records = [data for _, data in read_records_safely(path)]
     frames = b"".join(part for record in records[:-1] for part in frame(record))
@@ -696,7 +696,7 @@ def test_recompressed_records_are_distinguished_from_other_records(rows):
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
     texts = [str(problem) for problem in verify(root, deep=True).problems]
     assert texts[-1].endswith(
-        ": its records are those that were written, in another order, or compressed in another way"
+        ": its records are those that were written, but in a different order, or compressed differently"
     )
 
 
@@ -708,7 +708,7 @@ def test_a_disk_that_cannot_be_read_is_a_problem(dataset):
     path.symlink_to("/proc/self/mem")
     texts = [str(problem) for problem in verify(dataset, deep=True).problems]
     assert texts == [
-        f"{path.name}: has 0 bytes, the manifest says {read_manifest(dataset).shards[0].num_bytes}",
+        f"{path.name}: has 0 bytes, but the manifest lists {read_manifest(dataset).shards[0].num_bytes}",
         f"{path.name}: record 0 at byte 0: cannot be read: Input/output error",
     ]
 
@@ -741,9 +741,7 @@ def test_the_rejects_file_is_compared(with_rejects):
     (path,) = with_rejects.glob("rejected-*.jsonl")
     path.write_bytes(path.read_bytes().replace(b"no", b"on"))
     path.write_bytes(path.read_bytes() + b"\n")
-    assert_found(
-        verify(with_rejects), [r"^rejected-[0-9a-f]{8}\.jsonl: its bytes are not those that were written"]
-    )
+    assert_found(verify(with_rejects), [r"^rejected-[0-9a-f]{8}\.jsonl: its bytes have changed"])
     path.unlink()
     assert_found(verify(with_rejects), [r"^rejected-[0-9a-f]{8}\.jsonl: cannot be read: No such file"])
 
@@ -766,17 +764,17 @@ IMAGES = {
     "more channels": (
         image_bytes("RGBA", (4, 3)),
         (None, None, 3),
-        "the image 'image' is of mode RGBA, the schema says 3 channels",
+        "the image 'image' has mode RGBA, but the schema allows 3 channels",
     ),
     "another width": (
         image_bytes("RGB", (4, 3)),
         (3, 5, 3),
-        "the image 'image' has 3 x 4 pixels, the schema says 3 x 5",
+        "the image 'image' has 3 x 4 pixels, but the schema requires 3 x 5",
     ),
     "another height, of any width": (
         image_bytes("RGB", (4, 3)),
         (5, None, 3),
-        r"the image 'image' has 3 x 4 pixels, the schema says 5 x \?",
+        r"the image 'image' has 3 x 4 pixels, but the schema requires 5 x \?",
     ),
     "a cut JPEG": (
         image_bytes("RGB", (64, 64), "JPEG")[:-60],

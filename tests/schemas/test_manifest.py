@@ -759,7 +759,7 @@ def test_missing_shards_and_wrong_sizes_are_all_reported(tmp_path):
     (tmp_path / third).write_bytes(bytes(299))
     assert [str(problem) for problem in file_problems(manifest, str(tmp_path))] == [
         f"{first}: cannot be read: No such file or directory",
-        f"{third}: has 299 bytes, the manifest says 300",
+        f"{third}: has 299 bytes, but the manifest lists 300",
     ]
 
 
