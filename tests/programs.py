@@ -1,4 +1,4 @@
-"""Runs Python programs in processes that need not import TensorFlow, which takes four seconds each time.
+"""Runs Python programs in processes that need not import TensorFlow, which takes four seconds.
 
 One server imports it and forks: each program has a process of its own, with its own environment, working
 directory and standard streams, and ends as ``python PROGRAM`` would.
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Program:
-    """A running program, with as much of ``subprocess.Popen`` as tests use."""
+    """A running program, with the part of ``subprocess.Popen`` that the tests use."""
 
     def __init__(self, status: IO[bytes]) -> None:
         self._status = status
@@ -59,7 +59,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended, and what it wrote."""
+    """How a program ended, and its output."""
 
     returncode: int
     stdout: str
@@ -104,7 +104,7 @@ class Programs:
         cwd: Path | None = None,
         timeout: float = 600,
     ) -> Ended:
-        """Run ``command`` to its end, and return what it wrote."""
+        """Run ``command`` to its end, and return its output."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             returncode = self.start(command, stdout=out, stderr=err, env=env, cwd=cwd).wait(timeout)
             for file in (out, err):
@@ -128,7 +128,7 @@ class Programs:
 
 
 def serve(control: socket.socket) -> None:
-    """Fork a process for each request; returns in the programs' processes, when they have ended."""
+    """Fork a process for each request; return in the processes of the programs when they have ended."""
     while True:
         message, files, _, _ = socket.recv_fds(control, 1 << 20, 3)
         if not message:

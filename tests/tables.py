@@ -1,4 +1,4 @@
-"""Divides tables of cases: ``make test`` runs a few of them, ``make nightly`` the others."""
+"""Divides tables of cases: ``make test`` runs a few, ``make nightly`` the others."""
 
 from __future__ import annotations
 

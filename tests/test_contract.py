@@ -1,4 +1,4 @@
-"""What prep writes, three readers give back: the loader, TensorFlow, a reader made from docs/format.md."""
+"""Three readers return what prep writes: the loader, TensorFlow, and a reader written from docs/format.md."""
 
 import importlib.util
 import math

@@ -1,4 +1,4 @@
-"""Every example runs as it is, and does what the guide says of it."""
+"""Every example runs unchanged and does what the guide describes."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """Return a dataset of digits whose split ``train`` has few of three of them, and ``test`` of none."""
+    """Return a dataset of digits; in the split ``train`` three of them are rare, in ``test`` none."""
     root = tmp_path_factory.mktemp("digits")
     spec = importlib.util.spec_from_file_location("digits_folder", EXAMPLES / "digits_folder.py")
     digits_folder = importlib.util.module_from_spec(spec)
@@ -47,40 +47,42 @@ def run(programs):
 
 
 def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
-    said = run("static_tensor.py", digits)
-    assert re.findall(r"mean on .*CPU:(\d)", said) == ["0", "1"], said
-    first, last = map(float, re.search(r"loss: ([\d.]+) in the first step, ([\d.]+) in step", said).groups())
+    output = run("static_tensor.py", digits)
+    assert re.findall(r"mean on .*CPU:(\d)", output) == ["0", "1"], output
+    first, last = map(
+        float, re.search(r"loss: ([\d.]+) in the first step, ([\d.]+) in step", output).groups()
+    )
     assert last < 0.8 * first
 
 
 def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(run, digits):
-    said = run("imbalanced.py", digits)
-    recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", said, re.M)}
-    assert recall["class_weight"] > recall["as they are"] + 0.05, said
-    assert recall["resampled"] > recall["as they are"] + 0.05, said
-    assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), said
+    output = run("imbalanced.py", digits)
+    recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", output, re.M)}
+    assert recall["class_weight"] > recall["as they are"] + 0.05, output
+    assert recall["resampled"] > recall["as they are"] + 0.05, output
+    assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), output
 
 
 def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run, digits, tmp_path):
-    said = run("larger_than_memory.py", digits, tmp_path / "fast")
-    assert float(re.search(r"^accuracy: ([\d.]+)$", said, re.M)[1]) > 0.6, said
-    assert re.search(r"^input: steps waited for \d+% of the time", said, re.M), said
+    output = run("larger_than_memory.py", digits, tmp_path / "fast")
+    assert float(re.search(r"^accuracy: ([\d.]+)$", output, re.M)[1]) > 0.6, output
+    assert re.search(r"^input: steps waited for \d+% of the time", output, re.M), output
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
 def test_mirrored_fit_recognizes_digits(run, digits):
-    said = run("mirrored_fit.py", digits)
-    # of three digits there are few to learn from
-    assert float(re.search(r"^accuracy: ([\d.]+)", said, re.M)[1]) > 0.6, said
+    output = run("mirrored_fit.py", digits)
+    # three digits are rare in the training split
+    assert float(re.search(r"^accuracy: ([\d.]+)", output, re.M)[1]) > 0.6, output
 
 
 def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
-    said = run("separate_models.py", digits)
+    output = run("separate_models.py", digits)
     accuracies = {
-        name: float(value) for name, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", said, re.M)
+        name: float(value) for name, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", output, re.M)
     }
-    assert set(accuracies) == {"CPU:0", "CPU:1"}, said
-    assert all(accuracy > 0.5 for accuracy in accuracies.values()), said
+    assert set(accuracies) == {"CPU:0", "CPU:1"}, output
+    assert all(accuracy > 0.5 for accuracy in accuracies.values()), output
 
 
 def test_resume_continues_after_a_crash_as_without_one(run, digits, tmp_path):

@@ -1,7 +1,7 @@
-"""A reader of datasets written from docs/format.md alone, and what it finds in datasets written by that page.
+"""A reader of datasets written only from docs/format.md, and its results for datasets written from that page.
 
-The reader uses the standard library and TensorFlow. It knows nothing of tfshards, so that it shows what
-others can read.
+The reader uses the standard library and TensorFlow. It does not import tfshards, so it shows what
+other tools can read.
 """
 
 import gzip
@@ -30,10 +30,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 def read_dataset(root):
     """Return the examples of each split in order, as ``{split: [{feature: array}]}``.
 
-    Arrays have the schema's dtype and shape; byte strings stand in arrays of objects, images are decoded.
+    Arrays have the schema's dtype and shape; byte strings are in arrays of objects, images are decoded.
 
     Raises:
-        ValueError: the dataset is not what docs/format.md says; the message names the file and the record.
+        ValueError: the dataset violates docs/format.md; the message names the file and the record.
     """
     root = Path(root)
     text = (root / "dataset.json").read_bytes()
@@ -83,7 +83,7 @@ def check_rejects(root, manifest):
         reject = json.loads(line)
         types = {name: type(value).__name__ for name, value in reject.items()}
         if types != {"key": "str", "reason": "str", "detail": "str", "size": "int", "modified": "int"}:
-            raise ValueError(f"{path}: {line} is no reject")
+            raise ValueError(f"{path}: {line} is not a reject")
         reasons[reject["reason"]] = reasons.get(reject["reason"], 0) + 1
     if reasons != manifest["totals"]["reasons"].get("rejected", {}):
         raise ValueError(f"{path}: does not hold what totals.reasons.rejected counts")
@@ -125,7 +125,7 @@ def check_labels(path, shard, manifest, examples):
     scalars = [f["name"] for f in manifest["schema"]["features"] if (f["kind"], f["shape"]) == ("label", [])]
     if not scalars:
         if shard["labels_digest"] or path.exists():
-            raise ValueError(f"{path}: there is no feature that it could be of")
+            raise ValueError(f"{path}: the schema has no label")
         return
     found = path.read_bytes()
     if found != b"".join(struct.pack("<q", int(example[scalars[0]])) for example in examples):
@@ -135,7 +135,7 @@ def check_labels(path, shard, manifest, examples):
 
 
 def number_of(length, checksum):
-    """Return what a record adds to its shard's examples_digest."""
+    """Return the number that a record adds to the examples_digest of its shard."""
     number = (length * 2**32 + checksum + 0x9E3779B97F4A7C15) % 2**64
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
@@ -191,7 +191,7 @@ def read_example(record, schema, place):
         if feature["kind"] == "label" and schema["class_names"]:
             label = values[feature["name"]]
             if np.any((label < 0) | (label >= len(schema["class_names"]))):
-                raise ValueError(f"{place}: {label} is no class")
+                raise ValueError(f"{place}: {label} is not a class")
     return values
 
 
@@ -235,11 +235,11 @@ def read_value(feature, stored, place):
     return value.reshape(shape)
 
 
-# A dataset written by hand, from the same page
+# A dataset written manually from the same page
 
 
 def extremes(dtype):
-    """Return values of the dtype, shape (2, 3), that show when one bit is lost."""
+    """Return values of the dtype, shape (2, 3), in which every lost bit shows."""
     numpy_dtype = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
     if dtype == "bool":
         return np.array([[True, False, True], [False, False, True]])
@@ -277,14 +277,14 @@ def features_and_values(key):
         whole, scalar, empty = value, value[1, 2], value[:, :0]
         for suffix, part in (("", whole), ("_scalar", scalar), ("_empty", empty)):
             part = np.asarray(part)
-            # True stands as 1
+            # True is stored as 1
             numbers = part.astype(np.int64) if dtype == "bool" else part
             stored = [part.tobytes()] if kind == "raw" else numbers.ravel().tolist()
             yield f"{kind}_{dtype}{suffix}", kind, dtype, list(part.shape), part, stored
     yield "key", "bytes", "bytes", [], objects([key], ()), [key]
     for kind, dtype in TENSORS:
         if kind != "raw":
-            # as many as the key says, which differ from example to example
+            # the number of elements is in the key, and differs between examples
             part = extremes(dtype).ravel()[: key[-5] % 4 if key else 0]
             numbers = part.astype(np.int64) if dtype == "bool" else part
             yield f"{kind}_{dtype}_list", kind, dtype, [None], part, numbers.tolist()
@@ -303,7 +303,7 @@ def features_and_values(key):
 def serialised(key):
     example = tf.train.Example()
     for name, kind, _, _, _, stored in features_and_values(key):
-        # An empty list is set, too.
+        # An empty list is set as well.
         values = getattr(example.features.feature[name], LISTS[kind])
         values.SetInParent()
         values.value.extend(stored)
@@ -328,7 +328,7 @@ def write_dataset(root, compression="none"):
             lengths = [len(record) + 16 for record in records]
             lines = [f"{sum(lengths[:i])} {length}\n" for i, length in enumerate(lengths)]
             (root / "index" / f"{name}.idx").write_text("".join(lines), encoding="ascii")
-            # of the first scalar of kind label, which is int8
+            # labels of the first scalar of kind label, which is int8
             labels = struct.pack("<q", int(extremes("int8")[1, 2])) * len(keys)
             (root / "index" / f"{name}.labels").write_bytes(labels)
             if compression == "gzip" and keys:
@@ -382,14 +382,14 @@ def write_dataset(root, compression="none"):
 
 
 def write_manifest(root, manifest):
-    """Write the manifest with the digest that it has now."""
+    """Write the manifest with its new digest."""
     unsigned = {name: value for name, value in manifest.items() if name != "digest"}
     text = json.dumps(unsigned | {"digest": "sha256:" + "0" * 64})
     (root / "dataset.json").write_bytes(with_digest(text.encode("ascii")))
 
 
 def stated(path):
-    """What the manifest says of a plain shard, but for its records."""
+    """Return the description of a plain shard in the manifest, except for its records."""
     data = path.read_bytes()
     sizes = {"num_bytes": len(data), "record_bytes": len(data)}
     return sizes | {"digest": digest_of(data), "last_bytes": data[-8:].hex()}
@@ -402,7 +402,7 @@ def written(tmp_path_factory):
     return root
 
 
-# What the reader finds
+# Tests of the reader
 
 
 def test_every_kind_and_dtype_is_read_exactly(written):
@@ -414,7 +414,7 @@ def test_every_kind_and_dtype_is_read_exactly(written):
             assert list(example) == [name for name, *_ in rows]
             for name, _, _, _, value, _ in rows:
                 assert (name, example[name].dtype, example[name].shape) == (name, value.dtype, value.shape)
-                # not ==, since NaN differs from itself and -0.0 does not from 0.0
+                # not ==, since NaN != NaN and -0.0 == 0.0
                 assert (
                     name,
                     example[name].tolist() if value.dtype == object else example[name].tobytes(),
@@ -455,7 +455,7 @@ def write_the_page_s_example(root):
     """Write the example as the page shows it; return its one shard."""
     (root / "dataset.json").write_text(code_block("json"), encoding="ascii")
     shard = root / read_manifest(root).shards[0].path
-    # the columns of hex end where the remarks begin, three spaces or more after them
+    # remarks follow the columns of hex after three or more spaces
     columns = (re.match(r" *((?:[0-9a-f]{2} )+)", line) for line in code_block("hex").splitlines())
     shard.write_bytes(bytes.fromhex("".join(column[1] for column in columns)))
     (root / "index").mkdir()
@@ -474,7 +474,7 @@ def test_the_example_of_the_page_is_a_dataset(tmp_path):
         "label": 1,
         "key": b"7",
     }
-    # and it is what TensorFlow writes
+    # and it equals the file that TensorFlow writes
     [record] = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
 
@@ -526,7 +526,9 @@ def test_a_damaged_shard_is_named_even_if_size_and_digest_are_made_to_fit(tmp_pa
     [
         pytest.param({"format_version": 2}, "format version 2: install tfshards>=0.1", id="a newer format"),
         pytest.param({"totals": {"entries": 2}}, "counts do not add up", id="an entry lost"),
-        pytest.param({"schema": {"class_names": ["cat"]}}, "record 0: 1 is no class", id="an unknown class"),
+        pytest.param(
+            {"schema": {"class_names": ["cat"]}}, "record 0: 1 is not a class", id="an unknown class"
+        ),
         pytest.param(
             {"schema": {"features": [{"name": "y", "kind": "raw", "dtype": "int8", "shape": []}]}},
             "record 0: lacks 'y'",
@@ -580,7 +582,7 @@ def test_labels_that_differ_from_the_records_are_refused(tmp_path):
         read_dataset(tmp_path)
     manifest["schema"]["features"][1]["kind"] = "int"
     write_manifest(tmp_path, manifest | {"schema": manifest["schema"] | {"class_names": []}})
-    with pytest.raises(ValueError, match=r"\.labels: there is no feature that it could be of"):
+    with pytest.raises(ValueError, match=r"\.labels: the schema has no label"):
         read_dataset(tmp_path)
 
 
@@ -593,8 +595,8 @@ def test_labels_that_differ_from_the_records_are_refused(tmp_path):
             "does not hold what",
             id="another reason",
         ),
-        pytest.param('{"key": "a", "reason": "damaged"}', "is no reject", id="a field lost"),
-        pytest.param('{"key": "a", "reason": "damaged", "detail": 3}', "is no reject", id="another type"),
+        pytest.param('{"key": "a", "reason": "damaged"}', "is not a reject", id="a field lost"),
+        pytest.param('{"key": "a", "reason": "damaged", "detail": 3}', "is not a reject", id="another type"),
     ],
 )
 def test_rejects_that_the_manifest_does_not_count_are_refused(tmp_path, text, message):

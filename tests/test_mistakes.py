@@ -1,4 +1,4 @@
-"""Values of a wrong type, as people give them by mistake, get an error that says what was wanted."""
+"""Common mistakes, such as values of a wrong type, raise an error that names the allowed values."""
 
 import fcntl
 import os
@@ -90,7 +90,7 @@ def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_
     out = tmp_path / "out"
     out.mkdir()
     arrays = Arrays({"x": np.arange(8)})
-    # The lock belongs to another process, which is killed: nothing is left of it.
+    # The lock belongs to another process, which is killed; this releases the lock.
     code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(1, flush=True); input()"
     command = [sys.executable, "-c", code, str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -1,4 +1,4 @@
-"""What is installed: the rooms under one name, their extras, the command."""
+"""The installed package: the rooms under one name, their extras, the command."""
 
 import re
 import subprocess
@@ -50,7 +50,7 @@ def test_the_unpacked_wheel_can_be_imported_anywhere(wheel, tmp_path, where):
         archive.extractall(tmp_path)
     folder = ROOT if where == "a clone" else tmp_path
     code = "import tfshards.prep, tfshards.schemas as s; print(s.__file__)"
-    # -S leaves out the editable install of the tree, site-packages come back by hand
+    # -S leaves out the editable install of the tree; site-packages are added explicitly
     packages = [path for path in sys.path if path.endswith("site-packages")]
     environment = {"PYTHONPATH": ":".join([str(tmp_path), *packages])}
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """The public names of the package, with their signatures, are those in ``public_names.txt``.
 
-A change of this file is a change of the interface, and belongs in the changelog. To write it anew:
+A change of this file is a change of the interface, and belongs in the changelog. To write it again:
 
     python tests/test_public_names.py > tests/public_names.txt
 """
@@ -60,7 +60,7 @@ def constructor(of: type) -> str:
 
 
 def members(of: type) -> dict[str, object]:
-    """Return the public methods and properties that a class, or a base of ours, adds to those of others.
+    """Return the public methods and properties defined by a class, or by a base class of this package.
 
     Methods such as ``on_epoch_end`` are left out: Keras calls them, not a user.
     """

@@ -1,4 +1,4 @@
-"""Every command and every piece of Python in the README runs as it stands."""
+"""Every command and every piece of Python in the README runs unchanged."""
 
 import os
 import re
@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", README.read_text(), re.M | r
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the README's photos and arrays."""
+    """A folder with the photos and arrays of the README."""
     folder = tmp_path_factory.mktemp("readme")
     random = np.random.default_rng(0)
     for name in ("cat", "dog"):
@@ -55,7 +55,7 @@ def test_make_demo_reaches_an_accuracy_above_90_percent(tmp_path):
     root = README.parent
     copy = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(root), str(copy)], check=True)
-    # the environment that is there; making one is left to the check from a clean checkout
+    # uses the existing environment; the check from a clean checkout makes a new one
     venv = Path(sys.executable).parents[1]
     command = ["make", "demo", f"VENV={venv}", "-o", str(venv / ".installed")]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True)

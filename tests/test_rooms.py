@@ -1,4 +1,4 @@
-"""prep → schemas ← loader: each room is imported with what it must not see blocked."""
+"""prep → schemas ← loader: each room is imported with the packages blocked that it must not import."""
 
 import ast
 import subprocess
@@ -93,7 +93,7 @@ print(sorted(int(x) for batch in batches for x in batch["x"]))
 
 
 def run_without(blocked, code, folder=None):
-    """Return what the code prints in a process that cannot import what is blocked."""
+    """Return the output of code in a process that cannot import the blocked packages."""
     program = BLOCKING.partition("import {module}")[0].format(blocked=blocked) + code
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -185,7 +185,7 @@ def test_a_heavy_package_is_imported_in_one_file_of_prep_at_most(package, home):
 
 
 def test_the_loader_imports_tensorflow_and_the_schemas_only():
-    # typing_extensions is a requirement of TensorFlow, and asked for by type checkers alone
+    # typing_extensions is a requirement of TensorFlow, and imported only for type checkers
     allowed = {"tensorflow", "typing_extensions", "tfshards.loader", "tfshards.schemas", "numpy"}
     allowed |= sys.stdlib_module_names
     for path in (ROOT / "loader").rglob("*.py"):
@@ -193,7 +193,7 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
 
 
 def imported(path):
-    """The packages that a file imports, rooms of tfshards with their name."""
+    """Return the packages that a file imports; rooms of tfshards by their names."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

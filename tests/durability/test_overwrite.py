@@ -50,8 +50,8 @@ def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(commands, open_
             if kills % 3 == 0:
                 assert commands.run(again).status == 0
                 break
-        said, _ = poller.communicate(timeout=60)
-        *seen, last = said.splitlines()
+        output, _ = poller.communicate(timeout=60)
+        *seen, last = output.splitlines()
         assert seen == [read_manifest(out).build_id]
         looks += int(last)
     print(f"\nlooked {looks} times while a dataset was replaced 3 times, with {kills} kills: 0 torn")
@@ -75,8 +75,8 @@ def test_a_loader_of_the_old_dataset_reads_it_to_the_end(tmp_path):
     assert int(training.stdout.readline()) < 0.9 * num_bytes
     write_dataset(1)
     assert verify(out)
-    said, _ = training.communicate("on\n", timeout=120)
-    assert said == f"800 {hashlib.sha256(repr(list(range(800))).encode()).hexdigest()}\n"
+    output, _ = training.communicate("on\n", timeout=120)
+    assert output == f"800 {hashlib.sha256(repr(list(range(800))).encode()).hexdigest()}\n"
 
 
 def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):

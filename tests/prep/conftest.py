@@ -1,4 +1,4 @@
-"""What the tests of ``prep`` share: small inputs on disk, a quiet build, a folder's content as a value."""
+"""Fixtures for the tests of ``prep``: small inputs on disk, a quiet build, the contents of a folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tfshards.schemas import Manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# A busy machine is no fault of the code: examples are bounded by number, not by time.
+# The number of examples is bounded, not their time, so that a busy machine fails no test.
 settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("prep")
 
-# Modification times are part of a build's id: with one for all, equal files are equal inputs.
+# Modification times are part of the build id; with one time for all files, equal files are equal inputs.
 STAMP = 1_600_000_000 * 10**9
 
 MakeFolder = Callable[..., Path]
@@ -31,7 +31,7 @@ Build = Callable[..., Manifest]
 
 @pytest.fixture
 def image_folder(tmp_path: Path) -> MakeFolder:
-    """Write files and return their folder: a number becomes a small PNG of its own, bytes stay what they are.
+    """Write files and return their folder: a number becomes a small PNG, bytes are written unchanged.
 
     A name that ends with ``/`` is an empty folder.
     """
@@ -53,7 +53,7 @@ def image_folder(tmp_path: Path) -> MakeFolder:
 
 
 def _png(number: int) -> bytes:
-    # of various sizes, so that a balance by bytes is another than one by count
+    # of various sizes, so that balance by bytes differs from balance by count
     side = 4 + number % 5
     pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
     file = io.BytesIO()
@@ -69,7 +69,7 @@ def small_folder(image_folder: MakeFolder) -> Path:
 
 @pytest.fixture
 def slow_folder(image_folder: MakeFolder) -> Path:
-    """Images that each take a while, since they are re-encoded, and four that are rejected."""
+    """Images that take a while because they are re-encoded, and four that are rejected."""
     pixels = np.random.default_rng(0).integers(0, 256, (450, 450, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "BMP")
@@ -95,13 +95,13 @@ def array_files(tmp_path: Path) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def log() -> list[str]:
-    """The lines that ``quiet_build`` was told."""
+    """The status lines of ``quiet_build``."""
     return []
 
 
 @pytest.fixture
 def quiet_build(log: list[str]) -> Build:
-    """``build`` on threads of this process, unless Beam's options are given, with its log in ``log``."""
+    """``build`` on threads of this process unless Beam options are given; its status lines go to ``log``."""
 
     def run(*args: object, **options: object) -> Manifest:
         engine = "beam" if options.get("beam_args") else "in_process"
@@ -112,7 +112,7 @@ def quiet_build(log: list[str]) -> Build:
 
 @pytest.fixture
 def contents() -> Contents:
-    """A function from a folder to the bytes of every file in it, hidden ones as well, by relative path."""
+    """Return a function from a folder to the bytes of its files, including hidden ones, by relative path."""
 
     def read(root: Path) -> dict[str, bytes]:
         return {

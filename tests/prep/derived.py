@@ -1,4 +1,4 @@
-"""Datasets of every kind that tests derive others from, and their records as values."""
+"""Datasets of every kind for the tests of derivation, and their records as values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tfshards.schemas.manifest import Compression
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
-# Without Apache Beam, which other tests run.
+# Without Apache Beam, which other tests cover.
 build_quietly = partial(build, engine="in_process", log=lambda _: None)
 
 
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:
-    """Write a PNG of its own for each number into one of two class folders, and files that are no images."""
+    """Write a different PNG for each number into one of two class folders, and files that are not images."""
     for number in numbers:
         side = 4 + number % 5
         pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
@@ -57,7 +57,7 @@ def build_arrays(folder: Path, compression: Compression = "none") -> Manifest:
 
 
 def build_table(folder: Path, compression: Compression = "none") -> Manifest:
-    """40 rows of texts of many lengths, which name their splits."""
+    """40 rows of texts of many lengths, with a column of splits."""
     rows = [f"{'a' * (number * 7 % 50)},{('train', 'val')[number % 5 == 0]}" for number in range(40)]
     write(folder / "t.csv", "\n".join(["text,split", *rows]).encode())
     return _build(Table(folder / "t.csv"), folder, Options(compression=compression))
@@ -93,7 +93,7 @@ def in_no_order(held: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
 
 
 def repeat_a_record(shard: Path) -> None:
-    """Put a copy of one record of a plain shard in the place of another of its length: all checksums hold."""
+    """Overwrite a record of a plain shard with another of the same length; all checksums remain valid."""
     frames = [b"".join(frame(data)) for _, data in read_records(shard)]
     one, other = next(
         (one, other) for one in frames for other in frames if one != other and len(one) == len(other)

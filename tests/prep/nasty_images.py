@@ -1,4 +1,4 @@
-"""The table of nasty files: a name for each kind, its bytes, and what a build has to make of it."""
+"""The table of nasty files: the name of each kind, its bytes, and the expected result of a build."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ KINDS: dict[str, Kind] = {name: kind for family in _FAMILIES for name, kind in f
 
 
 def file_name(name: str) -> str:
-    """Where the file of a kind stands in the folder: its key in the dataset."""
+    """Return the path of the file of a kind in the folder: its key in the dataset."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in name)
     return plain + KINDS[name].suffix

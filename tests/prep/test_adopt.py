@@ -1,4 +1,4 @@
-"""TFRecord files that TensorFlow, TFDS and others wrote become a dataset that the loader reads."""
+"""TFRecord files written by TensorFlow, TFDS and other tools become a dataset that the loader reads."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tfshards import loader
 
 logging.getLogger("absl").setLevel(logging.ERROR)
 
-# by name, since an empty list has a type, too
+# by name, since an empty list also has a type
 FLOATS = ("score", "boxes")
 QUIET = {"log": lambda _: None}
 
 
 def example(**values: object) -> bytes:
-    """A serialized example; lists may have any length."""
+    """Return a serialized example; lists may have any length."""
     features = {}
     for name, value in values.items():
         elements = value if isinstance(value, list) else [value]
@@ -184,10 +184,10 @@ def stamps(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 class Digits(tfds.core.GeneratorBasedBuilder):
-    """A dataset that TFDS makes."""
+    """A dataset made by TFDS."""
 
     VERSION = tfds.core.Version("1.2.0")
-    # it lies in no package
+    # the builder is not in a package
     code_path = None
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -287,7 +287,7 @@ def test_class_names_come_from_a_file(tmp_path, capsys):
     manifest = read_manifest(tmp_path / "d")
     assert manifest.splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
     assert (tmp_path / "d" / "labels.txt").read_text() == "cat\ndog\nemu\n"
-    # without names, what was written for them goes
+    # without class names, the files written for them are removed
     assert main(["adopt", str(tmp_path / "d"), "--overwrite"]) == 0
     assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"0": 3, "1": 2}
     assert not (tmp_path / "d" / "labels.txt").exists()
@@ -324,9 +324,9 @@ def test_lists_of_labels_are_not_counted(tmp_path):
 def test_a_foreign_labels_txt_is_not_changed(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
     (tmp_path / "labels.txt").write_text("mine\n")
-    said = []
-    adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), log=said.append)
-    assert f"warning: {tmp_path}/labels.txt stays as it is; the class names are in dataset.json" in said
+    logged = []
+    adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), log=logged.append)
+    assert f"warning: {tmp_path}/labels.txt stays as it is; the class names are in dataset.json" in logged
     adopt(tmp_path, overwrite=True, **QUIET)
     assert (tmp_path / "labels.txt").read_text() == "mine\n"
 
@@ -339,7 +339,7 @@ def test_adopting_again_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     assert main(["adopt", str(tmp_path)]) == 0
     assert f"{tmp_path} is up to date" in capsys.readouterr().err
     assert stamps(tmp_path) == before
-    # an index and labels can always be made again; what a killed run was writing goes
+    # an index and labels can always be rebuilt; temporary files of a killed run are removed
     (tmp_path / "index" / "x.tfrecord.idx").unlink()
     (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
     for folder in (tmp_path, tmp_path / "index"):
@@ -390,7 +390,7 @@ def test_a_built_dataset_needs_no_adoption(tmp_path):
         InputError, match=f"is already a dataset, build {built.build_id}, and needs no adoption"
     ):
         adopt(tmp_path / "out", **QUIET)
-    # whose manifest was lost comes back with what the records tell
+    # a dataset whose manifest was lost is adopted with what its records show
     (tmp_path / "out" / "dataset.json").unlink()
     manifest = adopt(tmp_path / "out", **QUIET)
     assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
@@ -427,7 +427,7 @@ def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
     adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("y",))), **QUIET)
     assert verify(tmp_path / "d", deep=True)
     assert sorted(next(iter(loader.load(tmp_path / "d", batch_size=2)))) == ["x"]
-    # nor is it in what is made of the dataset
+    # nor is it in derived datasets
     reshard(tmp_path / "d", tmp_path / "new", shards=2, **QUIET)
     merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", **QUIET)
     assert verify(tmp_path / "both", deep=True)
@@ -457,9 +457,9 @@ def test_other_files_are_skipped_and_counted(tmp_path):
     (tmp_path / "d" / "nowhere").symlink_to("nothing")
     write(tmp_path / "d" / ".hidden" / "b.tfrecord", numbered(range(3)))
     write(tmp_path / "d" / ".c.tfrecord", numbered(range(3)))
-    said = []
-    assert adopt(tmp_path / "d", log=said.append).num_examples == 3
-    assert said == ["9 other files skipped"]
+    logged = []
+    assert adopt(tmp_path / "d", log=logged.append).num_examples == 3
+    assert logged == ["9 other files skipped"]
 
 
 def zlib_gzip(data: bytes) -> bytes:
@@ -479,11 +479,11 @@ def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path):
     write(tmp_path / "gzip" / "train-00000-of-00002.gz", numbered(range(3)), "GZIP")
     (tmp_path / "gzip" / "train-00001-of-00002.gz").write_bytes(zlib_gzip(b""))
     (tmp_path / "gzip" / "val.tfrecord.gz").write_bytes(zlib_gzip(b""))
-    said = []
-    manifest = adopt(tmp_path / "gzip", log=said.append)
+    logged = []
+    manifest = adopt(tmp_path / "gzip", log=logged.append)
     assert list(manifest.splits) == ["train"]
     assert len(manifest.shards) == 1
-    assert said == [
+    assert logged == [
         "warning: train-00001-of-00002.gz holds no records and is skipped",
         "warning: val.tfrecord.gz holds no records and is skipped",
     ]
@@ -558,10 +558,10 @@ def test_files_of_unknown_splits_are_named(tmp_path, files, globs, message):
 
 def test_missing_shards_are_accepted_on_request(tmp_path):
     write(tmp_path / "train-00000-of-00003", numbered(range(2)))
-    said = []
-    manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), log=said.append)
+    logged = []
+    manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), log=logged.append)
     assert manifest.num_examples == 2
-    assert said[0].startswith("warning: 2 files missing in a numbered series: train-00001-of-00003, ")
+    assert logged[0].startswith("warning: 2 files missing in a numbered series: train-00001-of-00003, ")
 
 
 def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(tmp_path):
@@ -748,7 +748,7 @@ def test_other_messages_than_examples_are_refused(tmp_path):
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
     write(tmp_path / "0.tfrecord", numbered([0]))
-    # whose reading has to be ended
+    # reading it has to be stopped
     write(tmp_path / "1.tfrecord", numbered([0]) * 50_000)
     (tmp_path / "README").touch()
     with pytest.raises(FileNotFoundError):
@@ -801,7 +801,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
     write(tmp_path / "d" / "a", numbered(range(3)))
     closed = tmp_path / "d" / "closed"
     closed.mkdir(mode=0o000)
-    # root may list it; modules are loaded before, since their folder may be closed as well
+    # root may list it; modules are loaded before, since their folder may be unreadable, too
     code = (
         "import os\n"
         "from tfshards.prep.cli.main import main\n"
@@ -809,7 +809,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
         "raise SystemExit(main(['adopt', '.']))"
     )
     command = [sys.executable, "-c", code]
-    # nor may it write what coverage would note
+    # nor may it write the data of coverage
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "d", env=environment)
     closed.chmod(0o755)

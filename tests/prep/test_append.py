@@ -81,8 +81,8 @@ def grown(tmp_path) -> tuple[ImageFolder, Path, Manifest]:
 def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grown):
     source, out, old = grown
     shards, where = files(out, old), keys(out)
-    said: list[str] = []
-    made = append(source, out, shards=3, max_rejected=1, log=said.append)
+    logged: list[str] = []
+    made = append(source, out, shards=3, max_rejected=1, log=logged.append)
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert files(out, old) == shards
@@ -91,9 +91,9 @@ def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grow
     for split in ("train", "val"):
         assert made.splits[split].shards[:2] == old.splits[split].shards
         assert where[split] < keys(out)[split]
-    assert said[:2] == [
+    assert logged[:2] == [
         "21 new inputs, 31 known",
-        f"starting build {made.build_id}: 21 examples, {said[1].split(', ')[1]}, 6 shards",
+        f"starting build {made.build_id}: 21 examples, {logged[1].split(', ')[1]}, 6 shards",
     ]
     assert made.build_id != old.build_id
     # the build area is gone
@@ -141,7 +141,7 @@ def test_the_source_may_hold_only_the_new_inputs(tmp_path):
     first = write_images(tmp_path / "first", range(10))
     write(first / ".hidden", b"")
     build(ImageFolder(first), tmp_path / "out", shards=1, log=quiet)
-    # of one class alone, whose number is another in this folder
+    # of only one class, which has another number in this folder
     more = write_images(tmp_path / "more", range(11, 16, 2))
     write(more / ".hidden", b"")
     made = append(ImageFolder(more), tmp_path / "out", log=quiet)
@@ -156,10 +156,10 @@ def test_warnings_of_the_source_are_logged(tmp_path):
     build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     write_images(photos, range(4, 6))
     write(photos / "metadata.csv", b"file_name\n")
-    said: list[str] = []
-    append(ImageFolder(photos), tmp_path / "out", log=said.append)
-    assert said[0].startswith("warning: ")
-    assert "metadata.csv" in said[0]
+    logged: list[str] = []
+    append(ImageFolder(photos), tmp_path / "out", log=logged.append)
+    assert logged[0].startswith("warning: ")
+    assert "metadata.csv" in logged[0]
 
 
 def test_a_source_without_new_inputs_changes_nothing(grown, contents):
@@ -167,11 +167,11 @@ def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
     (out / "labels.txt").unlink()
-    said: list[str] = []
-    assert append(source, out, log=said.append) == read_manifest(out)
-    # it also restores the views, as after a call that was killed
+    logged: list[str] = []
+    assert append(source, out, log=logged.append) == read_manifest(out)
+    # it also restores the views, as after a killed call
     assert contents(out) == before
-    assert said[-1] == f"{out} is up to date: none of the 52 inputs is new"
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new"
 
 
 def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
@@ -205,16 +205,16 @@ def test_a_rejected_image_that_was_fixed_is_a_new_example(grown):
     good = (Path(source.root) / "cat" / "000.png").read_bytes()
     (Path(source.root) / "cat" / "old.png").write_bytes(good)
     (Path(source.root) / "dog" / "new.png").unlink()
-    said: list[str] = []
-    made = append(source, out, log=said.append)
-    assert said[0] == "1 new input, 50 known"
+    logged: list[str] = []
+    made = append(source, out, log=logged.append)
+    assert logged[0] == "1 new input, 50 known"
     assert made.num_examples == 51
     assert (made.totals.rejected, made.totals.entries) == (1, 53)
     assert b"cat/old.png" in set().union(*keys(out).values())
 
 
 def make_table(folder: Path, count: int, bad: tuple[int, ...] = ()) -> Path:
-    """A table of images in a folder of their own, with classes, splits, and a column that is not stored."""
+    """A table of images in a separate folder, with classes, splits, and a column that is not stored."""
     rows = ["file_name,color,part,noise"]
     for n in range(count):
         rows.append(f"{n:03d}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n}")
@@ -230,10 +230,10 @@ def test_a_row_of_a_table_whose_image_was_fixed_is_a_new_example(tmp_path):
     old = build(source, out, shards=1, options=Options(max_rejected=1), log=quiet)
     before = files(out, old)
     make_table(tmp_path, 13, bad=(7,))
-    said: list[str] = []
-    made = append([table, tmp_path / "images"], out, log=said.append)
+    logged: list[str] = []
+    made = append([table, tmp_path / "images"], out, log=logged.append)
     # 4, which was fixed, and 12; 7 is rejected as before, and not counted against max_rejected
-    assert said[0] == "2 new inputs, 11 known"
+    assert logged[0] == "2 new inputs, 11 known"
     assert (made.totals.accepted, made.totals.rejected, made.totals.entries) == (12, 1, 13)
     assert before.items() <= files(out, made).items()
     assert b"004.png" in keys(out)["train"]
@@ -259,11 +259,11 @@ def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grow
     append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
     touch_all(Path(source.root))
-    said: list[str] = []
-    append(source, out, log=said.append)
-    assert said[-1] == f"{out} is up to date: none of the 52 inputs is new"
+    logged: list[str] = []
+    append(source, out, log=logged.append)
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new"
     assert contents(out) == before
-    # of the same size, and rejected for another reason
+    # of the same size, but rejected for another reason
     (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(BuildError, match=r"^1 of 1 inputs are rejected"):
         append(source, out, log=quiet)
@@ -279,7 +279,7 @@ def test_a_dropped_duplicate_is_new_only_if_its_content_has_changed(tmp_path, co
     touch_all(photos)
     append(photos, out, log=quiet)
     assert contents(out) == before
-    # without the original nothing shows that it is one
+    # without the original, nothing shows that it is a duplicate
     shutil.copytree(photos, tmp_path / "more")
     (tmp_path / "more" / "cat" / "000.png").unlink()
     more = append(tmp_path / "more", out, log=quiet)
@@ -328,14 +328,14 @@ def array_files(folder: Path, count: int) -> list[str]:
 
 @pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
 def test_append_takes_the_options_from_the_manifest(make, tmp_path, contents, capsys):
-    """What paths alone give is what a source with the options of the build gives."""
+    """Assert that paths alone give the same as a source with the options of the build."""
     source, _, options = make(tmp_path, 20)
     build(source, tmp_path / "by_source" / "out", shards=1, options=options, log=quiet)
     for name in ("by_paths", "by_command"):
         shutil.copytree(tmp_path / "by_source", tmp_path / name)
     source, inputs, _ = make(tmp_path, 33)
     if isinstance(source, ImageFolder):
-        # new images alone may be of a part of the classes
+        # new images may belong to only some of the classes
         source = replace(source, class_names=None)
     wanted = append(source, tmp_path / "by_source" / "out", shards=2, log=quiet)
     assert wanted.num_examples == 33
@@ -384,9 +384,9 @@ def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path):
     write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
     build(Table(tmp_path / "t.csv"), tmp_path / "out", shards=1, log=quiet)
     write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
-    said: list[str] = []
-    assert append(tmp_path / "t.csv", tmp_path / "out", log=said.append).num_examples == 3
-    assert said[0] == "columns left out because the dataset does not have them: split, more"
+    logged: list[str] = []
+    assert append(tmp_path / "t.csv", tmp_path / "out", log=logged.append).num_examples == 3
+    assert logged[0] == "columns left out because the dataset does not have them: split, more"
 
 
 def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
@@ -440,7 +440,7 @@ def test_class_names_are_those_of_the_dataset(tmp_path):
     assert verify(tmp_path / "out", deep=True)
     with pytest.raises(InputError, match="eel"):
         append(Arrays({"x": np.arange(7), "label": np.append(more, "eel")}), tmp_path / "out", log=quiet)
-    # a source with class names of its own must have those of the dataset
+    # a source with class names must have those of the dataset
     given = Arrays({"x": np.arange(7), "label": np.append(more, "cat")}, class_names=("owl", "dog", "cat"))
     with pytest.raises(InputError, match=r"^class 0 is 'cat' in .*out, and 'owl' in the source; new"):
         append(given, tmp_path / "out", log=quiet)
@@ -460,7 +460,7 @@ def test_a_column_of_the_table_names_the_splits(compression, tmp_path):
     assert made.compression == compression
     assert before.items() <= files(tmp_path / "out", made).items()
     assert verify(tmp_path / "out", deep=True)
-    # a split without anything new stays as it is
+    # a split without new examples does not change
     made = append(table(31, "b,train"), tmp_path / "out", shards=1, log=quiet)
     assert {split: len(held) for split, held in keys(tmp_path / "out").items()} == {"train": 24, "val": 8}
     with pytest.raises(InputError, match=r"^the source has the split 'test', .*out has only train, val$"):
@@ -593,9 +593,9 @@ def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, 
     process.wait()
     assert before.items() <= contents(out).items()
     assert verify(out, deep=True)
-    said: list[str] = []
-    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=said.append)
-    assert said[1].startswith("resuming build ")
+    logged: list[str] = []
+    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=logged.append)
+    assert logged[1].startswith("resuming build ")
     append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, max_rejected=1, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
@@ -657,7 +657,7 @@ def test_no_key_leaves_its_split(found, parts, seed, by):
     try:
         made = split_by_ratio(held, ratios, seed, strata=strata, groups=groups)
     except InputError:
-        # too few for so many splits
+        # too few examples for the number of splits
         return
     again = split_by_cuts(held, made.cuts, ratios, strata=strata, groups=groups)
     assert {name: members.tolist() for name, members in again.examples.items()} == {

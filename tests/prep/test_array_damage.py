@@ -1,4 +1,4 @@
-"""Array files that are damaged at random: read as NumPy reads them or refused in a line, in little memory."""
+"""Randomly damaged array files: read as by NumPy or refused in one line, in little memory."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ARRAYS = {
     "fields": np.array([(1, (0.5, 2.0), b"ab"), (2, (1.0, -1.0), b"")], "u1,(2,)f8,S3"),
     "columns": np.asfortranarray(np.arange(12.0).reshape(4, 3)),
 }
-# Text for headers: what a parser might trip over, and numbers that no memory holds.
+# Text for headers: input that is difficult to parse, and numbers that exceed any memory.
 WORDS = [b"(", b")", b"[", b"'", b",", b"-", b"9" * 15, b"True", b"1.5", b"|O", b">f8", b"<U9", b"|S0", b"\0"]
-# What reading takes apart from the file: the parser, zipfile's buffers, a listing of a few rows.
+# Memory used besides the file: the parser, buffers of zipfile, a listing of a few rows.
 ALLOWED_BYTES = 3 << 20
 
 
 @st.composite
 def damages(draw: st.DrawFn, sound: bytes) -> bytes:
-    """Return the bytes with up to three faults; most leave the length as it is, which is checked first."""
+    """Return the bytes with up to three faults; most keep the length, which is checked first."""
     data = bytearray(sound)
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(data)))
@@ -111,7 +111,7 @@ def check(data: bytes, name: str, folder: Path) -> None:
     for feature, column in reader.arrays.items():
         array = wanted.get(feature)
         if array is None:
-            # a field; a name without the array's, since none was given
+            # a field; its name has no prefix, since no array name was given
             (array,) = (found[feature] for found in wanted.values())
         taken = column.take(np.arange(column.shape[0]))
         assert taken.dtype == array.dtype

@@ -1,4 +1,4 @@
-"""The classes of arrays: class names that are given, and those that labels of strings bring along."""
+"""The classes of arrays: given class names, and those that follow from labels of strings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STRINGS = {
     "text": (np.array(["dog", "ant", "dog", "猫"]), ("ant", "dog", "猫"), [1, 0, 1, 2]),
     "bytes": (np.array([b"dog", b"ant", b"dog", "猫".encode()]), ("ant", "dog", "猫"), [1, 0, 1, 2]),
     "big-endian text": (np.array(["b", "a"], ">U4"), ("a", "b"), [1, 0]),
-    "bytes that are no UTF-8": (np.array([b"\xff", b"a"]), ("a", "\udcff"), [1, 0]),
-    "text that stands for such bytes": (np.array(["\udcff", "a"]), ("a", "\udcff"), [1, 0]),
+    "bytes that are not UTF-8": (np.array([b"\xff", b"a"]), ("a", "\udcff"), [1, 0]),
+    "text with surrogates for such bytes": (np.array(["\udcff", "a"]), ("a", "\udcff"), [1, 0]),
     # "é" is the bytes C3 A9, so that both are one class; sorted by bytes, "z" comes first
     "two spellings of the same bytes": (np.array(["é", "\udcc3\udca9", "z"]), ("z", "é"), [1, 1, 0]),
     "sorted by bytes rather than alphabet": (np.array(["ä", "B", "a"]), ("B", "a", "ä"), [2, 0, 1]),

@@ -1,4 +1,4 @@
-"""Arrays in several files: which files are parts of one array, in which order, and that none is lost."""
+"""Arrays in several files: which files are parts of one array, their order, and that none is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def save(*paths: str) -> None:
-    """Write an array of two rows into each file, numbered on from file to file."""
+    """Write an array of two rows into each file, numbered consecutively."""
     for number, path in enumerate(paths):
         Path(path).parent.mkdir(exist_ok=True)
         np.save(path, np.arange(2) + 2 * number)

@@ -1,4 +1,4 @@
-"""Arrays as a source: where they may come from, what is stored of each dtype, and what is refused."""
+"""Arrays as a source: forms of input, how each dtype is stored, and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMPY_DTYPES = sorted(set(ITEM_SIZES) - {"bfloat16"})
 
 @pytest.fixture
 def stage(tmp_path):
-    """A function from a source to its reader, staged in a folder that is empty."""
+    """Return a function from a source to its reader, staged in an empty folder."""
     numbers = iter(range(100))
 
     def run(source: Arrays, *, preview: bool = False) -> ArraysReader:
@@ -63,7 +63,7 @@ def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return made * (1 + 2j) if "complex" in dtype else made
 
 
-# Where an array can come from: each gives the same examples.
+# Forms of an array, each of which gives the same examples.
 
 
 def from_memory(array: np.ndarray, folder: Path) -> Arrays:

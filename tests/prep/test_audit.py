@@ -1,4 +1,4 @@
-"""What an audit finds: the same and nearly the same images, conflicts of labels, rare classes, odd sizes."""
+"""Findings of an audit: equal and similar images, label conflicts, rare classes, odd sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfshards.schemas.manifest import with_digest, write_manifest
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
-    """A picture of soft blobs, another one for each number."""
+    """Return a picture of soft blobs, different for each number."""
     coarse = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
@@ -46,7 +46,7 @@ MakeDataset = Callable[..., Path]
 
 @pytest.fixture
 def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
-    """Build a dataset of the given files, and of some pictures of two classes in two splits."""
+    """Build a dataset of the given files and some pictures of two classes in two splits."""
 
     def make(files: dict[str, bytes]) -> Path:
         usual = {
@@ -63,7 +63,7 @@ def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
 
 
 def found(made: Audit) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
-    """The findings as (kind, message, [(example's key, key of what it is like, detail)])."""
+    """Return the findings as (kind, message, [(key of the example, key of the similar one, detail)])."""
     return [
         (
             finding.kind,
@@ -145,7 +145,7 @@ def test_duplicates_in_a_split_are_paired_with_the_first_of_them(dataset):
     assert (
         message == "images of 'train' that repeat another one of it: 3 of 27 (2 the same, 1 nearly the same)"
     )
-    # which of the four is the first depends on the order of the records
+    # which of the four comes first depends on the order of the records
     assert len({first for first, _, _ in cases}) == 3
     assert [detail for _, _, detail in cases][:2] == ["the same"] * 2
 
@@ -457,7 +457,7 @@ def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_duplicates_equal_those_of_an_exhaustive_search(seed):
-    """An example has a partner exactly if some earlier one, or one of its own group, is like it."""
+    """Assert that an example has a partner if and only if an earlier one, or one of its group, is similar."""
     seen = random_survey(seed)
     made = repeats.find_repeats(seen, 32)
     for place in range(len(seen.keys)):
@@ -486,7 +486,7 @@ def random_survey(seed: int) -> Survey:
     number = 120
     kinds = random_hashes(12, seed)
     hashes = with_flipped(kinds[random.integers(0, 12, number)], 3, 5, seed)
-    # some share their hash with another, some of these their bytes as well
+    # some share their hash with another, and some of these also their bytes
     same = random.integers(0, number, (30, 2))
     hashes[same[:, 0]] = hashes[same[:, 1]]
     _, groups = np.unique(hashes, axis=0, return_inverse=True)

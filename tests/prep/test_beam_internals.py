@@ -1,4 +1,4 @@
-"""What engines/beam.py uses of Beam beyond its documented interface: each test names what has changed."""
+"""The undocumented parts of Beam that engines/beam.py uses; each test names what has changed."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_a_worker_process_is_a_module_with_a_main():
 
 @pytest.mark.parametrize("name", beam.WORKER_THREADS)
 def test_threads_waiting_for_a_worker_have_the_expected_names(name):
-    # A worker process that dies is noticed by the exception of a thread of this name, and by nothing else;
-    # tests/durability kills one.
+    # A dying worker process is detected only by the exception of a thread of this name; tests/durability
+    # kills one.
     assert f"'{name}'" in inspect.getsource(worker_handlers)

@@ -1,4 +1,4 @@
-"""What a build makes: shards, counts, rejects, the same bytes whatever runs it."""
+"""The result of a build: shards, counts, rejects, and the same bytes with any runner."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def keys(root: Path, manifest: Manifest, split: str = "train") -> list[list[str]
 
 
 def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
-    """Files of two classes; the bad ones are spread among the others."""
+    """Return files of two classes; the bad ones are spread among the others."""
     files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(good)}
     return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
 
@@ -149,7 +149,7 @@ def test_label_counts_count_accepted_examples(image_folder, tmp_path, quiet_buil
 def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path, quiet_build, log):
     root = image_folder(with_rejects(39, 1))
     quiet_build(ImageFolder(root), tmp_path / "out", shards=20, options=ANY_REJECTS)
-    # the shard of the reject has one fewer, which is allowed: nothing moves
+    # the shard of the reject has one example fewer, which is allowed: nothing moves
     assert log[1] == "balancing after rejects: 0 of 20 shards to write again"
 
 
@@ -157,7 +157,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     image_folder, tmp_path, quiet_build, log
 ):
     root = image_folder(with_rejects(18, 2))
-    # skipped entries are no inputs: they do not make the share smaller
+    # skipped entries are not inputs: they do not reduce the share of rejects
     for number in range(50):
         (root / f".{number}").touch()
     allowed = Options(max_rejected="10%")
@@ -176,7 +176,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
         "b/001-bad.jpg",
     ]
     assert not (out / "dataset.json").exists()
-    # with more allowed the same build goes on, with nothing to decode again but what moves
+    # with a higher limit the same build resumes, and decodes only the examples that move
     del log[:]
     manifest = quiet_build(ImageFolder(root), out, shards=2, options=allowed)
     assert log[0] == f"resuming build {manifest.build_id}: 2 of 2 shards finished"
@@ -186,11 +186,11 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
 
 
 def test_the_five_most_common_reasons_are_reported(tmp_path, quiet_build):
-    # reason a once, b twice, and so on up to f
+    # reason a once, reason b twice, and so on up to f
     reasons = [reason for times, reason in enumerate("abcdef", 1) for _ in range(times)]
 
     class Rejecting(ImageFolder):
-        """Rejects each image for the reason that its name begins with."""
+        """Rejects each image for the reason at the start of its name."""
 
         def read(self, rows, schema):
             return [Rejected(row.key[0], "") for row in rows]
@@ -253,7 +253,7 @@ def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
 
 
 def test_a_failure_of_the_runner_itself_is_reported_in_one_line(tmp_path, quiet_build):
-    # asks for a place to draw to
+    # requires a display to draw to
     args = ["--runner=apache_beam.runners.render.RenderRunner"]
     with pytest.raises(
         BuildError, match=r"^Apache Beam ended the pipeline: At least one of --render_port.*$"
@@ -342,7 +342,7 @@ def test_reading_ahead_ends_if_a_file_vanishes(image_folder, tmp_path, quiet_bui
     first = root / f"{permutation(12, 0, 'train')[0]:02d}.jpg"
 
     class Vanishing(ImageFolder):
-        """The file goes after it was listed."""
+        """The file is removed after it was listed."""
 
         def listing(self):
             found = listing()
@@ -365,7 +365,7 @@ def test_an_array_from_memory_a_file_or_an_archive_makes_equal_shards(tmp_path, 
     ]
     manifests = [quiet_build(source, tmp_path / f"{n}" / "out", shards=3) for n, source in enumerate(sources)]
     assert len({tuple(shard.digest for shard in manifest.shards) for manifest in manifests}) == 1
-    # what was copied out of memory is gone
+    # the copy from memory is removed
     assert not any(path.name == AREA_NAME for path in tmp_path.rglob("*"))
 
 
@@ -380,7 +380,7 @@ def test_the_number_of_shards_follows_from_their_size(tmp_path, quiet_build):
     assert shards(shard_size=30) == 4
     assert shards(shard_size=119) == 2
     assert shards(shard_size=120) == 1
-    # no more than there are examples
+    # at most as many as there are examples
     assert shards(shard_size=1) == 12
 
 
@@ -626,9 +626,11 @@ def test_stratifying_requires_labels(tmp_path, quiet_build):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({}, True), ({"jpeg_quality": 90}, False), ({"format": "png"}, False)]
+    ("options", "is_explained"), [({}, True), ({"jpeg_quality": 90}, False), ({"format": "png"}, False)]
 )
-def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_path, quiet_build, log):
+def test_a_dataset_much_larger_than_its_source_is_explained(
+    options, is_explained, tmp_path, quiet_build, log
+):
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "photos").mkdir()
@@ -643,7 +645,7 @@ def test_a_dataset_much_larger_than_its_source_is_explained(options, said, tmp_p
         if ": 3 images could not be kept as they are and were stored without loss, as PNG; jpeg_quality=95"
         in line
     ]
-    assert bool(found) == said, log
+    assert bool(found) == is_explained, log
 
 
 def test_a_shard_size_without_effect_is_refused(small_folder, tmp_path, quiet_build):

@@ -1,4 +1,4 @@
-"""The map from class names to labels: frozen by a file or a dataset, sorted otherwise, and never guessed."""
+"""The label map: taken from a file or a dataset, otherwise sorted, and never guessed."""
 
 from __future__ import annotations
 

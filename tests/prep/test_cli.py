@@ -1,4 +1,4 @@
-"""The command line: exit statuses, what goes where, a mistake in a line, interrupts, progress."""
+"""The command line: exit statuses, output streams, messages, interrupts, progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
-    """A function from arguments to (exit status, standard output, standard error), run in ``tmp_path``."""
+    """Return a function from arguments to (exit status, stdout, stderr), run in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -179,7 +179,7 @@ def test_a_plan_writes_nothing_and_matches_the_build(
         assert planned["num_shards"] == len(split.shards)
         assert planned["examples_per_shard"] == [shard.num_examples for shard in split.shards]
         assert planned["label_counts"] == split.label_counts
-        # a record holds its source's bytes and some more
+        # a record holds the bytes of its source and some more
         more = [s.num_bytes - b for s, b in zip(split.shards, planned["bytes_per_shard"], strict=True)]
         assert all(
             0 < extra < 200 * shard.num_examples for extra, shard in zip(more, split.shards, strict=True)
@@ -297,7 +297,7 @@ def test_show_prints_why_a_key_was_rejected(image_folder, run):
     assert err.startswith(
         r"tfshards: out has rejected 'caf\udce9\n.jpg' (unreadable): starts with 74 65 78 74,"
     )
-    # the list is for people: without it the dataset is sound, and the key just not there
+    # the rejects file is for people: without it the dataset is intact, and the key is unknown
     next(Path("out").glob("rejected-*")).unlink()
     assert "out has no example with the key" in run("show", "out", "caf\udce9\n.jpg")[2]
     assert run("show", "out", "1.png")[0] == 0
@@ -716,12 +716,12 @@ def test_progress_is_a_bar_on_a_terminal(slow_folder, tmp_path):
         while data := os.read(leader, 4096):
             written += data
     except OSError:
-        # the terminal's other end is closed: the command has ended
+        # the other end of the terminal is closed: the command has ended
         pass
     os.close(leader)
     assert process.wait(60) == 0
     text = written.decode()
-    # how far the two layouts are: of 18 images, and of those in the shards that change
+    # progress of the two layouts: of 18 images, and of those in the shards that change
     first, _, final = text.partition("balancing after rejects")
     percentages = [int(number) for number in re.findall(r"out: +(\d+)%", first)]
     assert len(set(percentages)) >= 3, text

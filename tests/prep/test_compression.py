@@ -21,13 +21,13 @@ GZIP = replace(PLAIN, compression="gzip")
 
 @pytest.fixture
 def folder(image_folder):
-    """Forty images of two classes and three that are none, so that two layouts are written."""
+    """Forty images of two classes and three files that are not images, so that two layouts are written."""
     files = {f"{('ant', 'bee')[n % 2]}/{n:02}.png": n for n in range(40)}
     return image_folder({**files, **{f"ant/bad-{n}.jpg": b"no image" for n in range(3)}})
 
 
 def inflated(out):
-    """The records of each shard in order, by split."""
+    """Return the records of each shard in order, by split."""
     manifest = read_manifest(out)
     opened = gzip.open if manifest.compression == "gzip" else open
     found = {}

@@ -1,4 +1,4 @@
-"""Decisions on what an output holds: pure functions of a value, without a file system."""
+"""Decisions about the contents of an output: pure functions of a value, without a file system."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def state(committed: str | None) -> OutputState:
 @pytest.mark.parametrize(
     ("committed", "build_id", "removed"),
     [
-        # a first build: all that others have left
+        # a first build: all files of other builds
         (None, NOW, [OTHER, UNFINISHED]),
-        # it replaces a dataset: also the generation before that
+        # it replaces a dataset: also the generation before it
         (BEFORE, NOW, [OTHER, UNFINISHED]),
-        # it is up to date: the generation before may still be read
+        # it is up to date: the previous generation may still be read
         (NOW, NOW, [UNFINISHED]),
         # it resumes
         (BEFORE, UNFINISHED, [NOW, OTHER]),

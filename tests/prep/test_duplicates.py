@@ -1,4 +1,4 @@
-"""``--duplicates``: equal content is kept, dropped or told, whatever its name, class, split or runner."""
+"""``--duplicates``: equal content is kept, dropped or reported, for any name, class, split or runner."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listed(out: Path) -> list[tuple[str, str, str]]:
     ]
 
 
-# Equal numbers are equal images; the keys that stay, and what equals what.
+# Equal numbers are equal images: the keys that are kept, and the pairs of duplicates.
 FOLDERS = {
     "none": ({"a/1.png": 1, "a/2.png": 2}, {}),
     "in one class": ({"a/1.png": 1, "a/2.png": 2, "a/3.png": 1}, {"a/3.png": "a/1.png"}),
@@ -82,7 +82,7 @@ def test_duplicates_are_kept_by_default(image_folder, tmp_path, quiet_build):
 def test_shards_stay_balanced_and_counts_correct_after_dropping_duplicates(
     image_folder, tmp_path, quiet_build, contents
 ):
-    # seven images of a, each once more in b; and two equal files that are none, which are not compared
+    # seven images of a, each repeated in b; and two equal files that are not images and not compared
     files = {f"{('a', 'b')[n % 2]}/{n:02}.png": n % 23 for n in range(30)}
     root = image_folder({**files, "a/bad1.png": b"no image", "b/bad2.png": b"no image"})
     options = Options(duplicates="drop", max_rejected="10%")
@@ -190,13 +190,13 @@ def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_p
 def test_stored_values_are_compared(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": 1, "2.png": 2})
     picture = (root / "1.png").read_bytes()
-    # the same pixels in other bytes: a comment stands before the end
+    # the same pixels in other bytes: a comment before the end
     (root / "2.png").write_bytes(picture[:-12] + comment() + picture[-12:])
     assert quiet_build(ImageFolder(root), tmp_path / "as it is" / "out", options=DROP).num_examples == 2
     recoded = ImageFolder(root, ImageOptions(resize="3x3"))
     manifest = quiet_build(recoded, tmp_path / "out", options=DROP)
     assert kept(tmp_path / "out", manifest) == ["1.png"]
-    # what was done to the one that was dropped is not counted
+    # conversions of the dropped image are not counted
     assert set(manifest.totals.conversions.values()) == {1}
 
 
@@ -233,7 +233,7 @@ def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
 
 @pytest.mark.parametrize("layout", ["first", "final"])
 def test_a_resumed_build_drops_the_same_duplicates(layout, slow_folder, tmp_path, quiet_build, contents):
-    # the fourteen good images of this folder are all the same
+    # the fourteen valid images of this folder are all equal
     for number in range(7):
         path = slow_folder / f"{number:02d}.bmp"
         path.write_bytes(path.read_bytes()[:-3] + bytes([number, 0, 0]))

@@ -1,4 +1,4 @@
-"""Engines: every item is processed, the first failure ends the others, and all make the same bytes."""
+"""Engines: every item is processed, the first failure stops the others, all write the same bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
         started.append(item)
         assert stop.wait(100)
 
-    # the last ones find no free thread before the failure
+    # no thread is free for the last items before the failure
     with pytest.raises(BuildError, match=r"^gone$"):
         run_in_process(call, [*["wait"] * (NUM_THREADS - 1), "fail", *["wait"] * 50], stop)
     assert len(started) == NUM_THREADS - 1
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    # its own first line, and on a busy machine a line of progress
+    # the first status line, and on a busy machine a line of progress
     first, *others = done.stderr.splitlines()
     assert first.startswith("starting build ")
     assert all(line.startswith("out: ") for line in others), others

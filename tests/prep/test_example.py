@@ -1,4 +1,4 @@
-"""Values to the bytes of tf.train.Example: the same bytes as TensorFlow's, and back."""
+"""Encoding tf.train.Example gives the same bytes as TensorFlow, and decoding reverses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_prefixes(names: list[str]) -> bool:
 
 @st.composite
 def examples(draw: st.DrawFn) -> tuple[Schema, list[object]]:
-    """A schema of up to five features of any kind and shape, and the values of one example."""
+    """Draw a schema of up to five features of any kind and shape, and the values of one example."""
     features, values = [], []
     for name in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True).filter(no_prefixes)):
         kind = draw(st.sampled_from(["image", "raw", "bytes", "label", "int", "float"]))
@@ -133,7 +133,7 @@ def test_every_kind_of_float_is_encoded_as_tensorflow_does(value):
 
 
 def test_names_are_sorted_by_their_bytes():
-    # as UTF-16 the last two would be the other way round
+    # in UTF-16 the last two would be in the opposite order
     names = ["b", "a", "ä", "猫", "Z", "\uff5e", "\U0001f408"]
     schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
     assert encoded(schema, list(range(7))) == by_tensorflow(schema, list(range(7)))
@@ -142,7 +142,7 @@ def test_names_are_sorted_by_their_bytes():
 def test_a_name_sorts_before_names_that_begin_with_it():
     names = ["image/width", "image", "x", "image/height", "image/width/max"]
     schema = Schema(tuple(Feature(name, "int", "int64") for name in names))
-    # a message is the concatenation of its entries; protobuf's implementations do not agree on this order
+    # a message is the concatenation of its entries; implementations of protobuf differ in this order
     entries = b"".join(
         tf.train.Features(
             feature={name: tf.train.Feature(int64_list=tf.train.Int64List(value=[names.index(name)]))}
@@ -175,6 +175,6 @@ def test_invalid_bytes_are_not_an_example(data):
 
 
 def test_examples_are_read_with_and_without_tensorflow_imported():
-    # Both define a message of that name. Here TensorFlow is imported first; the other way round:
+    # Both define a message of that name. Here TensorFlow is imported first; in the opposite order:
     code = "from tfshards.prep.records.example import decode_example; decode_example(b''); import tensorflow"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Pages that were faxed: whole ones are taken, and of damaged ones none that shows what the memory held."""
+"""Fax pages: complete ones are accepted, damaged ones only if no uninitialized memory is visible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRIPS = {"one strip": 1 << 20, "strips": 900}
 
 
 def page() -> Image.Image:
-    """Black marks on white, as on a page with lines of letters."""
+    """Return black marks on white, like a page with lines of letters."""
     values = np.random.default_rng(0).random((HEIGHT // 10, WIDTH // 5)) < 0.8
     whole = np.ones((HEIGHT, WIDTH), bool)
     marks = np.repeat(np.repeat(values, 10, 0), 5, 1)
@@ -36,7 +36,7 @@ def saved(compression: str, strip_size: int, **tags: object) -> bytes:
 
 
 def strip_of(data: bytes, index: int) -> slice:
-    """Where the strip stands in the file."""
+    """Return the offset of the strip in the file."""
     with Image.open(io.BytesIO(data)) as image:
         assert isinstance(image, TiffImagePlugin.TiffImageFile)
         start, size = image.tag_v2[273][index], image.tag_v2[279][index]
@@ -44,8 +44,8 @@ def strip_of(data: bytes, index: int) -> slice:
 
 
 def outcome(data: bytes) -> bytes | str:
-    """What is stored, or why nothing is."""
-    # other memory than the last time
+    """Return the stored bytes, or the reason of the rejection."""
+    # fill memory with another value than the last time
     random_bytes = [bytes([random.randrange(256)]) * random.randrange(1_000, 40_000) for _ in range(20)]
     del random_bytes
     try:
@@ -65,7 +65,7 @@ def test_a_complete_page_is_accepted_as_decoded(compression, strip_size):
 def test_a_strip_that_ends_early_is_named():
     data = bytearray(saved("group4", 900))
     strip = strip_of(bytes(data), 1)
-    # the mark of a block's end, where the last half of its rows should stand
+    # the end-of-block code, in place of the last half of its rows
     middle = (strip.start + strip.stop) // 2
     data[middle : middle + 6] = bytes.fromhex("001001001001")
     found = outcome(bytes(data))
@@ -100,7 +100,7 @@ def test_some_damaged_pages_that_pillow_decodes_are_refused():
 
 
 def test_tiles_are_refused():
-    """libtiff has no order of tiles in memory in which a blank one could stand before each."""
+    """libtiff allows no order of tiles in memory in which a blank tile precedes each tile."""
     entries = [(256, 32), (257, 32), (258, 1), (259, 4), (262, 1), (277, 1), (322, 32), (323, 32)]
     entries += [(324, 8), (325, 16)]
     directory = struct.pack("<H", len(entries)) + b"".join(

@@ -19,7 +19,7 @@ BUILDS = {
     "arrays": (prep.Options, prep.Arrays.open),
     "table": (prep.Options, prep.Table, prep.ColumnRoles, *IMAGES),
 }
-# what a verb calls, whose parameters its errors name
+# functions called by each verb, whose parameters its errors name
 CALLED = {
     **{f"build {kind}": (prep.build, *called) for kind, called in BUILDS.items()},
     **{f"plan {kind}": (prep.build, *called) for kind, called in BUILDS.items()},
@@ -33,7 +33,7 @@ CALLED = {
     "merge": (prep.merge, prep.ShardOptions),
     "append": (prep.append,),
 }
-# arguments that only the command line knows, or that are positional
+# arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
     "json",
     "batch_size",
@@ -48,7 +48,7 @@ ONLY_HERE = {
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each verb, and of each of its kinds if it has some."""
+    """Return the parser of each verb, and of each of its kinds if it has any."""
     found = {}
     for name in VERBS:
         own = commands(make_parser(VERBS))[name]

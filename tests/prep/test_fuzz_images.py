@@ -1,8 +1,8 @@
-"""Whatever becomes of a good file's bytes: no crash, and nothing accepted that TensorFlow shows otherwise.
+"""Randomly damaged images: no crash, and no accepted file that TensorFlow decodes differently.
 
-In ``make test`` the examples are the same each time, and as many as take some 40 seconds. ``make fuzz`` sets
-``FUZZ_MINUTES``, and looks for new ones. TensorFlow decodes in a process of its own, many files at once,
-which has to survive as well.
+In ``make test`` the examples are the same each time, and take some 40 seconds. ``make fuzz`` sets
+``FUZZ_MINUTES``, and tries new ones. TensorFlow decodes many files at once in a separate process,
+which must not crash either.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .nasty.shown import difference, shown
 from .nasty_images import KINDS
 
 MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
-# Of each run by default, and of each round of a long one.
+# Number of examples of a run by default, and of each round of a long one.
 NUM_EXAMPLES = 3_000
-# By how much a broken header may blow up a file, else a few of them take all the time.
+# Limit of pixels, so that a few broken headers with huge sizes do not take all the time.
 OPTIONS = ImageOptions(max_pixels=1_000_000)
 
 SEEDS = [
@@ -43,7 +43,7 @@ SEEDS = [
 
 
 class Accepted(NamedTuple):
-    """A damaged file that was accepted, what is stored of it, and the bytes whose picture that has to be."""
+    """A damaged file that was accepted: its stored bytes, and the bytes whose picture they must show."""
 
     suffix: str
     data: bytes
@@ -52,7 +52,7 @@ class Accepted(NamedTuple):
 
 
 class TensorFlow:
-    """The process that decodes; it is started once."""
+    """Return the process that decodes; it is started once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.num_batches = folder, 0
@@ -66,7 +66,7 @@ class TensorFlow:
         )
 
     def decode(self, encoded: list[bytes]) -> list[np.ndarray]:
-        """The pixels of each, and none of those that are refused."""
+        """Return the pixels of each, or an empty array for those that are refused."""
         self.num_batches += 1
         path = self.folder / f"{self.num_batches}.npz"
         np.savez(path, *(np.frombuffer(data, np.uint8) for data in encoded))
@@ -89,7 +89,7 @@ def tensorflow(tmp_path_factory):
 
 
 def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
-    """Damage so many files; return how many were tried, and the accepted ones."""
+    """Damage files; return how many were tried, and the accepted ones."""
     found: list[Accepted] = []
     details: list[str] = []
     tried = 0
@@ -112,7 +112,7 @@ def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
         except ImageError as error:
             details.append(error.detail)
             return
-        # its orientation aside, which the tables of test_nasty_images look after, a picture stays what it was
+        # except for its orientation, which test_nasty_images covers, a picture does not change
         turned = "orientation applied" in made.conversions
         found.append(Accepted(suffix, data, made.data, made.data if turned else data))
 
@@ -122,12 +122,12 @@ def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
 
 
 def faults(found: list[Accepted], child: TensorFlow) -> list[str]:
-    """What TensorFlow shows otherwise than Pillow; the files are left in the child's folder."""
+    """Return the files that TensorFlow decodes differently from Pillow; they stay in the child's folder."""
     wrong = []
     pixels = child.decode([file.stored for file in found])
     for place, (file, decoded) in enumerate(zip(found, pixels, strict=True)):
         wanted = shown(Kind(file.suffix, file.compared, "kept"))
-        # exactly, for JPEG as well: the child decodes it as Pillow does
+        # exactly, also for JPEG: the child uses the transform of Pillow
         fault = difference(decoded, wanted)
         if fault:
             path = child.folder / f"fault-{child.num_batches}-{place}{file.suffix}"
@@ -139,7 +139,7 @@ def faults(found: list[Accepted], child: TensorFlow) -> list[str]:
 def test_accepted_damaged_files_look_the_same_in_tensorflow_and_pillow(tensorflow):
     tried, found = accepted_of(1, NUM_EXAMPLES)
     assert not faults(found, tensorflow)
-    # else there was nothing to compare
+    # otherwise nothing was compared
     assert len(found) > tried // 20
 
 

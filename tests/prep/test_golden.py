@@ -1,8 +1,8 @@
-"""Two small datasets, kept as files: the same inputs make the same bytes with every later release.
+"""Two small datasets, kept as files: the same inputs give the same bytes in every later release.
 
-When a test here fails, the format or the build has changed, and a build of inputs that have not changed is no
-longer up to date. If that is meant, raise FORMAT_VERSION where readers are concerned, and make the files
-anew: ``python tests/prep/test_golden.py``. Views for other tools are not among them.
+If a test here fails, the format or the build has changed, and a build of unchanged inputs is no
+longer up to date. If that is intended, raise FORMAT_VERSION if readers are affected, and regenerate the
+files: ``python tests/prep/test_golden.py``. They do not include the views for other tools.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def numbers(folder: Path) -> Manifest:
 
 
 def pets(folder: Path) -> Manifest:
-    """Files taken as they are, so that no decoder's release matters, in shards of even bytes."""
+    """Files kept byte for byte, so that the release of no decoder matters, in shards of even bytes."""
     files = {
         f"{split}/{name}/{n}.jpg": bytes(range(n))
         for split in ("train", "test")
@@ -82,7 +82,7 @@ def is_kept(name: str) -> bool:
 
 
 def renew() -> None:
-    """Make the kept files anew."""
+    """Write the golden files again."""
     for make in (numbers, pets):
         shutil.rmtree(GOLDEN / make.__name__, ignore_errors=True)
         with tempfile.TemporaryDirectory() as folder:

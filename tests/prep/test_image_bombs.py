@@ -1,4 +1,4 @@
-"""Small files that become large pictures, or say that they do: memory stays bounded."""
+"""Small files with large pictures, or with headers of large sizes: memory stays bounded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .nasty.kind import chunk
 from .nasty.pngs import header, png
 from .nasty_images import KINDS, file_name
 
-SIDE = 9_400  # 88.4 megapixels: just inside of what is taken
+SIDE = 9_400  # 88.4 megapixels, just below the limit
 
-# Four channels each: the picture, the white, the one laid over the other, and what is made and written of it.
+# Four channels each: the picture, the white background, the composed image, and the encoded result.
 MAX_BYTES = 4 * (4 * SIDE * SIDE) + (200 << 20)
 
 
 def whole_bomb() -> bytes:
-    """An RGBA PNG of transparent black: 353 MB in some 350 kB, and nothing in it is wrong."""
+    """Return a valid RGBA PNG of transparent black: 353 MB of pixels in some 350 kB."""
     squeeze = zlib.compressobj()
     row = bytes(1 + 4 * SIDE)
     pixels = b"".join(squeeze.compress(row) for _ in range(SIDE)) + squeeze.flush()

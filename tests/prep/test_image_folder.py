@@ -1,4 +1,4 @@
-"""Image folders as a source: what is an example, a class, a split, and what is passed over and counted."""
+"""Image folders as a source: examples, classes, splits, and skipped entries, which are counted."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_files_that_are_not_inputs_are_skipped_and_counted(image_folder, tmp_pat
         "not an image": 2,
         "special file": 1,
     }
-    # an entry is what is no folder, found without following links
+    # an entry is anything except a folder, found without following links
     assert listing.num_entries == sum(not path.is_dir() or path.is_symlink() for path in root.rglob("*"))
 
 
@@ -260,7 +260,7 @@ def test_a_root_that_is_not_a_folder_is_an_error(small_folder):
 
 
 def test_a_folder_without_read_permission_is_named(small_folder, tmp_path):
-    # as a user whom permissions bind, which root is not
+    # as a user for whom permissions matter, unlike root
     tmp_path.chmod(0o755)
     (small_folder / "dog").chmod(0o000)
     code = (
@@ -277,7 +277,7 @@ def test_a_folder_without_read_permission_is_named(small_folder, tmp_path):
 
 
 def _reachable(folder: Path) -> str:
-    """Let anyone pass through the folders above; temporary ones are the owner's alone."""
+    """Allow everyone to traverse the parent folders; temporary folders are private to their owner."""
     for parent in folder.parents:
         if parent.stat().st_uid == os.getuid() and len(parent.parts) > 2:
             parent.chmod(parent.stat().st_mode | 0o011)
@@ -306,7 +306,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
     try:
         listing = listed(root)
     finally:
-        # Python's own way of removing a tree does recurse
+        # shutil.rmtree is recursive and would fail
         subprocess.run(["rm", "-r", root], check=True)
     assert [key.count(b"/") for key in listing.keys] == [depth]
     assert listing.skipped == {"beside the folders": 1}
@@ -443,5 +443,5 @@ def test_a_folder_of_images_is_not_copied_for_the_build(small_folder, tmp_path):
 
 def test_a_table_next_to_the_images_is_reported(image_folder):
     root = image_folder({"cat/1.png": 1, "metadata.csv": b"file_name"})
-    told = "metadata.csv is not read; 'tfshards build table' stores its columns with the images"
-    assert listed(root).warnings == (told,)
+    warning = "metadata.csv is not read; 'tfshards build table' stores its columns with the images"
+    assert listed(root).warnings == (warning,)

@@ -1,4 +1,4 @@
-"""What becomes of images: each option does something, makes another build, and is refused where it cannot."""
+"""Image options: each has an effect, changes the build id, and is refused if invalid."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def photos(image_folder) -> Path:
 
 
 def stored(out: Path, key: str) -> Image.Image | str:
-    """Return the image with this key, or why there is none."""
+    """Return the image with this key, or the reason of its rejection."""
     rejects = (line for path in out.glob("rejected-*.jsonl") for line in path.read_text().splitlines())
     if any(f'"key": "{key}"' in line for line in rejects):
         return "rejected"
@@ -67,7 +67,7 @@ def shape(out: Path, key: str) -> tuple[str, str, tuple[int, int]] | str:
 
 
 WIDE, HIGH = (60, 40), (40, 60)
-# The words of the command line, their fields in the manifest, and what then is stored of one file.
+# Arguments of the command line, their fields in the manifest, and the stored result of one file.
 OPTIONS = {
     "nothing": ([], {}, "turned.jpg", ("PNG", "RGB", HIGH)),
     "check header": (["--check=header"], {"check": "header"}, "plain.png", ("PNG", "RGB", WIDE)),
@@ -78,7 +78,7 @@ OPTIONS = {
         "alpha.png",
         "rejected",
     ),
-    "as it lies": (["--orientation=keep"], {"orientation": "keep"}, "turned.jpg", ("JPEG", "RGB", WIDE)),
+    "not rotated": (["--orientation=keep"], {"orientation": "keep"}, "turned.jpg", ("JPEG", "RGB", WIDE)),
     "grey": (["--channels=1"], {"channels": 1}, "plain.png", ("PNG", "L", WIDE)),
     "with alpha": (["--channels=4"], {"channels": 4}, "alpha.png", ("PNG", "RGBA", WIDE)),
     "as many channels as there are": (
@@ -145,16 +145,22 @@ def test_each_option_has_its_effect_and_changes_the_build_id(
         "check": "decode",
         **fields,
     }
-    # no two of these options make the same build
+    # all of these options give different builds
     assert manifest.build_id not in build_ids.values()
     build_ids[" ".join(words)] = manifest.build_id
 
 
 def test_a_default_given_explicitly_changes_nothing(photos, tmp_path):
-    said = ["--check=decode", "--orientation=apply", "--channels=3", "--animation=reject", "--format=keep"]
-    said += ["--max-pixels=89000000", "--max-bytes=1GiB", "--max-frames=10000", "--max-scans=100"]
-    said += ["--duplicates=keep"]
-    for name, words in (("1", []), ("2", said)):
+    defaults = [
+        "--check=decode",
+        "--orientation=apply",
+        "--channels=3",
+        "--animation=reject",
+        "--format=keep",
+    ]
+    defaults += ["--max-pixels=89000000", "--max-bytes=1GiB", "--max-frames=10000", "--max-scans=100"]
+    defaults += ["--duplicates=keep"]
+    for name, words in (("1", []), ("2", defaults)):
         out = str(tmp_path / name / "out")
         assert cli.main(["build", "images", str(photos), out, "--max-rejected=100%", *words]) == 0
     assert read_manifest(tmp_path / "1" / "out") == read_manifest(tmp_path / "2" / "out")
@@ -312,7 +318,7 @@ def test_the_schema_holds_the_dimensions_that_all_images_share():
 
 
 def test_conversions_are_counted_without_rejects_and_duplicates(image_folder, tmp_path, quiet_build):
-    # of 24 bitmaps the last six repeat the first six; and four files are none
+    # of 24 bitmaps the last six repeat the first six; and four files are not images
     pixels = np.random.default_rng(1).integers(0, 256, (18, 4, 4, 3), dtype=np.uint8)
     files = {f"{n:02}.bmp": encoded(pixels[n % 18], "BMP") for n in range(24)}
     root = image_folder({**files, **{f"{n:02}-bad.bmp": b"" for n in range(4)}, "z.png": 1})

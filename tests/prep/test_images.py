@@ -1,4 +1,4 @@
-"""Image bytes kept, re-encoded or rejected; and what was accepted, TensorFlow shows as Pillow does."""
+"""Images are kept, re-encoded or rejected; TensorFlow decodes accepted ones to the pixels of Pillow."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def with_exif_bytes(exif: bytes) -> bytes:
 
 
 def declared(width: int, height: int) -> bytes:
-    """A small JPEG whose header says another size."""
+    """Return a small JPEG with another size in its header."""
     return JPEG.replace(struct.pack(">HH", HEIGHT, WIDTH), struct.pack(">HH", height, width))
 
 
@@ -82,7 +82,7 @@ def header(width: int = 8, height: int = 5, depth: int = 8, color: int = 2, inte
 
 
 def rows(width: int = 8, height: int = 5, depth: int = 8, channels: int = 3) -> bytes:
-    """Unfiltered rows of noise."""
+    """Return unfiltered rows of noise."""
     length = (width * depth * channels + 7) // 8
     return b"".join(b"\0" + random.Random(row).randbytes(length) for row in range(height))
 
@@ -275,7 +275,7 @@ REJECTED = {
 
 
 def upright(data: bytes) -> np.ndarray:
-    """What Pillow shows: upright, before white, in RGB."""
+    """Return the pixels of Pillow: upright, on white, in RGB."""
     with Image.open(io.BytesIO(data)) as image:
         image = ImageOps.exif_transpose(image)
         if image.mode in ("RGBA", "LA") or "transparency" in image.info:
@@ -366,7 +366,7 @@ def test_tensorflow_decodes_every_accepted_damaged_file_to_the_same_picture(data
 
 
 def mutated(data: bytes, choose: random.Random) -> bytes:
-    """One to three bytes changed; the checksums of a PNG's chunks are put right again, half of the time."""
+    """Change one to three bytes; half of the time, correct the checksums of the chunks of a PNG."""
     changed = bytearray(data)
     for _ in range(choose.randint(1, 3)):
         changed[choose.randrange(8, len(changed))] = choose.randrange(256)

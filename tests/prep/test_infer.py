@@ -1,4 +1,4 @@
-"""A schema is inferred from records: kinds, shapes, classes; and all that keeps records from having one."""
+"""Inference of a schema from records: kinds, shapes, classes, and records that have no common schema."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ KINDS = {int: ("int", "int64"), float: ("float", "float32"), bytes: ("bytes", "b
 
 
 def picture(mode: str = "RGB", size: tuple[int, int] = (5, 4), name: str = "PNG") -> bytes:
-    """An encoded image; ``size`` is width and height."""
+    """Return an encoded image; ``size`` is width and height."""
     file = io.BytesIO()
     Image.new(mode, size).save(file, name)
     return file.getvalue()
 
 
 def record(**values: object) -> bytes:
-    """The bytes of an example; a list may have any length, and is of integers if it is empty."""
+    """Return the bytes of an example; lists may have any length; empty ones are lists of integers."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
     return record_of(lists, {name: type((elements or [0])[0]) for name, elements in lists.items()})
 
@@ -47,7 +47,7 @@ def record_of(lists: Mapping[str, list], types: Mapping[str, type]) -> bytes:
 
 
 def listless(*names: str) -> bytes:
-    """The bytes of an example whose features have not even an empty list: as TFX marks what is missing."""
+    """Return the bytes of an example whose features have no list at all, as TFX marks missing values."""
     entries = [b"\x0a" + bytes([len(name)]) + name.encode() + b"\x12\x00" for name in names]
     features = b"".join(b"\x0a" + bytes([len(entry)]) + entry for entry in entries)
     return b"\x0a" + bytes([len(features)]) + features
@@ -124,7 +124,7 @@ def test_the_feature_is_inferred_from_the_values(values, feature, reason):
         (("class", "x"), FeatureRoles(), "class", "the other one"),
         (("image/class/label", "x"), FeatureRoles(), "image/class/label", "as ImageNet's scripts have it"),
         (("a/label", "label"), FeatureRoles(), "label", "the plain name before others"),
-        (("x", "label"), FeatureRoles(label="x"), "x", "what is said"),
+        (("x", "label"), FeatureRoles(label="x"), "x", "given by the option"),
         (("x", "labels", "class_id"), FeatureRoles(), None, "other names are none"),
     ],
 )
@@ -237,7 +237,7 @@ def test_all_problems_are_reported_at_once():
 
 
 def test_an_invalid_feature_name_is_reported():
-    # written by hand, since our encoder takes no such name
+    # written by hand, since the encoder does not accept such a name
     data = bytes.fromhex("0a0d 0a0b 0a01 0a 1206 1a04 0a02 0102".replace(" ", ""))
     (problem,) = inferred(data).problems
     assert r"name is '\n', must be one or more printable characters; leave it out with drop=" in str(problem)
@@ -325,8 +325,8 @@ def test_roles_that_contradict_each_other_are_refused():
     [
         (b"", None, "nothing"),
         (b"GIF89a", (None, None, 3), "a format whose header is not read"),
-        (b"\x89PNG\r\n\x1a\n", (None, None, 3), "cut behind the mark"),
-        (b"\xff\xd8\xff", (None, None, 3), "cut behind the mark"),
+        (b"\x89PNG\r\n\x1a\n", (None, None, 3), "truncated after the signature"),
+        (b"\xff\xd8\xff", (None, None, 3), "truncated after the signature"),
         (b"\xff\xd8\xff\xda" + bytes(20), (None, None, 3), "a scan without a frame"),
         (
             b"\xff\xd8\xff\xff\xc0\x00\x0b\x08\x00\x02\x00\x03\x01" + bytes(9),
@@ -346,7 +346,7 @@ def test_an_image_header_is_read_as_far_as_possible(data, shape, reason):
         ([record(x=1), listless("x")], (None,), "one value or none"),
         ([listless("x"), record(x=[1, 2])], (None,), "several or none"),
         ([record(x=[]), listless("x")], (None,), "an empty list or none"),
-        ([record(x=[]), record(x=[])], (0,), "empty lists alone"),
+        ([record(x=[]), record(x=[])], (0,), "only empty lists"),
     ],
 )
 def test_a_feature_without_a_list_in_some_records_has_any_length(records, shape, reason):

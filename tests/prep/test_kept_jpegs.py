@@ -1,4 +1,4 @@
-"""JPEGs that are kept are looked at without Pillow's parser: nothing may come out otherwise than with it."""
+"""Kept JPEGs are checked without the parser of Pillow; the results must be the same as with it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_damaged_jpeg_is_judged_as_by_the_parser_of_pillow(whole, monkeypatch)
     chance = random.Random(0)
     for number in range(600):
         data = bytearray(whole)
-        # mostly in the header, where all differs that the two look at
+        # mostly in the header, which contains everything that both parsers inspect
         place = chance.randrange(min(700, len(data)) if number % 3 else len(data))
         if number % 4 == 0:
             del data[place : place + chance.randrange(1, 5)]
@@ -76,7 +76,7 @@ def test_a_damaged_jpeg_is_judged_as_by_the_parser_of_pillow(whole, monkeypatch)
 
 
 def test_most_jpegs_do_not_need_the_parser_of_pillow(monkeypatch):
-    """Else nothing would be won, and the tests above would compare it with itself."""
+    """Otherwise the tests above would compare the parser of Pillow with itself."""
     monkeypatch.setattr(normalizing.Image, "open", None)
     for data in (encoded(RGB, "JPEG"), encoded(GREY, "JPEG"), encoded(RGB, "JPEG", progressive=True)):
         assert normalize(data, ImageOptions(), b".jpg").data is data

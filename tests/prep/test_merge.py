@@ -1,4 +1,4 @@
-"""merge: several datasets as one, with linked shards or new ones; what it refuses."""
+"""merge: several datasets as one, with linked or new shards, and what is refused."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def together(roots: list[Path]) -> dict[str, list[bytes]]:
 
 
 def test_shards_are_linked_under_new_names(three, tmp_path):
-    said: list[str] = []
-    made = merge(three, tmp_path / "out", log=said.append)
+    logged: list[str] = []
+    made = merge(three, tmp_path / "out", log=logged.append)
     out = tmp_path / "out"
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert records(out) == together(three)
-    assert said == [f"starting build {made.build_id}: 90 examples, 15 shards, linked as they are"]
+    assert logged == [f"starting build {made.build_id}: 90 examples, 15 shards, linked as they are"]
     old = [root / shard.path for root in three for shard in read_manifest(root).splits["train"].shards]
     new = [out / shard.path for shard in made.splits["train"].shards]
     assert [path.stat().st_ino for path in new] == [path.stat().st_ino for path in old]
@@ -123,7 +123,7 @@ def test_the_manifest_adds_up(three, tmp_path):
         "source": "merge",
         "of": [{"name": m.name, "build_id": m.build_id, "options": dict(m.options)} for m in manifests],
     }
-    # each cut its own examples
+    # each dataset has its own cuts
     assert made.split_cuts == {}
     assert (tmp_path / "out" / "dataset_info.json").exists()
 
@@ -143,7 +143,7 @@ def test_new_shards_mix_the_datasets(balance, compression, three, tmp_path):
     assert max(sizes) - min(sizes) <= (1 if balance == "count" else 4)
     assert made.options["shards"] == {"train": 4, "val": 2}
     assert made.compression == compression
-    # each shard holds some of each dataset, as many as its share of them is
+    # each shard holds examples of each dataset, in proportion
     held = [set(records(root)["train"]) for root in three]
     bounds = np.cumsum([0, *sizes]).tolist()
     train = records(tmp_path / "out")["train"]
@@ -163,7 +163,7 @@ def test_compressed_and_plain_shards_are_merged_by_writing_new_ones(three, tmp_p
         merge(roots, tmp_path / "out", log=quiet)
     made = merge(roots, tmp_path / "out", options=ShardOptions(compression="none"), log=quiet)
     assert made.compression == "none"
-    # as many as there were
+    # as many shards as before
     assert len(made.splits["train"].shards) == 6
     assert in_no_order(records(tmp_path / "out")) == in_no_order(together(roots))
 
@@ -180,11 +180,11 @@ def test_a_merged_dataset_can_be_merged_and_resharded(three, tmp_path):
 
 
 def test_a_repeated_merge_is_up_to_date_and_another_needs_overwrite(three, tmp_path):
-    said: list[str] = []
+    logged: list[str] = []
     out = tmp_path / "out"
     made = merge(three[:2], out, log=quiet)
-    assert merge(three[:2], out, log=said.append) == made
-    assert said == [f"{out} is up to date"]
+    assert merge(three[:2], out, log=logged.append) == made
+    assert logged == [f"{out} is up to date"]
     with pytest.raises(InputError, match=r"of other options \(of\) .*give overwrite=True to replace it"):
         merge(three, out, log=quiet)
     again = merge(three, out, overwrite=True, log=quiet)
@@ -196,7 +196,7 @@ def test_without_hard_links_shards_are_copied(three, tmp_path, monkeypatch):
     def refuse(source: object, target: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    # a second file system cannot be had here
+    # a second file system is not available here
     monkeypatch.setattr(os, "link", refuse)
     made = merge(three, tmp_path / "out", log=quiet)
     assert verify(tmp_path / "out", deep=True)
@@ -322,7 +322,7 @@ def test_datasets_whose_labels_are_different_features_are_refused(tmp_path):
 
 
 def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
-    """Write a dataset of records that need not be what the schema says."""
+    """Write a dataset of records that may violate the schema."""
     (root / "index").mkdir(parents=True)
     with ShardFile(root / "x.tfrecord", schema.label is not None) as file:
         file.append(frames_of([(data,) for data in examples], "none"))
@@ -337,9 +337,9 @@ def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
 def test_datasets_without_keys_are_merged_with_a_warning(tmp_path):
     schema = Schema((Feature("x", "bytes", "bytes"),))
     roots = [by_hand(tmp_path / name, schema, [name.encode() * 3]) for name in "ab"]
-    said: list[str] = []
-    merge(roots, tmp_path / "out", log=said.append)
-    assert said[0].startswith("warning: the examples have no keys, so repeated")
+    logged: list[str] = []
+    merge(roots, tmp_path / "out", log=logged.append)
+    assert logged[0].startswith("warning: the examples have no keys, so repeated")
     assert records(tmp_path / "out") == {"train": [b"aaa", b"bbb"]}
 
 

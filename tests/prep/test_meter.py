@@ -1,4 +1,4 @@
-"""How far a look at files is: a bar on a terminal, lines otherwise."""
+"""Progress of reading files: a bar on a terminal, lines otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every nasty file through a real build and the loader, each in a process of its own that has to survive."""
+"""Every nasty file in a real build and the loader, each in a separate process that must not crash."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ VARIANTS: dict[str, tuple[dict[str, object], int]] = {
     "short": ({"resize": "short=16"}, 3),
     "exact": ({"resize": "20x30"}, 3),
 }
-# gray and color, with alpha and without it, films, and pictures that are not turned
+# gray and color, with and without alpha, animations, and pictures that are not rotated
 OFTEN = ["default", "grey", "first", "as-stored", "any-alpha"]
 EXACT = [name for name in VARIANTS if name not in ("jpeg", "short", "exact")]
 
 
 def outcomes(**options: object) -> dict[str, Kind]:
-    """The kinds that are accepted under these options, by key."""
+    """Return the kinds that are accepted under these options, by key."""
     names = ("kept", "converted", *(("animated",) if options.get("animation") == "first" else ()))
     accepted = {key: kind for key, kind in BY_KEY.items() if kind.outcome in names}
     limit = {"webp": 16_383, "jpeg": 65_500}.get(str(options.get("format")))
@@ -57,7 +57,7 @@ def outcomes(**options: object) -> dict[str, Kind]:
 
 
 class Delivered:
-    """What the loader gave of one dataset."""
+    """The output of the loader for one dataset."""
 
     def __init__(self, out: Path) -> None:
         self.keys = json.loads(Path(f"{out}.keys").read_text())
@@ -69,7 +69,7 @@ class Delivered:
 
 @pytest.fixture(scope="module")
 def built(programs, tmp_path_factory) -> Callable[[str], Path]:
-    """Return a function that builds and reads the dataset of a variant once: the processes survive."""
+    """Return a function that builds and reads the dataset of a variant once; no process may crash."""
     folder, outs = tmp_path_factory.mktemp("nasty") / "files", tmp_path_factory.mktemp("built")
     folder.mkdir()
     for key, kind in BY_KEY.items():
@@ -133,7 +133,7 @@ def test_the_loader_delivers_the_pixels_of_pillow(built, variant):
 
 
 def assert_stored(encoded: bytes, wanted: np.ndarray, kind: Kind, options: dict[str, object]) -> None:
-    """The stored bytes are in the format that was asked for, with the alpha that was asked for."""
+    """Assert that the stored bytes have the requested format and alpha."""
     with Image.open(io.BytesIO(encoded)) as image:
         asked = str(options.get("format", "keep")).upper()
         assert asked in ("KEEP", image.format)
@@ -175,7 +175,7 @@ def test_images_stored_as_jpeg_are_the_same_picture_within_its_loss(built):
             continue
         wanted = shown(BY_KEY[key])
         assert pixels.shape == wanted.shape
-        # noise loses its colors to subsampling, but not its light
+        # subsampling changes the colors of noise, but not its brightness
         light = np.array([0.299, 0.587, 0.114])
         assert np.abs((pixels - wanted.astype(float)) @ light).mean() < 10, key
 
@@ -193,12 +193,12 @@ def test_resized_images_are_close_to_those_of_pillow(built, variant):
         wanted = np.asarray(Image.fromarray(whole).resize(size, Image.Resampling.LANCZOS))
         assert pixels.shape == wanted.shape, key
         mean = np.abs(pixels.astype(int) - wanted).mean()
-        # of blocks that are damaged, a smaller scale makes other pixels
+        # damaged blocks have different pixels at a smaller scale
         if mean >= (11 if BY_KEY[key].data.startswith(b"\xff\xd8") else 3):
             wrong.append(f"{key}: {mean:.1f}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_a_rotated_picture_is_not_symmetric():
-    # else no comparison above could fail
+    # otherwise no comparison above could fail
     assert not np.array_equal(smooth(), smooth()[::-1, ::-1])

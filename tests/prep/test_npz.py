@@ -1,4 +1,4 @@
-"""Archives of arrays: what is read of an .npz, and all that is refused before it is unpacked."""
+"""Archives of arrays: what is read from an .npz, and what is refused before it is unpacked."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rows(path: Path, folder: Path) -> dict[str, list[object]]:
 
 
 def in_directory(path: Path, place: int, layout: str, *values: int) -> None:
-    """Overwrite fields of the first entry in the archive's directory; ``place`` is from its start."""
+    """Overwrite fields of the first entry in the directory of the archive; ``place`` is the offset in it."""
     data = bytearray(path.read_bytes())
     struct.pack_into(layout, data, data.index(b"PK\1\2") + place, *values)
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Options of a build: what is allowed, and what is told where it is not."""
+"""Options of a build: allowed values, and the messages about others."""
 
 from __future__ import annotations
 

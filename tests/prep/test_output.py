@@ -1,4 +1,4 @@
-"""Where a build may write, what it replaces and when, and what it needs of the disk."""
+"""Where a build may write, what it replaces and when, and how much disk space it needs."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_replaced_dataset_stays_readable_and_is_removed_by_the_next_build(tmp_
     out = tmp_path / "out"
     generations = [quiet_build(NUMBERS, out, shards=2)]
     first = contents(out)
-    # a training run that has the old one open goes on
+    # a training run that has the old dataset open continues
     shards = {path: data for path, data in first.items() if generations[0].build_id in path}
     assert len(shards) == 4
     generations.append(quiet_build(NUMBERS, out, shards=2, seed=1, overwrite=True))
@@ -218,7 +218,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_replaced_on_request(tmp_
 
 @pytest.fixture
 def small_disk(tmp_path) -> Iterator[Path]:
-    """A file system of 400 KiB; ``mount -o remount,size=`` makes it larger."""
+    """A file system of 400 KiB; ``mount -o remount,size=`` enlarges it."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -244,7 +244,7 @@ def test_a_disk_without_space_is_reported_before_anything_is_written(
 
 
 def test_a_disk_that_fills_up_ends_the_build_which_can_be_resumed(small_disk, image_folder, quiet_build, log):
-    # as PNG they are many times larger, which nobody can know before
+    # as PNG they are many times larger, which cannot be predicted
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
     root = image_folder({f"{number}.webp": _webp(pixels) for number in range(12)})
     out = small_disk / "out"

@@ -1,4 +1,4 @@
-"""Which example stands in which shard: exact, even, complete, and the same for ever."""
+"""Assignment of examples to shards: exact, even, complete, and the same in every release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
-    """A first layout, and a mask of rejects that leaves at least one example a shard."""
+    """Draw a first layout, and a mask of rejects that leaves at least one example per shard."""
     count = draw(st.integers(1, 40))
     num_shards = draw(st.integers(1, min(6, count)))
     layout = lay_out(np.arange(count), num_shards, seed=draw(SEEDS), split="train")
@@ -37,7 +37,7 @@ def test_a_permutation_has_each_number_once(count, seed, purpose):
 
 
 def splitmix64(state: int) -> int:
-    """As in the paper, one value at a time; ``state`` was advanced already."""
+    """Return one value as in the paper; ``state`` is already advanced."""
     mask = 2**64 - 1
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
@@ -51,7 +51,7 @@ def test_a_permutation_is_the_order_of_splitmix64s_values(count, seed):
     assert permutation(count, seed, "val").tolist() == sorted(range(count), key=values.__getitem__)
 
 
-# Datasets that were built once are built the same with every later release: these never change.
+# Every later release builds existing datasets the same way: these values never change.
 FROZEN = [
     (0, "train", [0, 8, 5, 10, 2, 1, 6, 7, 4, 11, 3, 9]),
     (1, "train", [8, 11, 5, 9, 7, 2, 4, 10, 1, 0, 3, 6]),
@@ -95,7 +95,7 @@ def test_shards_by_bytes_differ_by_no_more_than_the_largest_example(sizes, data,
     num_shards = data.draw(st.integers(1, len(sizes)))
     weights = np.array(sizes)
     layout = lay_out(np.arange(len(sizes)), num_shards, seed=seed, split="train", sizes=weights)
-    # an empty file still takes a place: no shard collects all of them while another has none
+    # an empty file counts as well: no shard gets all of them while another has none
     filled = [int(np.maximum(weights[shard], 1).sum()) for shard in layout]
     assert len(filled) == num_shards
     assert min(len(shard) for shard in layout) >= 1

@@ -1,4 +1,4 @@
-"""What plans, manifests and classes print: the same from Python and from the command line."""
+"""Text of plans, manifests and classes: the same from Python and from the command line."""
 
 from __future__ import annotations
 

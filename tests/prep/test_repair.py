@@ -1,4 +1,4 @@
-"""Damaged files of a dataset are rebuilt from what it was built from, and no others are touched."""
+"""Damaged files of a dataset are rebuilt from its source, and no other file is changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STAMP = 1_600_000_000 * 10**9
 
 @pytest.fixture
 def photos(image_folder) -> Path:
-    """Forty images of two classes, two of them double, and three files that are none."""
+    """Forty images of two classes, two of them duplicates, and three files that are not images."""
     good = {f"{('cat', 'dog')[number % 2]}/{number:02d}.png": min(number, 37) for number in range(40)}
     return image_folder({**good, **{f"cat/bad{number}.png": b"no image" for number in range(3)}})
 
@@ -58,7 +58,7 @@ def rejects_file(root: Path) -> Path:
 
 
 def flip(path: Path, place: int = 30) -> Path:
-    """Flip a bit of a file in a second one that takes its place, as a damaged copy would."""
+    """Replace a file with a copy in which a bit is flipped, as a damaged copy would be."""
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.unlink()
@@ -75,7 +75,7 @@ DAMAGES: dict[str, Callable[[Path], list[Path]]] = {
     "a shard": lambda root: [flip(shard_path(root, 1))],
     "two shards": lambda root: [flip(shard_path(root, 1)), flip(shard_path(root, 3))],
     "a shard that is gone": lambda root: [shard_path(root)],
-    "a shard and what is beside it": lambda root: [
+    "a shard, its index and its labels": lambda root: [
         flip(index_file(root, 1), 0),
         flip(labels_file(root, 1), 0),
         flip(shard_path(root, 1)),
@@ -96,10 +96,10 @@ def test_damaged_files_are_rebuilt_and_no_others_are_touched(damage, dataset, ph
     damaged = {path.relative_to(dataset).as_posix() for path in damage(dataset)}
     if len(damaged) == 1 and damage is DAMAGES["a shard that is gone"]:
         (dataset / next(iter(damaged))).unlink()
-    said: list[str] = []
-    made = repair(dataset, photos, log=said.append)
+    logged: list[str] = []
+    made = repair(dataset, photos, log=logged.append)
     assert {problem.place for problem in made.found} == set(made.repaired) == damaged
-    assert said == [f"{path}: rebuilt" for path in made.repaired]
+    assert logged == [f"{path}: rebuilt" for path in made.repaired]
     assert made.left == verify(dataset, deep=True, decode=True).problems == ()
     assert contents(dataset) == before
     now = states(dataset)
@@ -157,7 +157,7 @@ def test_views_are_written_again(dataset, photos, contents):
     assert contents(dataset) == before
 
 
-# what is built, and with which options
+# options of each build
 BUILDS = {
     "ratios": Options(splits={"train": "2/3", "val": "1/3"}),
     "stratified, by bytes": Options(splits={"train": 0.75, "val": 0.25}, stratify=True, balance="bytes"),
@@ -196,7 +196,7 @@ IMAGE_OPTIONS = (
 
 def test_every_image_option_is_covered():
     tried = {name for options in IMAGE_OPTIONS for name in options.to_json()}
-    # a mask is one of a table's columns, never a whole dataset
+    # masks exist only as columns of a table
     assert tried == {field.name for field in fields(ImageOptions)} - {"mask"}
 
 
@@ -232,7 +232,7 @@ def test_arrays_are_given_as_in_the_build(array_files, tmp_path, quiet_build, co
     flip(shard_path(out, 2))
     assert repair(out, given).left == ()
     assert contents(out) == before
-    # or as they are in memory, with the options of then
+    # or from memory, with the options of the build
     source = Arrays({"x": np.arange(10)})
     quiet_build(source, tmp_path / "memory", shards=2)
     flip(shard_path(tmp_path / "memory"))
@@ -240,7 +240,7 @@ def test_arrays_are_given_as_in_the_build(array_files, tmp_path, quiet_build, co
 
 
 def make_table(image_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
-    """A table with two images a row in another folder, classes, splits, and a column to leave out."""
+    """A table with two images per row in another folder, classes, splits, and a column to drop."""
     images = image_folder({f"{number}.png": number for number in range(12)}, "images")
     rows = ["file_name,depth,color,part,noise,size"]
     rows += [
@@ -276,7 +276,7 @@ def test_a_table_without_images_needs_no_folder(tmp_path, contents, capsys):
 
 
 def refused(root: Path, source: object, match: str, contents: Callable[[Path], dict[str, bytes]]) -> None:
-    """The repair is refused, and nothing is changed by it."""
+    """Assert that the repair is refused and changes nothing."""
     before = contents(root)
     with pytest.raises(InputError, match=match):
         repair(root, source)
@@ -304,7 +304,7 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
 
 
 def plain_png(grey: int) -> bytes:
-    """An image whose size in bytes does not depend on what it shows."""
+    """Return an image whose size in bytes does not depend on its content."""
     file = io.BytesIO()
     Image.new("L", (4, 4), grey).save(file, "PNG", compress_level=0)
     return file.getvalue()

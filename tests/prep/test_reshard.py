@@ -61,7 +61,7 @@ def old(origins, tmp_path) -> Path:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what changes when a file is written again."""
+    """Return inode and time of a file, which change when it is written again."""
     return path.stat().st_ino, path.stat().st_mtime_ns
 
 
@@ -87,7 +87,7 @@ def test_each_split_keeps_its_examples_in_the_requested_number_of_shards(
     for split in made.splits:
         assert len(counts(made, split)) == 5
         if balance == "count":
-            # the sequence is cut, so that it keeps the order of the build
+            # the sequence is divided into contiguous parts, which keep the order of the build
             assert records(out)[split] == records(root)[split]
             assert max(counts(made, split)) - min(counts(made, split)) <= 1
     for shard in made.shards:
@@ -142,7 +142,7 @@ NUMBERS = {
     "a number": ({"shards": 4}, [26, 25, 25, 25]),
     "one for each example": ({"shards": 101}, [1] * 101),
     "of one split": ({"shards": ShardCounts(9, {"train": 2})}, [51, 50]),
-    # a record takes some 100 bytes
+    # a record has some 100 bytes
     "by size": ({"options": ShardOptions(shard_size=3000)}, [26, 25, 25, 25]),
     "by a large size": ({"options": ShardOptions(shard_size=1 << 40)}, [101]),
     "by a size below a record's": ({"options": ShardOptions(shard_size=1)}, [1] * 101),
@@ -183,7 +183,7 @@ def test_a_split_without_examples_stays_empty(old, tmp_path):
     (old / "empty.tfrecord").touch()
     shard, _ = scan_shard(old, "empty.tfrecord", label=before.schema.label)
     train = before.splits["train"]
-    # an empty shard within a split, too
+    # also an empty shard within a split
     train = replace(train, shards=(train.shards[0], shard, *train.shards[1:]))
     (old / "other.tfrecord").touch()
     other = replace(shard, path="other.tfrecord")
@@ -201,13 +201,13 @@ def test_a_split_without_examples_stays_empty(old, tmp_path):
 
 
 def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
-    said: list[str] = []
+    logged: list[str] = []
     out = tmp_path / "out"
-    made = reshard(old, out, shards=2, log=said.append)
-    assert said == [f"starting build {made.build_id}: 101 examples, 9.9 KiB, 2 shards"]
+    made = reshard(old, out, shards=2, log=logged.append)
+    assert logged == [f"starting build {made.build_id}: 101 examples, 9.9 KiB, 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
-    assert reshard(old, out, shards=2, log=said.append) == made
-    assert said[1:] == [f"{out} is up to date"]
+    assert reshard(old, out, shards=2, log=logged.append) == made
+    assert logged[1:] == [f"{out} is up to date"]
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
@@ -219,7 +219,7 @@ def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
     assert read_manifest(out) == first
     second = reshard(old, out, shards=4, overwrite=True, log=quiet)
     assert read_manifest(out) == second
-    # who has the first one open goes on reading it
+    # processes that have the first dataset open continue to read it
     assert all((out / shard.path).exists() for shard in first.shards)
     third = reshard(old, out, shards=5, overwrite=True, log=quiet)
     assert not any((out / shard.path).exists() for shard in first.shards)
@@ -237,9 +237,9 @@ def test_a_dataset_that_cannot_be_read_is_replaced_on_request(old, tmp_path):
 
 
 def test_compressed_shards_cannot_be_opened_by_tfds_which_is_logged(old, tmp_path):
-    said: list[str] = []
-    reshard(old, tmp_path / "out", options=ShardOptions(compression="gzip"), log=said.append)
-    assert said[1:] == [
+    logged: list[str] = []
+    reshard(old, tmp_path / "out", options=ShardOptions(compression="gzip"), log=logged.append)
+    assert logged[1:] == [
         "warning: TensorFlow Datasets cannot read this dataset: compression: is gzip; "
         "TFDS reads only uncompressed shards"
     ]
@@ -412,7 +412,7 @@ def test_a_damaged_list_of_rejects_is_refused(text, message, origins, tmp_path):
 
 
 def one_pass(old: Path, out: Path) -> ShardPass:
-    """A pass that writes the first of two shards."""
+    """Return a pass that writes the first of two shards."""
     area = BuildArea(out, "01234567")
     area.open()
     plan = RewritePlan(area, "new", [open_origin(old)], {"train": 2}, "count", "none")
@@ -454,9 +454,9 @@ def stopped(old, tmp_path) -> Path:
 def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
     notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
     finished = {note["shard"]["path"]: identity(stopped / note["shard"]["path"]) for note in notes}
-    said: list[str] = []
-    made = reshard(old, stopped, shards=4, log=said.append)
-    assert said == [f"resuming build {made.build_id}: {len(finished)} of 4 shards finished"]
+    logged: list[str] = []
+    made = reshard(old, stopped, shards=4, log=logged.append)
+    assert logged == [f"resuming build {made.build_id}: {len(finished)} of 4 shards finished"]
     assert {path: identity(stopped / path) for path in finished} == finished
     reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
@@ -471,18 +471,18 @@ def test_an_incomplete_finished_shard_is_written_again(stopped, old):
 
 def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents):
     left = next((stopped / AREA_NAME).iterdir()).name
-    # of a build that was killed
+    # left by a killed build
     (stopped / AREA_NAME / "staged-x").mkdir()
-    said: list[str] = []
-    reshard(old, stopped, shards=5, log=said.append)
-    assert said[0] == f"discarding unfinished build {left}: its inputs or options differ"
+    logged: list[str] = []
+    reshard(old, stopped, shards=5, log=logged.append)
+    assert logged[0] == f"discarding unfinished build {left}: its inputs or options differ"
     reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """A dataset that takes a while to be compressed: 20 MiB."""
+    """A dataset of 20 MiB, which takes a while to compress."""
     out = tmp_path_factory.mktemp("large") / "large"
     x = np.random.default_rng(0).integers(0, 200, (1280, 1 << 14), dtype=np.uint8)
     build_quietly(Arrays({"x": x}), out, shards=2)
@@ -490,7 +490,7 @@ def large(tmp_path_factory) -> Path:
 
 
 def start(root: Path, out: Path, *options: str, **settings: object) -> subprocess.Popen[str]:
-    """Start the command, and return once a shard is finished."""
+    """Start the command, and return when a shard is finished."""
     command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(root), str(out), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 100
@@ -510,10 +510,10 @@ def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
     assert process.returncode == status
     assert not (out / "dataset.json").exists()
     assert contents(large) == before
-    said: list[str] = []
+    logged: list[str] = []
     asked = {"shards": 16, "options": ShardOptions(compression="gzip")}
-    reshard(large, out, **asked, log=said.append)
-    assert said[0].startswith("resuming build ")
+    reshard(large, out, **asked, log=logged.append)
+    assert logged[0].startswith("resuming build ")
     reshard(large, tmp_path / "whole" / "out", **asked, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
@@ -530,11 +530,11 @@ def test_a_limit_on_file_size_ends_the_reshard(large, tmp_path):
 def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     for compression, has_room in (("none", False), ("gzip", True)):
-        # whether the disk is full cannot be arranged here
+        # a full disk cannot be arranged here
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
         out = tmp_path / compression
         if has_room:
-            # how little will be left is not known
+            # the remaining size is not known
             reshard(old, out, options=ShardOptions(compression=compression), log=quiet)
         else:
             with pytest.raises(InputError, match=r"the dataset needs about 9.9 KiB, and 1000 B are free"):
@@ -583,7 +583,7 @@ def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, nu
     for count, start in zip(counts, starts, strict=False):
         own = [number for number in order if start <= number < start + count]
         assert own == sorted(own)
-        # any part of the whole has its share of each sequence, but for one at either end
+        # any interval has its share of each sequence, up to one at either end
         length = len(order) // num_parts
         for first in range(0, len(order) - length + 1, max(1, length)):
             part = order[first : first + length]

@@ -1,4 +1,4 @@
-"""Builds that were stopped: what was finished stays, what was not is done, and the bytes are the same."""
+"""Stopped builds: finished shards are kept, the others are written, and the bytes are the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_REJECTS_ALLOWED = Options(max_rejected=1)
 
 
 def finished(out: Path, layout: str = "first") -> dict[str, tuple[int, int]]:
-    """Return inode and modification time of each shard that the build area says is finished."""
+    """Return inode and modification time of each shard recorded as finished in the build area."""
     notes = [json.loads(path.read_bytes()) for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done")]
     paths = [note["shard"]["path"] for note in notes]
     return {path: identity(out / path) for path in paths}
@@ -34,9 +34,9 @@ def identity(path: Path) -> tuple[int, int]:
 
 @pytest.fixture
 def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
-    """A build that ended between its last shard and its commit, since an input is rejected.
+    """A build that ended between its last shard and its commit because an input was rejected.
 
-    Of four shards of four examples one has three then, which is balanced: no example moves.
+    Of four shards of four examples one has three afterwards, which is balanced: no example moves.
     """
     image_folder({"cat/bad.jpg": b"no image", "cat/13.png": 13, "dog/14.png": 14}, name=small_folder.name)
     out = tmp_path / "out"
@@ -55,7 +55,7 @@ def test_a_build_resumes_after_a_missing_file_is_restored(small_folder, tmp_path
     source = ImageFolder(small_folder)
 
     class Vanishing(ImageFolder):
-        """The file goes after it was listed."""
+        """The file is removed after it was listed."""
 
         def listing(self):
             found = listing()
@@ -92,7 +92,7 @@ def test_a_file_that_changes_during_the_build_ends_it(small_folder, tmp_path, qu
         BuildError, match=r"05\.png: changed after the build listed it; run the command again$"
     ):
         quiet_build(Changing(small_folder), tmp_path / "out", shards=2)
-    # what is there now is another input, and another build
+    # the files are now another input, and another build
     assert quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2).totals.accepted == 13
     assert not (tmp_path / "out" / AREA_NAME).exists()
 
@@ -102,7 +102,7 @@ def test_a_vanished_file_is_named_even_if_its_name_is_hostile(image_folder, tmp_
     listing = ImageFolder(root).listing
 
     class Vanishing(ImageFolder):
-        """The file goes after it was listed."""
+        """The file is removed after it was listed."""
 
         def listing(self):
             found = listing()
@@ -196,7 +196,7 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=Options(max_rejected=0))
     for path in root.glob("?.png"):
-        # the same size and time, so that it seems to be the same file
+        # with the same size and time, so that it seems to be the same file
         status = path.stat()
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
@@ -246,7 +246,7 @@ def test_copies_of_a_killed_build_do_not_accumulate(tmp_path, quiet_build):
     seen = []
 
     class Looking(Arrays):
-        """Looks what lies there while the arrays are copied."""
+        """Records the files in the output while the arrays are copied."""
 
         def stage(self, folder, *, preview=False):
             seen.extend(path.name for path in folder.parent.iterdir() if path != folder)
@@ -271,7 +271,7 @@ def build_command(root: Path, out: Path, *more: str) -> list[str]:
 
 
 def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
-    """Run a command until a file that matches the pattern is there, and end it by the signal."""
+    """Run a command until a file matches the pattern, and end it by the signal."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not any(out.glob(pattern)):
@@ -296,7 +296,7 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
     assert log[0].startswith(f"resuming build {manifest.build_id}: ")
     if layout == "first":
         assert log[0].endswith(f": {len(before)} of 8 shards finished")
-    # what was finished changes only where rejects move examples
+    # finished shards change only if rejects move examples
     moved = int(log[1].split(": ")[1].split(" of ")[0])
     changed = [path for path in before if identity(out / path) != before[path]]
     assert len(changed) <= (moved if layout == "first" else 0)

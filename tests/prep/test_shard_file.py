@@ -1,4 +1,4 @@
-"""A shard's file: what is written, plain or compressed, and that its description is that of the file."""
+"""The file of a shard, plain or compressed, and its description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import parse_index
 from tfshards.schemas.labels import parse_labels
 
-# in parts, as the encoder of large examples gives them
+# in parts, as the encoder returns large examples
 RUNS = [
     [(b"first",), (b"", b"")],
     [(b"head", bytes(range(256)) * 400, b"tail")],
@@ -29,7 +29,7 @@ RECORDS = [b"".join(parts) for run in RUNS for parts in run]
 
 
 def write(root, compression, runs=RUNS, labels=()):
-    """Write the shard, with the labels if there are such."""
+    """Write the shard, and its labels if there are any."""
     left = iter(labels)
     with ShardFile(root / "a.tfrecord", bool(labels)) as file:
         for run in runs:
@@ -101,7 +101,7 @@ def test_compressed_files_are_reproducible_and_hold_no_timestamp(tmp_path):
         write(tmp_path / name, "gzip")
     data = (tmp_path / "one" / "a.tfrecord").read_bytes()
     assert data == (tmp_path / "other" / "a.tfrecord").read_bytes()
-    # the time in a member's header: RFC 1952, section 2.3
+    # the time in the header of a member: RFC 1952, section 2.3
     assert data[4:8] == bytes(4)
     assert len(data) < sum(map(len, RECORDS)) / 10
 

@@ -1,4 +1,4 @@
-"""Looking an example up by its key, and describing its values."""
+"""Find an example by its key, and describe its values."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def dataset_of(root, schema: Schema, records: list[bytes]) -> None:
     data = b"".join(part for record in records for part in frame(record))
     path = "tiny-train-5eed0001.tfrecord-00000-of-00001"
     (root / path).write_bytes(data)
-    # nothing here looks at the labels beside it
+    # the labels of the shard are not read here
     shard = replace(scan_shard(root, path)[0], labels_digest="sha256:" + "0" * 64 if schema.label else "")
     split = Split((shard,))
     manifest = Manifest("tiny", "5eed0001", schema, {"train": split}, Totals(len(records), len(records)))
@@ -132,13 +132,13 @@ def test_a_damaged_record_found_during_the_search_is_named(tmp_path):
 
 
 def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
-    for schema, records, told in (
+    for schema, records, message in (
         (Schema((Feature("x", "int", "int64"),)), [[1]], "its examples have no keys"),
         (Schema((Feature("key", "int", "int64"),)), [[1]], "its examples have no keys"),
         (KEYED, [], "it has no examples"),
     ):
         dataset_of(tmp_path, schema, [b"".join(example_encoder(schema)(values)) for values in records])
-        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {told}$"):
+        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {message}$"):
             find(tmp_path, "x")
 
 

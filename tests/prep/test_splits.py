@@ -25,7 +25,7 @@ def ratios(draw: st.DrawFn) -> dict[str, Fraction]:
 
 
 def place(key: bytes, seed: int, cuts: list[str]) -> int:
-    """The rule of docs/format.md: how many cuts are not greater than the key's own hash."""
+    """Return the split as in docs/format.md: the number of cuts not greater than the hash of the key."""
     own = hashlib.blake2b(key, digest_size=16, key=str(seed).encode(), person=b"tfshards-split").hexdigest()
     return sum(cut <= own for cut in cuts)
 
@@ -41,7 +41,7 @@ def split_of(membership: Membership, count: int) -> list[str]:
 
 
 def largest_remainder(count: int, ratios: dict[str, Fraction]) -> dict[str, int]:
-    """Hand out one after the other, each to the split that has least of what it should have."""
+    """Assign groups one by one, each to the split that is furthest below its target."""
     sizes = {name: int(ratio * count) for name, ratio in ratios.items()}
     while sum(sizes.values()) < count:
         sizes[max(sizes, key=lambda name: ratios[name] * count - sizes[name])] += 1
@@ -71,7 +71,7 @@ def test_every_key_is_in_the_split_of_the_recorded_cuts(keys, ratios, seed):
     recorded = membership.cuts
     assert (recorded["splits"], recorded["seed"]) == (list(ratios), seed)
     names = split_of(membership, len(keys))
-    # so that keys that are added later are placed by the same rule, and none of the old ones moves
+    # so that keys added later follow the same rule, and no old key moves
     assert [recorded["splits"][place(key, seed, recorded["cuts"]["all"])] for key in keys] == names
 
 

@@ -1,4 +1,4 @@
-"""Structured arrays: a feature a field, wherever they come from and however their fields lie in memory."""
+"""Structured arrays: one feature per field, for any form of input and any memory layout of the fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRAY["name"] = [b"a", b"", b"\xff\0b", b"abc"]
 
 
 def table(source: Arrays, folder: Path) -> dict[str, tuple[Feature, list[object]]]:
-    """Return each feature and its values, but for the key."""
+    """Return each feature except the key, and its values."""
     folder.mkdir()
     reader = source.stage(folder)
     listing = reader.listing()
@@ -235,7 +235,10 @@ FAULTS = {
         np.zeros(2, [("a/b", "i4"), ("a", [("b", "i4")])]),
         r"^two arrays or fields are named 'x/a/b'; name the arrays with NAME=FILE\.npy, or rename the field$",
     ),
-    "a name that is no text": (np.zeros(2, [("a\n", "i4")]), r"^array 'x/a\\n': name is 'x/a\\n', must be"),
+    "a name that is not printable": (
+        np.zeros(2, [("a\n", "i4")]),
+        r"^array 'x/a\\n': name is 'x/a\\n', must be",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Builds of tables: the staged copy, the same bytes everywhere, going on after a kill, and small readers."""
+"""Builds of tables: the staged copy, the same bytes everywhere, resuming after a kill, and small readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mixed(folder: Path, num_rows: int) -> Path:
             "unused": names,
         }
     )
-    # not in the order of the keys
+    # in another order than the keys
     pa.parquet.write_table(table.take(np.random.default_rng(0).permutation(num_rows)), folder / "t.parquet")
     return folder / "t.parquet"
 
@@ -86,7 +86,7 @@ def test_workers_of_any_kind_write_the_same_bytes(beam_args, table, tmp_path, qu
 def test_a_killed_build_can_be_resumed(image_folder, tmp_path, quiet_build, contents, log):
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (450, 450, 3), np.uint8)).save(file, "BMP")
-    # each takes a while, since it is encoded anew
+    # each takes a while because it is re-encoded
     root = image_folder({f"{number:03d}.png": file.getvalue() for number in range(20)})
     path, out = mixed(root, 20), tmp_path / "out"
     code = (
@@ -141,7 +141,7 @@ def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_p
 
 @given(st.sets(st.binary(max_size=4), min_size=1, max_size=20), st.binary(max_size=4), st.integers(0, 3))
 def test_keys_of_table_rows_are_found(keys, other, skipped):
-    # as a file may hold them: behind others
+    # as in a file: after other rows
     column = pa.array([b"\xff" * 9] * skipped + sorted(keys), pa.large_binary())[skipped:]
     found = ArrowKeys(pa.chunked_array([column]))
     assert list(found) == sorted(keys)

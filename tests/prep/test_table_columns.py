@@ -1,4 +1,4 @@
-"""Columns of a table: each type comes back from the loader with its values, or is refused with a reason."""
+"""Columns of a table: the loader returns the values of each type, or it is refused with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parquet(folder: Path, **columns: object) -> Path:
 
 
 def read_back(out: Path) -> list[dict[str, object]]:
-    """The rows in the order of their keys, as the loader gives them."""
+    """Return the rows in the order of their keys, as read by the loader."""
     (batch,) = loader.load(out, "train", batch_size=100, remainder="keep")
     columns = {
         name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
@@ -40,7 +40,7 @@ def read_back(out: Path) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: int(row.pop("key")))
 
 
-# by type: what is in two rows, the feature, and what comes back if it is something else
+# by type: the values of two rows, the feature, and the values read back if they differ
 TYPES = {
     "int8": (pa.array([-128, 127], pa.int8()), ("int", "int8", ()), None),
     "int64": (pa.array([-(2**63), 2**63 - 1]), ("int", "int64", ()), None),
@@ -256,7 +256,7 @@ def tables(draw):
 
 
 def alike(row: dict[str, object]) -> str:
-    """The values as text, in which NaN equals NaN and 0.0 not -0.0."""
+    """Return the values as text, in which NaN equals NaN but 0.0 differs from -0.0."""
     return repr({name: value.encode() if isinstance(value, str) else value for name, value in row.items()})
 
 

@@ -1,4 +1,4 @@
-"""Files of tables: the same rows from each format, values as they are written, and damage that is told."""
+"""Files of tables: the same rows from each format, values as written, and messages about damage."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def written(folder: Path, form: str) -> Path:
     elif form in ("csv", "tsv"):
         path.write_text(delimited(ROWS, "," if form == "csv" else "\t"), encoding="utf-8")
     else:
-        # an infinite number is none of JSON, but what Python writes
+        # infinity is not valid JSON, but Python writes it
         path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     return path
 
 
 def records(out: Path) -> list[dict[str, list[object]]]:
-    """All examples in the order of the shards, without TensorFlow."""
+    """Return all examples in the order of the shards, without TensorFlow."""
     shards = read_manifest(out).shards
     return [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
 
@@ -80,22 +80,22 @@ def test_the_same_content_gives_the_same_records_from_each_format(tmp_path, caps
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"\xef\xbb\xbfa,b\r\nx,1\r\n\r\ny,2\r\n", ["x", "y"]),  # a mark of the encoding, ends as on Windows
-        (b"a,b\nx,1\ny,2", ["x", "y"]),  # no end of the last line
-        (b'a,b\n"x\r\n",1\n"",2\n', ["x\r\n", ""]),  # an end of line inside a value
+        (b"\xef\xbb\xbfa,b\r\nx,1\r\n\r\ny,2\r\n", ["x", "y"]),  # byte order mark, line ends of Windows
+        (b"a,b\nx,1\ny,2", ["x", "y"]),  # no newline at the end
+        (b'a,b\n"x\r\n",1\n"",2\n', ["x\r\n", ""]),  # a newline inside a value
         (b'a,b\n"x\n""",1\n', ['x\n"']),  # and a quote after it
         (b'b,a\n1,"x\ny"', ["x\ny"]),  # and at the very end
-        (b"a,b\n\xff,1\n\xc3\xa4,2\n", [b"\xff", b"\xc3\xa4"]),  # no UTF-8
-        (b"a,b\nNA,1\nnull,2\nx,3\n", ["NA", "null", "x"]),  # words that stand for nothing elsewhere
+        (b"a,b\n\xff,1\n\xc3\xa4,2\n", [b"\xff", b"\xc3\xa4"]),  # not UTF-8
+        (b"a,b\nNA,1\nnull,2\nx,3\n", ["NA", "null", "x"]),  # words that mean a missing value elsewhere
         (b"a,b\n2020-01-01,1\n2021-12-31,2\n", ["2020-01-01", "2021-12-31"]),  # dates stay text
         (b"a,b\n12:30,1\n", ["12:30"]),
-        (b"a,b\n007,1\n8,2\n", ["007", "8"]),  # a name that Arrow takes for a number
+        (b"a,b\n007,1\n8,2\n", ["007", "8"]),  # strings that Arrow reads as numbers
         (b"a,b\n0x10,1\n", ["0x10"]),
         (b"a,b\n0.5,1\n01,1\n", ["0.5", "01"]),
         (b"a,b\n18446744073709551615,1\n1,1\n", ["18446744073709551615", "1"]),  # beyond int64
         (b"a,b\n9007199254740993,1\n0.5,1\n", ["9007199254740993", "0.5"]),  # among fractions
         (b"a,b\n-9223372036854775808,1\n0,1\n", [-(2**63), 0]),
-        (b"a,b\n10000000000000000000000,1\n0.5,1\n", [1e22, 0.5]),  # which float64 has exactly
+        (b"a,b\n10000000000000000000000,1\n0.5,1\n", [1e22, 0.5]),  # exact in float64
         (b"a,b\n1e3,1\n-inf,2\n", [1000.0, -math.inf]),
     ],
 )
@@ -135,7 +135,7 @@ BAD_FILES = {
     "a header that is no text": (
         "rows.csv",
         b"\xff\xfea\x00\n",
-        # the second is Python 3.10's
+        # the second is of Python 3.10
         r"cannot be read: ('utf-8' codec can't decode|line contains NUL)",
     ),
     "a list of JSON": ("rows.jsonl", b'[{"a": 1}]', r"changed from object to array in row 0$"),

@@ -1,4 +1,4 @@
-"""Images that a table names: pairs and masks, keys, and paths that lead nowhere or out of the root."""
+"""Images named in a table: pairs and masks, keys, and paths that are missing or outside of the root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANY_REJECTS = Options(max_rejected=1)
 
 
 def records(out: Path) -> dict[str, dict[str, list[object]]]:
-    """All examples by key, without TensorFlow."""
+    """Return all examples by key, without TensorFlow."""
     shards = read_manifest(out).shards
     found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
@@ -85,8 +85,10 @@ def test_a_folder_with_its_metadata_is_read_from_the_command_line(image_folder, 
     csv(root, "label,file_name,score\ncat,b.png,0.5\ndog,a.png,1\n")
     out = tmp_path / "out"
     assert main(["build", "table", str(root), str(out), "--shards", "1"]) == 0
-    said = capsys.readouterr().err
-    assert f"warning: 2 image files below {root} are in no row of the table, such as 'c.png', 'd.png'" in said
+    logged = capsys.readouterr().err
+    assert (
+        f"warning: 2 image files below {root} are in no row of the table, such as 'c.png', 'd.png'" in logged
+    )
     manifest = read_manifest(out)
     assert manifest.schema.names == ("image", "label", "score", "key")
     assert manifest.schema.class_names == ("cat", "dog")
@@ -141,7 +143,7 @@ def test_masks_keep_their_numbers_and_are_cropped_with_their_image(tmp_path, qui
         (ImageOptions(resize="6x8", format="jpeg"), (6, 8, 1)),  # the photo as JPEG, the mask as PNG
         (ImageOptions(channels=4), (None, None, 1)),
         (ImageOptions(jpeg_quality=50, check="header"), (None, None, 1)),
-        (ImageOptions(check="none"), (None, None, 3)),  # nothing is known of bytes that nobody looks at
+        (ImageOptions(check="none"), (None, None, 3)),  # unchecked bytes have unknown sizes
     ],
 )
 def test_image_options_that_mix_no_pixels_apply_to_masks(images, shape, tmp_path, quiet_build):
@@ -178,7 +180,7 @@ OUTSIDE = {
 
 @pytest.fixture
 def linked(image_folder, tmp_path) -> Path:
-    """A folder with links out of it; ``linked`` leads to a folder beside ``outside.png``."""
+    """A folder with links out of it; ``linked`` points to a folder next to ``outside.png``."""
     root = image_folder({"a.png": 1, "sub/b.png": 2})
     image_folder({"outside.png": 3, "beside/outside.png": 4}, name="elsewhere")
     (root / "link.png").symlink_to(tmp_path / "elsewhere" / "outside.png")
@@ -269,8 +271,8 @@ def test_control_characters_in_keys_are_escaped(image_folder, tmp_path, capsys):
     (root / name).unlink()
     assert main(["build", "table", str(table), out + "2", "--max-rejected", "1"]) == 0
     assert list(rejects(Path(out + "2"))) == [name]
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err
+    logged = capsys.readouterr()
+    assert "\x1b" not in logged.out + logged.err
 
 
 def test_an_image_that_changes_during_the_build_ends_it(image_folder, tmp_path, quiet_build, monkeypatch):

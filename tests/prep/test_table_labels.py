@@ -1,4 +1,4 @@
-"""What columns of a table are for: classes, splits, groups, and names that are given or read off."""
+"""Roles of table columns: classes, splits, groups, given or derived from their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parquet(folder: Path, **columns: object) -> Path:
 
 
 def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
-    """One feature of each example of a split, in the order of the rows."""
+    """Return one feature of each example of a split, in the order of the rows."""
     shards = read_manifest(out).splits[split].shards
     found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
     return [row[name] for row in sorted(found, key=lambda row: int(row["key"][0]))]
@@ -32,7 +32,7 @@ def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
 
 CLASSES = {
     "text": (["dog", "ant", "dog"], ("ant", "dog"), [[1], [0], [1]]),
-    "text that is no UTF-8": (pa.array([b"\xff", b"a", b"a"]), ("a", "\udcff"), [[1], [0], [0]]),
+    "text that is not UTF-8": (pa.array([b"\xff", b"a", b"a"]), ("a", "\udcff"), [[1], [0], [0]]),
     "a dictionary": (pa.array(["b", "a", "b"]).dictionary_encode(), ("a", "b"), [[1], [0], [1]]),
     "integers": ([2, 0, 2], (), [[2], [0], [2]]),
     "small integers": (pa.array([2, 0, 2], pa.uint8()), (), [[2], [0], [2]]),
@@ -66,7 +66,7 @@ def test_class_names_and_several_classes_per_row_reach_the_loader(tmp_path, quie
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [
-        ([0.5, 1.5], "raw"),  # a number to regress on
+        ([0.5, 1.5], "raw"),  # a target of a regression
         ([-1, 1], "int"),
         (list(range(10_001)), "int"),
         ([str(number) for number in range(10_001)], "bytes"),  # captions
@@ -317,7 +317,7 @@ def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
             ["a", None, "b"],
             r"^group_by='g': 1 rows have no value in this column; fill them in, or group by",
         ),
-        (["a", "", ""], r"^group_by='g': 2 rows have no value in"),  # as CSV has it
+        (["a", "", ""], r"^group_by='g': 2 rows have no value in"),  # empty, as in CSV
         ([1, None, 2], r"^group_by='g': 1 rows have no value in"),
         ([0.5, None, float("nan")], r"^group_by='g': 2 rows have no value in"),
         ([["a"], ["b"], []], r"^group_by='g' is a column of lists; rows are grouped by single values$"),

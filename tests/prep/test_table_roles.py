@@ -1,4 +1,4 @@
-"""Which column of a table is for what: said by the user, or read off the names."""
+"""Roles of table columns: given by the user, or derived from their names."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ROLES = {
         r"^the column 'x' has two roles; name it once$",
     ),
     "an image and a mask": (["x"], ColumnRoles(images=("x",), masks=("x",)), r"the column 'x' has two roles"),
-    "a label that is no path": (
+    "a label that is not a path": (
         ["x"],
         ColumnRoles(images=("x",)),
         r"^column 'x': image paths must be text, not",

@@ -41,7 +41,7 @@ FLOATS = [1.5, -0.0, float("inf"), float("nan"), 0.1, -3.0]
 
 
 def shard(path: str) -> Shard:
-    """A shard of one record that stands nowhere."""
+    """Return a shard of one record without a file."""
     return Shard(path, 1, 100, 100, DIGEST, DIGEST, "0" * 16, "0" * 16)
 
 
@@ -164,7 +164,7 @@ def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
     builder = tfds.builder_from_directory(tmp_path)
     (read,) = builder.as_dataset(split="train").as_numpy_iterator()
     assert (read["key"], read["parts"].tolist()) == (example["key"], example["parts"])
-    # the way of TFDS's data sources, without TensorFlow
+    # with the data sources of TFDS, without TensorFlow
     without_tf = builder.info.features.deserialize_example_np(record(schema, example))
     assert without_tf["key"] == example["key"]
 
@@ -301,7 +301,7 @@ def test_any_valid_name_opens_under_the_nearest_name_that_tfds_allows(name, show
     dataset(tmp_path, LABELLED, {"train": [labelled(1)]}, name)
     builder = tfds.builder_from_directory(tmp_path)
     assert builder.name == shown
-    # TFDS parses names where a dataset is asked for, not where a directory is opened
+    # TFDS parses names when a dataset is requested by name, not when a directory is opened
     assert tfds.core.naming.is_valid_dataset_name(builder.name)
     assert len(opened(tmp_path)) == 1
 
@@ -376,7 +376,7 @@ def test_a_dataset_that_tfds_cannot_read_has_a_reason_and_no_files(manifest, mes
 
 
 def test_tfds_indeed_cannot_read_raw_uint32(tmp_path):
-    # when this fails, TFDS has learned it, and the view may say it
+    # if this fails, TFDS supports it now, and the view can use it
     schema = Schema((Feature("x", "raw", "int32", (1,)),))
     dataset(tmp_path, schema, {"train": [[{"x": np.int32([1])}]]})
     features = tmp_path / FEATURES_NAME

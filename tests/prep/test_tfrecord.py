@@ -1,4 +1,4 @@
-"""TFRecord files: TensorFlow reads what is written, and every damage to what is read is found."""
+"""TFRecord files: TensorFlow reads the written files, and every damage is found when reading."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_every_truncation_except_between_records_is_found(shard):
         shard.write_bytes(whole[:length])
         before = sum(length >= boundary for boundary in BOUNDARIES[1:])
         if length in BOUNDARIES:
-            # which only the index and the manifest tell
+            # which only the index and the manifest reveal
             assert read(shard) == RECORDS[:before]
             continue
         with pytest.raises(RecordError) as found:

@@ -1,4 +1,4 @@
-"""A toy source kind, the lines of a text file, works with every verb once it is in the table of kinds."""
+"""A toy source kind, the lines of a text file, works with every verb when added to the table of kinds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfshards.schemas.json_reader import Json
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a text file, each an example; the key is the line's number."""
+    """The lines of a text file, each an example; the key is the line number."""
 
     path: str
     upper: bool = False

@@ -1,4 +1,4 @@
-"""Hostile trees and names: what is taken, what is passed over, and names that come back as they were."""
+"""Hostile trees and names: which files are read, which are skipped, and names that are kept exactly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
 
 
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
-    """Return the keys that are found in a folder, sorted, and the other entries by reason."""
+    """Return the sorted keys found in a folder, and the skipped entries by reason."""
     skipped: Counter[str] = Counter()
     found = images_in(os.fsencode(root), skipped, follow_links=follow_links)
     return sorted(to_text(file.key) for file in found), dict(skipped)
@@ -204,7 +204,7 @@ def unreadable_folder(root: Path) -> None:
 
 
 def link_into_an_unreadable_folder(root: Path) -> None:
-    # beside the root, so that only the link leads there
+    # next to the root, so that only the link leads there
     (root.parent / "closed").mkdir(mode=0)
     os.symlink("../../closed/1.png", root / "cat" / "link.png")
 
@@ -214,7 +214,7 @@ UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_
 
 @pytest.mark.parametrize("spoil", UNREADABLE)
 def test_a_file_without_read_permission_ends_the_build_and_is_named(spoil, image_folder, tmp_path):
-    # not in tmp_path: pytest closes the folder of all of them to others whenever it starts
+    # not in tmp_path: pytest makes the parent folder private whenever it starts
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "photos"
         shutil.copytree(image_folder({"cat/1.png": 1}), root)
@@ -222,8 +222,8 @@ def test_a_file_without_read_permission_ends_the_build_and_is_named(spoil, image
         (Path(place) / "data").mkdir()
         for folder in (Path(place), Path(place) / "data"):
             folder.chmod(0o777)
-        # As a user whom permissions bind, which root is not. The first build imports all that the second one
-        # needs, which that user may not be allowed to read.
+        # As a user for whom permissions matter, unlike root. The first build imports all modules that the
+        # second one needs, which that user may not be allowed to read.
         code = (
             "import os, sys\n"
             "from tfshards.prep.cli import main as cli\n"
@@ -272,7 +272,7 @@ HOSTILE = (
 def hostile(image_folder) -> Path:
     files: dict[str, int | bytes] = {}
     for number, name in enumerate(HOSTILE):
-        # a name that begins with a dot is a hidden one
+        # a name that begins with a dot is hidden
         shown = name.lstrip(".")
         files[f"{shown}/{shown}.png"] = number
         files[f"{shown}/bad {name}.jpg"] = b"no image"
@@ -342,7 +342,7 @@ def test_arguments_are_printed_without_control_characters(hostile, tmp_path):
 
 def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
     out, words = tmp_path / "o\nu\x1b[31mt", ["--name=pets", "--max-rejected=100%", "--shards=2"]
-    # the same images again, under another label and a larger key
+    # the same images again, with another label and a larger key
     for name in HOSTILE[:3]:
         (hostile / HOSTILE[-1] / f"{name}2.png").write_bytes((hostile / name / f"{name}.png").read_bytes())
     lines = []
@@ -370,7 +370,7 @@ def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
     ):
         lines += printed(*arguments, expected=expected).splitlines(keepends=True)
     assert [line for line in lines if not line.removesuffix("\n").isprintable()] == []
-    # no name has made a line of its own
+    # no name has added a line
     assert [line for line in lines if line.startswith(("line", "to\\", "u\\"))] == []
 
 

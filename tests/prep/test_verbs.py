@@ -34,7 +34,7 @@ def count(args):
 
 @pytest.fixture
 def run(tmp_path, array_files, capsys):
-    """A function from arguments to what the command does, where the table of verbs has a new row."""
+    """Return a function that runs the command line with a new row in the table of verbs."""
     (x,) = array_files(x=list(range(5)))
     assert main(["build", "arrays", x, str(tmp_path / "numbers")]) == 0
     capsys.readouterr()

@@ -56,7 +56,7 @@ def first_shard(root: Path) -> Path:
 
 
 def rewrite(root: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
-    """Change the records of the first shard, and its size, digest and index as if a build had made it."""
+    """Change the records of the first shard, and update its size, digest and index as a build would."""
     manifest = read_manifest(root)
     old = manifest.shards[0]
     records = change([data for _, data in read_records(root / old.path)])
@@ -84,12 +84,12 @@ def label_of(data: bytes, label: Feature) -> int:
     try:
         return decode_label(data, label.name)
     except ValueError:
-        # some records are no examples
+        # some records are not examples
         return 0
 
 
 def repeat_a_record(records: list[bytes]) -> list[bytes]:
-    """Put a record in the place of another of its class."""
+    """Replace a record with another of the same class."""
     by_label: dict[int, int] = {}
     for number, data in enumerate(records):
         (label,) = decode_example(data)["label"]
@@ -155,7 +155,7 @@ def labels_of_first(root: Path) -> Path:
 
 
 def swap_labels_beside(root: Path) -> None:
-    """Write the labels of the first shard in another order, the file still as long."""
+    """Write the labels of the first shard in another order; the size of the file does not change."""
     labels = np.fromfile(labels_of_first(root), "<i8")
     assert len(set(labels.tolist())) == 2
     labels_of_first(root).write_bytes(labels_bytes(1 - labels))
@@ -171,7 +171,7 @@ OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes have changed: the digest
 OTHER_LABELS = r"^index/.*00000-of-00002\.labels: its bytes have changed: the digest differs$"
 OTHER_SIZE = r"00000-of-00002: has \d+ bytes, but the manifest lists \d+$"
 
-# what is done -> found by a look at sizes and digests, found by reading all
+# fault -> found by comparing sizes and digests, found by reading all records
 FAULTS = {
     "a flipped bit in data": (
         flip_a_bit,
@@ -210,7 +210,7 @@ FAULTS = {
         [r"has 0 bytes, but the manifest lists"],
         [r"has 0 bytes, but the manifest lists", r"holds 0 records, but the manifest lists 5$"],
     ),
-    "bytes behind the last record": (
+    "bytes after the last record": (
         lambda root: first_shard(root).write_bytes(first_shard(root).read_bytes() + b"\0"),
         [OTHER_SIZE],
         [
@@ -233,7 +233,7 @@ FAULTS = {
         [r"^index/.*\.idx: line 1: is '0 abc', must be two integers and a newline$"],
         [r"^index/.*\.idx: line 1"],
     ),
-    "an index that is no text": (
+    "an index that is not text": (
         lambda root: index_of_first(root).write_bytes(b"0 \xff\n"),
         [r"^index/.*\.idx: holds characters other than digits and spaces$"],
         [r"^index/.*\.idx: holds characters other"],
@@ -339,12 +339,12 @@ def test_a_manifest_that_counts_missing_records_is_found_by_reading(dataset):
         document["totals"]["entries"] += 1
 
     edit_json(dataset, one_more)
-    beside = [
+    companions = [
         r"^index/.*: has 5 records of \d+ bytes, but the manifest lists 6 of \d+$",
         r"labels of 6 .* have 48$",
     ]
-    assert_found(verify(dataset), beside)
-    assert_found(verify(dataset, deep=True), [r"holds 5 records, but the manifest lists 6$", *beside])
+    assert_found(verify(dataset), companions)
+    assert_found(verify(dataset, deep=True), [r"holds 5 records, but the manifest lists 6$", *companions])
 
 
 def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
@@ -369,7 +369,7 @@ SOUND = [b"abcd", [1, 2], [0.5, 1.5], [b"a", b"b"], 1, b"7"]
 
 
 def dataset_of(root: Path, records: list[bytes], schema: Schema = SCHEMA) -> Path:
-    """Write records as a dataset of one shard, sound but for what they hold."""
+    """Write records as a dataset of one shard, intact except for the content of the records."""
     (root / "index").mkdir()
     path = "tiny-train-5eed0001.tfrecord-00000-of-00001"
     digest = "sha256:" + "0" * 64
@@ -395,13 +395,13 @@ def with_value(name: str, value: object) -> bytes:
 
 
 def of_schema(*features: Feature) -> bytes:
-    """A record of another schema, each value of it the sound one of that name or place."""
+    """Return a record of another schema, with valid values by name or index."""
     sound = dict(zip(SCHEMA.names, SOUND, strict=True))
     return record(Schema(features), [sound.get(feature.name, 1) for feature in features])
 
 
 RECORDS = {
-    "no example": (b"junk", r"is not a tf\.train\.Example: "),
+    "not an example": (b"junk", r"is not a tf\.train\.Example: "),
     "no bytes": (b"", r"the feature 'key' is missing$"),
     "a feature less": (of_schema(*SCHEMA.features[1:]), r"the feature 'raw' is missing$"),
     "a feature more": (
@@ -525,7 +525,7 @@ DAMAGED_DATA = "the checksum of the record's data does not match"
 
 @pytest.fixture(params=["none", "gzip"])
 def rows(request, tmp_path, quiet_build) -> tuple[Path, str]:
-    """Ten rows of different lengths in one shard; and how it is compressed."""
+    """Ten rows of different lengths in one shard, and its compression."""
     words = np.array(["x" * length for length in range(100, 200, 10)], dtype="S")
     options = Options(compression=request.param)
     quiet_build(Arrays({"word": words}), tmp_path / "out", shards=1, options=options)
@@ -533,7 +533,7 @@ def rows(request, tmp_path, quiet_build) -> tuple[Path, str]:
 
 
 def change_records(root: Path, compression: str, changes: dict[tuple[int, int], int]) -> list[str]:
-    """Flip bits: by record and byte of its frame; a negative byte counts from its end. Return the keys."""
+    """Flip bits by record and offset in its frame; a negative offset counts from the end. Return the keys."""
     path = first_shard(root)
     frames = bytearray(path.read_bytes() if compression == "none" else gzip.decompress(path.read_bytes()))
     index = parse_index(index_of_first(root).read_text(), "index")
@@ -546,7 +546,7 @@ def change_records(root: Path, compression: str, changes: dict[tuple[int, int], 
 
 
 def of_records(report: VerificationReport) -> list[str]:
-    """Number, key and fault of each damaged record."""
+    """Return number, key and fault of each damaged record."""
     texts = [problem.message for problem in report.problems if isinstance(problem, RecordProblem)]
     return [re.sub(" at byte \\d+", "", text, count=1) for text in texts]
 
@@ -565,7 +565,7 @@ def test_all_damaged_records_are_named_and_those_between_them_are_read(rows):
 
 def test_a_record_without_a_key_is_named_by_its_neighbor(rows):
     root, compression = rows
-    # tag of the example's one field: what follows is no message
+    # tag of the only field of an example: the following bytes are not a message
     keys = change_records(root, compression, {(0, 12): 7, (4, 12): 7})
     assert of_records(verify(root, deep=True)) == [
         f"record 0, before key {keys[1]!r}: {DAMAGED_DATA}",
@@ -632,7 +632,7 @@ def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
     root, compression = rows
     path = first_shard(root)
     records = [data for _, data in read_records(path, compression)]
-    # of two neighbours the longer one comes first, so that the other starts where the index has no record
+    # the longer of two neighbors comes first, so that the other starts where the index has no record
     one = next(number for number in range(1, 7) if len(records[number]) < len(records[number + 1]))
     records[one], records[one + 1] = records[one + 1], records[one]
     frames = [bytearray(b"".join(frame(record))) for record in records]
@@ -685,7 +685,7 @@ def test_compressed_data_are_read_no_further_than_the_size_in_the_manifest(rows)
 
 
 def read_records_safely(path: Path) -> list[tuple[int, bytes]]:
-    """The ten sound records at the beginning of a compressed shard."""
+    """The ten intact records at the beginning of a compressed shard."""
     return list(itertools.islice(read_records(path, "gzip"), 10))
 
 

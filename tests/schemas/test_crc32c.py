@@ -1,4 +1,4 @@
-"""CRC-32C against values that others computed."""
+"""CRC-32C compared with published values."""
 
 import numpy as np
 import pytest

@@ -55,9 +55,9 @@ def test_only_numeric_dtypes_have_an_item_size_and_raw_holds_each_of_them():
         pytest.param("int", "float32", id="int64 would cut the fraction off"),
         pytest.param("float", "float64", id="FloatList is float32"),
         pytest.param("float", "int32", id="above 2^24 float32 skips integers"),
-        pytest.param("float", "complex64", id="a complex number is no float"),
+        pytest.param("float", "complex64", id="a complex number is not a float"),
         pytest.param("raw", "bytes", id="strings have no fixed length"),
-        pytest.param("bytes", "uint8", id="byte strings are no numbers"),
+        pytest.param("bytes", "uint8", id="byte strings are not numbers"),
         pytest.param("image", "uint16", id="images have 8 bits a channel"),
     ],
 )
@@ -111,7 +111,7 @@ FAULTS = [
         {"kind": "raw", "shape": [None]},
         "shape",
         "is [None], but every dimension must be known for kind 'raw'",
-        id="raw bytes do not tell their shape",
+        id="raw bytes do not determine their shape",
     ),
     *(
         pytest.param(
@@ -223,7 +223,7 @@ def test_all_faults_of_a_feature_are_in_its_error():
         (Feature("x", "image", "uint8", (2, 3, 3)), 1),
         (Feature("x", "image", "uint8", (None, None, 3)), 1),
     ],
-    ids=["a product", "a scalar is one", "an empty tensor", "an image is one string", "of whatever size"],
+    ids=["a product", "a scalar is one", "an empty tensor", "an image is one string", "of any size"],
 )
 def test_the_number_of_elements_is_that_of_the_record(feature, elements):
     assert feature.num_elements == elements

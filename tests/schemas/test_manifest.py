@@ -49,7 +49,7 @@ def shard(path, num_examples=10, num_bytes=None, labels_digest=LABELS_DIGEST):
 
 
 def photos() -> Manifest:
-    """Return a small manifest that has a bit of everything."""
+    """Return a small manifest with every kind of content."""
     train = [shard(f"photos-train-3f9a2c1b.tfrecord-{index:05d}-of-00002") for index in range(2)]
     val = [shard("photos-val-3f9a2c1b.tfrecord-00000-of-00001", 3)]
     return Manifest(
@@ -97,7 +97,7 @@ def at(value, place):
 
 
 def spelled(place):
-    """Return ``place`` as problems spell it."""
+    """Return ``place`` as it is spelled in problems."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -130,7 +130,7 @@ REASONS = [("totals", "reasons", outcome) for outcome in ("rejected", "skipped")
 COUNTS = [*REASONS, ("totals", "conversions")]
 
 
-# Objects whose names are data, so that one more or less is no unknown or missing field.
+# Objects whose names are data, so that one more or less is not an unknown or missing field.
 def is_map(place):
     return place[-1:] in (("splits",), ("label_counts",)) or place in COUNTS
 
@@ -227,7 +227,7 @@ def test_any_manifest_is_read_back_from_its_text(manifest):
     text = manifest.to_text()
     parsed = parse_manifest(text, "d.json")
     assert parsed == manifest
-    # dicts are equal whatever their order
+    # dicts are equal in any order
     assert parsed.to_text() == text
 
 
@@ -309,7 +309,7 @@ def test_any_value_at_any_place_is_read_or_reported(data):
         assert all(place.isprintable() for place, _ in found)
     else:
         again = json.loads(parse_manifest(with_digest(json.dumps(top)), "d.json").to_text())
-        # digests of two spellings differ
+        # the digests of two spellings differ
         assert again | {"digest": ""} == top | {"digest": "", "requires": "tfshards>=0.1"}
 
 
@@ -623,7 +623,7 @@ def test_a_document_that_is_not_an_object_is_reported(text, found):
 @pytest.mark.parametrize(
     ("requires", "needed"),
     [
-        pytest.param("tfshards>=3.2", "tfshards>=3.2", id="as it says"),
+        pytest.param("tfshards>=3.2", "tfshards>=3.2", id="as in the file"),
         pytest.param(None, "a newer tfshards", id="it does not say"),
         pytest.param(["tfshards>=3"], "a newer tfshards", id="in a form that is not ours"),
         pytest.param("\x1b[31m", "a newer tfshards", id="nothing that a terminal obeys"),
@@ -653,7 +653,7 @@ def test_a_manifest_of_20_000_shards_is_read_quickly(path):
     text = json.dumps(top)
     start = time.process_time()
     found = problems_of(json.loads(text))
-    # 0.4 s; half a minute if every shard or class looked at all others
+    # 0.4 s; half a minute if every shard or class were compared with all others
     assert time.process_time() - start < 4
     assert len(found) == (0 if path == "shard-{}" else 20_001)
 

@@ -36,7 +36,7 @@ def test_a_name_too_long_for_a_file_system_is_refused():
 
 def test_names_of_the_maximum_length_make_valid_file_names():
     shard = f"{'d' * 80}-{'s' * 80}-3f9a2c1b.tfrecord-00000-of-00064"
-    # labels while they are being written
+    # temporary name of labels
     assert len(f".{shard}.labels.{'0' * 16}.tmp") <= 255
 
 
@@ -66,7 +66,7 @@ def test_a_relative_path_is_accepted(path):
         pytest.param("C:a", "must be a relative path", id="a drive"),
         pytest.param("a\nb", "must be a relative path", id="breaks a report"),
         pytest.param("a\0b", "must be a relative path", id="breaks a system call"),
-        pytest.param("\udc80", "must be a relative path", id="is no UTF-8"),
+        pytest.param("\udc80", "must be a relative path", id="not UTF-8"),
         pytest.param("../a", "must not contain '..', '.', hidden or empty parts", id="outside"),
         pytest.param("a/../../b", "must not contain", id="outside by a detour"),
         pytest.param("a/..", "must not contain", id="ends upwards"),

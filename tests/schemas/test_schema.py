@@ -24,7 +24,7 @@ def read(document):
         Schema((KEY, IMAGE)),
         Schema((LABEL,), ("b", "a", "gr\udcfc\u00df")),
     ],
-    ids=["named classes", "no classes", "order is kept, and names that are no UTF-8"],
+    ids=["named classes", "no classes", "order is kept, and names that are not UTF-8"],
 )
 def test_a_schema_is_read_back_from_its_json(schema):
     assert read(schema.to_json()) == (schema, [])
@@ -46,7 +46,7 @@ def test_a_schema_can_be_indexed_by_name_and_iterated():
         pytest.param(
             (Feature("tags", "label", "int64", (3,)), KEY), None, id="several labels are not the label"
         ),
-        pytest.param((Feature("tags", "label", "int64", (3,)), LABEL), LABEL, id="found beside several"),
+        pytest.param((Feature("tags", "label", "int64", (3,)), LABEL), LABEL, id="found among several"),
     ],
 )
 def test_the_label_is_the_scalar_feature_of_kind_label(features, label):
@@ -135,7 +135,7 @@ def test_several_labels_may_have_class_names():
         pytest.param(
             {"features": {}, "class_names": ["a"]},
             [("schema.features", "is {}, must be a list")],
-            id="nor are features that are no list",
+            id="nor are features that are not a list",
         ),
         pytest.param(
             {},

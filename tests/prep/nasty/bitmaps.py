@@ -1,4 +1,4 @@
-"""BMP, DIB, ICO, TGA and PCX: the formats of old desktops."""
+"""BMP, DIB, ICO, TGA and PCX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .kind import (
 from .pngs import header, pixels, png, rows
 
 BMP = encoded(RGB, "BMP")
-_COLOURS = noise().tobytes()
+_COLORS = noise().tobytes()
 
 
 def bmp(
@@ -36,30 +36,30 @@ def bmp(
     masks: bytes = b"",
     colors: int = 0,
 ) -> bytes:
-    """A BMP of a header of 40 bytes, with masks and a palette of so many colors behind it."""
-    palette = b"".join(_COLOURS[3 * place : 3 * place + 3] + b"\0" for place in range(colors))
+    """Return a BMP with a header of 40 bytes, followed by masks and a palette."""
+    palette = b"".join(_COLORS[3 * place : 3 * place + 3] + b"\0" for place in range(colors))
     start = 14 + 40 + len(masks) + len(palette)
     header = struct.pack("<IiiHHIIiiII", 40, *size, 1, depth, compression, len(pixels), 0, 0, colors, 0)
     return b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + header + masks + palette + pixels
 
 
 def _alpha_bmp() -> bytes:
-    """A BMP of a header of 108 bytes, which has a mask for alpha."""
+    """Return a BMP with a header of 108 bytes, which has a mask for alpha."""
     masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
     header = struct.pack("<IiiHHIIiiII", 108, 8, 4, 1, 32, 3, 128, 0, 0, 0, 0) + masks + b"BGRs" + bytes(48)
-    return b"BM" + struct.pack("<IHHI", 14 + 108 + 128, 0, 0, 122) + header + _COLOURS[:128]
+    return b"BM" + struct.pack("<IHHI", 14 + 108 + 128, 0, 0, 122) + header + _COLORS[:128]
 
 
 def icon(data: bytes, size: tuple[int, int] = (WIDTH, HEIGHT), depth: int = 32) -> bytes:
-    """An icon of one picture, of a size that its directory tells."""
+    """Return an icon of one picture, with this size in its directory."""
     entry = struct.pack("<4B2H2I", *size, 0, 0, 1, depth, len(data), 22)
     return struct.pack("<3H", 0, 1, 1) + entry + data
 
 
 def _icon_bmp() -> bytes:
-    """Pixels of 24 bits and the mask of an icon, which doubles the height that it tells."""
+    """Return pixels of 24 bits and the mask of an icon, whose header holds twice the height."""
     header = struct.pack("<IiiHHIIiiII", 40, 16, 32, 1, 24, 0, 0, 0, 0, 0, 0)
-    return header + _COLOURS[: 16 * 16 * 3] + b"\xf0\x0f\0\0" * 16
+    return header + _COLORS[: 16 * 16 * 3] + b"\xf0\x0f\0\0" * 16
 
 
 def tga(
@@ -72,7 +72,7 @@ def tga(
     palette: bytes = b"",
     palette_depth: int = 16,
 ) -> bytes:
-    """A TGA, with a palette of so many bits a color if there is one."""
+    """Return a TGA; ``palette`` holds colors of the given number of bits."""
     colors = struct.pack("<HHB", 0, len(palette) * 8 // palette_depth, palette_depth if palette else 0)
     screen = struct.pack("<4H2B", 0, 0, *size, depth, flags)
     return bytes([0, bool(palette), kind]) + colors + screen + palette + pixels
@@ -84,24 +84,24 @@ _BITFIELDS = struct.pack("<3I", 0xF800, 0x07E0, 0x001F)
 KINDS: dict[str, Kind] = {
     "BMP, 24 bits": converted(".bmp", BMP),
     "BMP, 1 bit": converted(".bmp", encoded(BILEVEL, "BMP"), "1 bit to 8"),
-    "BMP, 1 bit, two colors": converted(".bmp", bmp(1, _COLOURS[:16], colors=2), "palette to RGB"),
-    "BMP, 4 bits": converted(".bmp", bmp(4, _COLOURS[:16], colors=16), "palette to RGB"),
+    "BMP, 1 bit, two colors": converted(".bmp", bmp(1, _COLORS[:16], colors=2), "palette to RGB"),
+    "BMP, 4 bits": converted(".bmp", bmp(4, _COLORS[:16], colors=16), "palette to RGB"),
     "BMP, 8 bits": converted(".bmp", encoded(PALETTE, "BMP"), "palette to RGB"),
     "BMP, grey": converted(".bmp", encoded(GREY, "BMP")),
-    "BMP, 16 bits": converted(".bmp", bmp(16, _COLOURS[:64])),
+    "BMP, 16 bits": converted(".bmp", bmp(16, _COLORS[:64])),
     "BMP, 16 bits, masks of 5, 6 and 5": converted(
-        ".bmp", bmp(16, _COLOURS[:64], compression=3, masks=_BITFIELDS)
+        ".bmp", bmp(16, _COLORS[:64], compression=3, masks=_BITFIELDS)
     ),
     "BMP, masks that are none": rejected(
-        ".bmp", bmp(16, _COLOURS[:64], compression=3, masks=struct.pack("<3I", 1, 2, 3)), "damaged"
+        ".bmp", bmp(16, _COLORS[:64], compression=3, masks=struct.pack("<3I", 1, 2, 3)), "damaged"
     ),
-    "BMP, 32 bits": converted(".bmp", bmp(32, _COLOURS[:128])),
-    # without masks, the fourth byte means nothing
+    "BMP, 32 bits": converted(".bmp", bmp(32, _COLORS[:128])),
+    # without masks, the fourth byte has no meaning
     "BMP, 32 bits, of four channels": converted(".bmp", encoded(RGBA, "BMP")),
     "BMP, 32 bits, alpha": converted(".bmp", _alpha_bmp(), "alpha over white"),
     "BMP, run lengths": converted(".bmp", bmp(8, _RLE_8, compression=1, colors=4), "palette to RGB"),
     "BMP, run lengths that are cut": rejected(".bmp", bmp(8, _RLE_8[:8], compression=1, colors=4), "damaged"),
-    "BMP, top first": converted(".bmp", bmp(24, _COLOURS[:96], size=(8, -4))),
+    "BMP, top first": converted(".bmp", bmp(24, _COLORS[:96], size=(8, -4))),
     "BMP, an index beyond the palette": converted(
         ".bmp", bmp(8, bytes(range(32)), colors=4), "palette to RGB"
     ),
@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
         b"BM"
         + struct.pack("<IHHI", 26 + 96, 0, 0, 26)
         + struct.pack("<IHHHH", 12, 8, 4, 1, 24)
-        + _COLOURS[:96],
+        + _COLORS[:96],
     ),
     "BMP, cut": rejected(".bmp", BMP[:-100], "damaged"),
     "BMP, header alone": rejected(".bmp", BMP[:54], "damaged"),
@@ -161,10 +161,10 @@ KINDS: dict[str, Kind] = {
     "TGA, palette of 32 bits": rejected(
         ".tga", tga(1, 8, bytes(32), palette=bytes(range(0, 255, 16)), palette_depth=32), "damaged"
     ),
-    "TGA, 16 bits": converted(".tga", tga(2, 16, _COLOURS[:64]), "alpha over white"),
-    "TGA, top first": converted(".tga", tga(2, 24, _COLOURS[:96], flags=0x20)),
-    "TGA, right first": converted(".tga", tga(2, 24, _COLOURS[:96], flags=0x10)),
-    "TGA, cut": rejected(".tga", tga(2, 24, _COLOURS[:50]), "damaged"),
+    "TGA, 16 bits": converted(".tga", tga(2, 16, _COLORS[:64]), "alpha over white"),
+    "TGA, top first": converted(".tga", tga(2, 24, _COLORS[:96], flags=0x20)),
+    "TGA, right first": converted(".tga", tga(2, 24, _COLORS[:96], flags=0x10)),
+    "TGA, cut": rejected(".tga", tga(2, 24, _COLORS[:50]), "damaged"),
     "TGA, run lengths that are cut": rejected(
         ".tga", encoded(RGB, "TGA", compression="tga_rle")[:300], "damaged"
     ),

@@ -1,6 +1,6 @@
-"""Normalize files that are far larger than their bytes, under a limit of address space.
+"""Normalize files whose images are far larger than the files, under a limit of address space.
 
-``bombs.py FOLDER`` prints, as JSON, what became of each file by its name, and ``peak``: the most memory, in
+``bombs.py FOLDER`` prints as JSON the outcome of each file by its name, and ``peak``: the maximum memory in
 bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Build a folder: ``build_one.py FOLDER OUT OPTIONS``, with the options of images as JSON."""
+"""Build a folder: ``build_one.py FOLDER OUT OPTIONS``, with the image options as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies that damage good files: bytes, pieces, chunks and segments, and the splice of two."""
+"""Strategies that damage good files: changed bytes, truncation, chunks and segments, two files spliced."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def _place(data: bytes, share: int) -> int:
 
 
 _SHARES = st.integers(0, (1 << 16) - 1)
-# Values that sizes, counts and markers have at their limits.
+# Extreme values of sizes, counts and markers.
 _ODD = st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xC4, 0xD9, 0xDA, 0xFE, 0xFF])
 _BYTES = st.one_of(_ODD, st.integers(0, 255))
 
 
 @st.composite
 def _changed(draw: st.DrawFn, data: bytes) -> bytes:
-    """One to four bytes have other values; half of the time near the start, where the headers are."""
+    """Change one to four bytes, half of the time near the start, where the headers are."""
     changed = bytearray(data)
     near = min(len(data), draw(st.sampled_from([64, 700, len(data)])))
     for _ in range(draw(st.integers(1, 4))):
@@ -50,7 +50,7 @@ def _truncated(draw: st.DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def _rearranged(draw: st.DrawFn, data: bytes) -> bytes:
-    """Pieces of the file (chunks, segments) are left out, doubled or swapped."""
+    """Remove, repeat or swap pieces of the file (chunks, segments)."""
     parts = pieces(data)
     for _ in range(draw(st.integers(1, 3))):
         one, other = (draw(st.integers(0, len(parts) - 1)) for _ in range(2))
@@ -65,7 +65,7 @@ def _rearranged(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def pieces(data: bytes) -> list[bytes]:
-    """The file in pieces as its format has them: a PNG's chunks, a JPEG's segments, else of 32 bytes."""
+    """Return the pieces of a file: chunks of a PNG, segments of a JPEG, otherwise blocks of 32 bytes."""
     starts = [0]
     if data.startswith(b"\x89PNG"):
         place = 8
@@ -83,7 +83,7 @@ def pieces(data: bytes) -> list[bytes]:
 
 
 def repaired(data: bytes) -> bytes:
-    """A PNG with the checksums of its chunks put right; anything else as it is."""
+    """Return a PNG with correct checksums of its chunks; anything else unchanged."""
     if not data.startswith(b"\x89PNG"):
         return data
     fixed, place = bytearray(data), 8
@@ -98,7 +98,7 @@ def repaired(data: bytes) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, seeds: list[tuple[str, bytes]]) -> tuple[str, bytes]:
-    """The suffix and the bytes of a good file, after one to three damages."""
+    """The suffix and the bytes of a good file after one to three kinds of damage."""
     suffix, data = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 3))):
         how = draw(st.sampled_from([_changed, _changed, _cut_out, _inserted, _truncated, _rearranged]))

@@ -1,7 +1,7 @@
-"""Decode with TensorFlow what stands in files: ``decode_all.py`` reads paths from stdin, one a line.
+"""Decode the images in files with TensorFlow: ``decode_all.py`` reads one path per line from stdin.
 
-Each is an ``.npz`` of encoded bytes. For each stands ``PATH.pixels.npz`` beside it in the end, and the path
-is printed; where TensorFlow refuses the bytes, the array is empty.
+Each path is an ``.npz`` of encoded bytes. The pixels are written to ``PATH.pixels.npz``, and then the path
+is printed; if TensorFlow refuses the bytes, the array is empty.
 """
 
 from __future__ import annotations

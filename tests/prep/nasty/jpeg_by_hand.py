@@ -1,4 +1,4 @@
-"""JPEG files that Pillow does not write: flat blocks in any sampling, and lossless ones.
+"""JPEG files that Pillow cannot write: flat blocks with any subsampling, and lossless files.
 
 Format: ITU-T T.81. Twelve categories of differences have codes of four bits each: a code is its category.
 """
@@ -47,7 +47,7 @@ def dc_jpeg(
     num_scans: int | None = None,
     height_later: bool = False,
 ) -> bytes:
-    """A baseline JPEG of flat blocks, with components of (number, horizontal, vertical sampling)."""
+    """Return a baseline JPEG of flat blocks; components are (number, horizontal, vertical sampling)."""
     widest, highest = max(h for _, h, _ in components), max(v for _, _, v in components)
     frame = struct.pack(">BHHB", 8, 0 if height_later else HEIGHT, WIDTH, len(components))
     frame += b"".join(bytes([number, h << 4 | v, 0]) for number, h, v in components)
@@ -77,7 +77,7 @@ def dc_jpeg(
 
 
 def lossless_jpeg() -> bytes:
-    """A grey lossless JPEG, each pixel predicted by the one to its left."""
+    """Return a gray lossless JPEG in which each pixel is predicted by the one to its left."""
     frame = struct.pack(">BHHB", 8, HEIGHT, WIDTH, 1) + b"\x01\x11\0"
     bits, above = _Bits(), 128
     for row in range(HEIGHT):

@@ -1,4 +1,4 @@
-"""JPEG: what cameras, editors and cut downloads make of it."""
+"""JPEG: files of cameras and editors, and truncated downloads."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def segment(marker: int, body: bytes) -> bytes:
 
 
 def with_segments(*segments: bytes, data: bytes = PLAIN) -> bytes:
-    """These segments behind the first marker."""
+    """Insert segments after the first marker."""
     return data[:2] + b"".join(segments) + data[2:]
 
 
 def declared(width: int, height: int, data: bytes = PLAIN) -> bytes:
-    """The same bytes, with a header that says another size."""
+    """Return the same bytes with another size in the header."""
     return data.replace(struct.pack(">HH", HEIGHT, WIDTH), struct.pack(">HH", height, width), 1)
 
 
@@ -47,7 +47,7 @@ def place(marker: int, data: bytes = PLAIN) -> int:
 
 
 def _exif_short(value: int, kind: int = 3, count: int = 1) -> bytes:
-    """EXIF with an orientation of any type, big-endian."""
+    """Return EXIF with an orientation of any type, big-endian."""
     entry = struct.pack(">HHIHH", 0x0112, kind, count, value, 0)
     return segment(0xE1, b"Exif\0\0MM\0*\0\0\0\x08\0\x01" + entry + b"\0\0\0\0")
 
@@ -60,20 +60,20 @@ def _xmp(orientation: int) -> bytes:
 
 
 def _many_scans(number: int) -> bytes:
-    """A progressive JPEG whose last scan stands ``number`` times."""
+    """Return a progressive JPEG whose last scan is repeated ``number`` times."""
     last = PROGRESSIVE.rindex(b"\xff\xda")
     return PROGRESSIVE[:last] + PROGRESSIVE[last:-2] * number + b"\xff\xd9"
 
 
 def _less_precise() -> bytes:
-    """A progressive JPEG that says at its end that lowest bits are still to come."""
+    """Return a progressive JPEG whose last scan announces further refinement of the lowest bits."""
     start = PROGRESSIVE.index(b"\xff\xda\0\x08\x01\x01\0\x01\x3f\x21")
     end = PROGRESSIVE.index(b"\xff\xc4", start)
     return PROGRESSIVE[:-2] + PROGRESSIVE[start:end] + b"\xff\xd9"
 
 
 def _cut_at(data: bytes) -> dict[str, bytes]:
-    """The file cut inside each of its segments."""
+    """Return the file truncated inside each of its segments."""
     starts = [match.start() for match in re.finditer(rb"\xff[\xc0\xc4\xda\xdb\xe0]", data)]
     return {
         f"cut in segment {number}, {data[start + 1]:02x}": data[: start + 5]
@@ -81,7 +81,7 @@ def _cut_at(data: bytes) -> dict[str, bytes]:
     }
 
 
-# Of these, libjpeg's two transforms make different pixels: TensorFlow's default is the fast one.
+# For these, the two transforms of libjpeg give different pixels; the default of TensorFlow is the fast one.
 OVERFLOW = "JPEG, coefficients that overflow"
 
 _ADOBE = b"Adobe\0\x64\0\0\0\0"
@@ -131,7 +131,7 @@ KINDS: dict[str, Kind] = {
     "JPEG, no end marker": rejected(".jpg", PLAIN[:-2], "damaged"),
     "JPEG, zeros at its end": rejected(".jpg", PLAIN[:-60] + bytes(60), "damaged"),
     "JPEG, half of it": rejected(".jpg", PLAIN[: _SCAN_START + 100], "damaged"),
-    # libjpeg fills what is missing with grey, and tells nobody
+    # libjpeg fills missing data with gray without an error
     "JPEG, half of it, with an end": kept(".jpg", PLAIN[: _SCAN_START + 100] + b"\xff\xd9"),
     "JPEG, no pixels": kept(".jpg", PLAIN[:_SCAN_START] + b"\xff\xd9"),
     "JPEG, progressive, its first scan alone": converted(
@@ -221,7 +221,7 @@ KINDS: dict[str, Kind] = {
     "JPEG, height that comes later (DNL)": rejected(".jpg", dc_jpeg(height_later=True), "unreadable"),
     "JPEG, 101 scans": rejected(".jpg", _many_scans(101), "too large"),
     "JPEG, 30 scans more": kept(".jpg", _many_scans(30)),
-    # libjpeg smooths what is not complete, and two releases of it do so in two ways
+    # libjpeg smooths incomplete blocks, and different releases do it differently
     "JPEG, a last scan that leaves out bits": converted(".jpg", _less_precise()),
     **{f"JPEG, {name}": rejected(".jpg", data, "damaged") for name, data in _cut_at(PLAIN).items()},
 }

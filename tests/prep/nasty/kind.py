@@ -1,4 +1,4 @@
-"""What a nasty file is, and the pictures that all of them are made of."""
+"""``Nasty``, one file of the table, and the pictures that the files show."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WIDTH, HEIGHT = 33, 25
 
 @dataclass(frozen=True)
 class Kind:
-    """One file, and what a build has to make of it.
+    """One file, and the expected result of a build.
 
     Attributes:
-        suffix: of its name, with the dot; empty for a name without.
-        data: its bytes.
+        suffix: suffix of its name, with the dot; may be empty.
+        data: content of the file.
         outcome: ``kept`` byte for byte, ``converted``, ``skipped``, or the reason of its rejection.
-        conversions: what the manifest counts of it, if it is accepted.
-        orientation: 1 to 8, as EXIF has it: by which its pixels have to be turned.
+        conversions: conversions that the manifest counts, if the file is accepted.
+        orientation: 1 to 8 as in EXIF; how the pixels have to be rotated.
     """
 
     suffix: str
@@ -50,7 +50,7 @@ def skipped(suffix: str, data: bytes) -> Kind:
 
 
 def smooth() -> np.ndarray:
-    """No side like another, and gentle enough for JPEG."""
+    """Return an image without symmetry, smooth enough for JPEG."""
     rows, columns = np.mgrid[:HEIGHT, :WIDTH]
     return np.stack([columns * 7 % 256, rows * 9 % 256, (columns + rows) * 4 % 256], -1).astype(np.uint8)
 
@@ -67,13 +67,13 @@ PALETTE = RGB.quantize(16)
 RGBA = Image.fromarray(noise(4), "RGBA")
 GREY_ALPHA = Image.fromarray(noise(2), "LA")
 CMYK = Image.fromarray(255 - smooth()).convert("CMYK")
-# The same picture in every kind of 16 bits.
+# The same picture in every 16-bit mode.
 WORDS = (noise().astype(np.uint16) << 8 | noise(seed=8))[..., 0]
 GREY_16 = Image.fromarray(WORDS)
 
 
 def encoded(image: Image.Image, file_format: str, **options: object) -> bytes:
-    # a picture remembers how it was saved, and is saved otherwise the next time
+    # Pillow images keep the parameters of the last save, which would change the next one
     if "append_images" in options:
         options["append_images"] = [each.copy() for each in options["append_images"]]
     file = io.BytesIO()
@@ -88,11 +88,11 @@ def exif(orientation: int) -> Image.Exif:
 
 
 def chunk(name: bytes, body: bytes = b"") -> bytes:
-    """A chunk of a PNG."""
+    """Return a chunk of a PNG."""
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
 def flipped(data: bytes, place: int) -> bytes:
-    """The lowest bit of one byte changed."""
+    """Flip the lowest bit of one byte."""
     place %= len(data)
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

@@ -1,4 +1,4 @@
-"""Files that are not what their names say, and files that are no image at all."""
+"""Files whose content does not match their suffix, and files that are not images."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _AVIF = encoded(RGB, "AVIF")
 
 
 def _one_frame() -> bytes:
-    """A WebP that says that it is animated, and has one frame."""
+    """Return a WebP marked as animated with one frame."""
     still = encoded(RGB, "WEBP")
     sizes = struct.pack("<I", 32)[:3] + struct.pack("<I", 24)[:3]
     frame = bytes(6) + sizes + bytes(3) + b"\0" + still[12:]
@@ -54,7 +54,7 @@ def _two(image: Image.Image, file_format: str, other: Image.Image = OTHER, **opt
 def gif(
     frame: tuple[int, int, int, int] = (0, 0, 4, 4), *, colors: bool = True, local: bool = False
 ) -> bytes:
-    """A GIF of 4 x 4 in four colors, uncompressed, with one frame at (left, top, width, height)."""
+    """Return an uncompressed 4 x 4 GIF of four colors with one frame at (left, top, width, height)."""
     table = bytes([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
     bits = _packed(_codes(min(30, frame[2] * frame[3])))
     return b"".join(
@@ -69,7 +69,7 @@ def gif(
 
 
 def _codes(number: int) -> list[int]:
-    """The table is cleared before every second pixel, so that no code grows beyond three bits."""
+    """Encode pixels as LZW; the table is cleared before every second pixel, so codes keep three bits."""
     codes: list[int] = []
     for place in range(number):
         codes += [4, place * 7 // 3 % 4] if place % 2 == 0 else [place * 7 // 3 % 4]
@@ -165,7 +165,7 @@ else:
         "HEIC, header alone": rejected(".heic", _HEIC_HEADER, "unreadable"),
         "HEIC, still": converted(".heic", _heif(RGB)),
         "HEIC, alpha": converted(".heif", _heif(RGBA), "alpha over white"),
-        # its decoder turns it, and then says that it is upright
+        # the decoder rotates it and then reports it as upright
         "HEIC, turned": converted(".heic", _heif(RGB, exif=exif(6).tobytes())),
         "HEIC, cut": rejected(".heic", _heif(RGB)[:-300], "damaged"),
         "HEIC as .jpg": converted(".jpg", _heif(RGB), "known by content"),

@@ -1,4 +1,4 @@
-"""PPM and its kin, QOI, SGI and JPEG 2000."""
+"""PPM and its relatives, QOI, SGI and JPEG 2000."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLOATS = (noise()[..., 0] / np.float32(255)).astype("<f4").tobytes()
 
 
 def _codestream(width: int, height: int) -> bytes:
-    """The raw codestream of a JPEG 2000 file, with a header that says another size."""
+    """Return the raw codestream of a JPEG 2000 file with another size in the header."""
     stream = encoded(RGB, "JPEG2000", no_jp2=True)
     sides, declared = struct.pack(">II", WIDTH, HEIGHT), struct.pack(">II", width, height)
     return stream.replace(sides, declared)

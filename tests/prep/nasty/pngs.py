@@ -40,7 +40,7 @@ def header(
 
 
 def rows(depth: int = 8, color: int = 2, interlaced: int = 0) -> bytes:
-    """Unfiltered rows of noise, in passes if they are interlaced."""
+    """Return unfiltered rows of noise, in passes if interlaced."""
     choose, made = random.Random(depth), b""
     for left, top, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):
         columns, lines = -(-(WIDTH - left) // across), -(-(HEIGHT - top) // down)
@@ -57,13 +57,13 @@ def png(*chunks: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND")
 
 
-_COLOURS = random.Random(3).randbytes(768)
+_COLORS = random.Random(3).randbytes(768)
 _SQUEEZED = zlib.compress(rows())
 
 
 def of_type(depth: int, color: int, interlaced: int = 0, *before_pixels: bytes) -> bytes:
-    """A PNG of this depth and color type, with a palette if it needs one."""
-    palette = (chunk(b"PLTE", _COLOURS[: 3 << depth]),) if color == 3 else ()
+    """Return a PNG of this depth and color type, with a palette if required."""
+    palette = (chunk(b"PLTE", _COLORS[: 3 << depth]),) if color == 3 else ()
     return png(
         header(depth, color, interlaced), *palette, *before_pixels, pixels(rows(depth, color, interlaced))
     )
@@ -85,8 +85,8 @@ def _animated(number: int) -> bytes:
 
 
 def _few_colors(number: int) -> bytes:
-    """A palette that is too short for the pixels."""
-    return png(header(color=3), chunk(b"PLTE", _COLOURS[: 3 * number]), pixels(rows(color=3)))
+    """Return a PNG whose palette is too short for the pixels."""
+    return png(header(color=3), chunk(b"PLTE", _COLORS[: 3 * number]), pixels(rows(color=3)))
 
 
 _TYPES = [(depth, 0) for depth in (1, 2, 4, 8, 16)] + [(depth, 3) for depth in (1, 2, 4, 8)]
@@ -148,11 +148,11 @@ KINDS: dict[str, Kind] = {
         "palette to RGB",
     ),
     "PNG, a palette behind its pixels": rejected(
-        ".png", png(header(color=3), pixels(rows(color=3)), chunk(b"PLTE", _COLOURS)), "damaged"
+        ".png", png(header(color=3), pixels(rows(color=3)), chunk(b"PLTE", _COLORS)), "damaged"
     ),
     "PNG, two palettes": converted(
         ".png",
-        png(header(color=3), chunk(b"PLTE", _COLOURS), chunk(b"PLTE", _COLOURS[::-1]), pixels(rows(color=3))),
+        png(header(color=3), chunk(b"PLTE", _COLORS), chunk(b"PLTE", _COLORS[::-1]), pixels(rows(color=3))),
         "palette to RGB",
     ),
     "PNG, two headers": converted(".png", png(header(), header(), pixels())),

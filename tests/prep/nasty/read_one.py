@@ -22,7 +22,7 @@ if __name__ == "__main__":
     image = loader.Image(channels=int(sys.argv[2]))
     keys, encoded, pixels, failed = [], [], [], {}
     for key, data in loader.load(out, batch_size=1, select=("key", "image")).as_numpy_iterator():
-        # pictures of many sizes make no batch: the loader's own decoder takes them one by one
+        # images of different sizes cannot be batched, so they are decoded one by one
         try:
             decoded = decode_image(tf.constant(data[0]), image, tf.constant(0, tf.int64)).numpy()
         except tf.errors.OpError as error:

@@ -1,7 +1,7 @@
-"""What Pillow shows of a file, by rules that are written here once more, apart from those of the build.
+"""The pixels of a file as decoded by Pillow, with rules written independently of those of the build.
 
-Of 16 bits the upper eight count, floating point numbers go from 0 to 1, alpha lies over white, a file shows
-its first frame, and grey is 0.299 red, 0.587 green and 0.114 blue.
+Of 16 bits the upper eight count, floating point numbers range from 0 to 1, alpha is composed on white, a file
+shows its first frame, and gray is 0.299 red, 0.587 green and 0.114 blue.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _TURNS = {
 def shown(
     kind: Kind, channels: int | str = 3, alpha: str | None = None, orientation: str = "apply", **_: object
 ) -> np.ndarray:
-    """The picture, shape (height, width, 1, 3 or 4) uint8; grey of any channels is in three."""
+    """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
     values = _eight_bits(kind.data, formats_of(kind.suffix))
     if kind.orientation != 1 and orientation == "apply" and not kind.suffix.startswith(".tif"):
-        # a TIFF is turned by Pillow
+        # Pillow rotates a TIFF itself
         swapped, down, across = _TURNS[kind.orientation]
         values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
     if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
@@ -51,7 +51,7 @@ def shown(
 
 
 def formats_of(suffix: str) -> list[str]:
-    """Pillow's names of the formats that a file of this suffix may be in."""
+    """Return the formats that a file of this suffix may have, as named by Pillow."""
     named = SUFFIXES.get(suffix.lower().encode())
     Image.init()
     return [
@@ -62,7 +62,7 @@ def formats_of(suffix: str) -> list[str]:
 
 
 def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
-    """The first frame as it is stored, in RGB or RGBA."""
+    """Return the first frame as it is stored, in RGB or RGBA."""
     with Image.open(io.BytesIO(data), formats=formats) as image:
         image.load()
         has_alpha = image.has_transparency_data
@@ -77,7 +77,7 @@ def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
 
 
 def difference(pixels: np.ndarray, wanted: np.ndarray) -> str:
-    """How pixels differ from what is wanted; empty if they do not."""
+    """Return how pixels differ from the expected ones; empty if they do not."""
     if pixels.shape != wanted.shape:
         return f"shape {pixels.shape}, not {wanted.shape}"
     steps = np.abs(pixels.astype(int) - wanted)

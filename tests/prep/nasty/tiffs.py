@@ -1,4 +1,4 @@
-"""TIFF: a container for any kind of pixels in any kind of compression."""
+"""TIFF: any kind of pixels in any kind of compression."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _tags(**tags: object) -> TiffImagePlugin.ImageFileDirectory_v2:
 def by_hand(
     *entries: tuple[int, int, int], order: str = "<", data: bytes = b"", more: bytes = bytes(4)
 ) -> bytes:
-    """A TIFF of (tag, type, value) with these pixels behind its directory; the offset is filled in."""
+    """Return a TIFF of (tag, type, value) entries with pixels after its directory; fill in their offset."""
     start = 8 + 2 + 12 * len(entries) + 4
     body = struct.pack(order + "H", len(entries))
     for tag, kind, value in entries:
         value = start if tag == 273 else value
-        # a short stands in the first two bytes of its four
+        # a short is stored in the first two of the four bytes
         body += struct.pack(order + "HHI", tag, kind, 1) + (
             struct.pack(order + "HH", value, 0) if kind == 3 else struct.pack(order + "I", value)
         )
@@ -57,7 +57,7 @@ def by_hand(
 def grey(
     depth: int = 8, compression: int = 1, size: tuple[int, int] = (WIDTH, HEIGHT), **rest: object
 ) -> bytes:
-    """A grey TIFF of one strip."""
+    """Return a gray TIFF of one strip."""
     data = (noise().tobytes() * 2)[: (size[0] * depth + 7) // 8 * size[1]]
     entries = [(256, 4, size[0]), (257, 4, size[1]), (258, 3, depth), (259, 3, compression), (262, 3, 1)]
     entries += [(273, 4, 0), (277, 3, 1), (278, 4, size[1]), (279, 4, len(data))]
@@ -65,7 +65,7 @@ def grey(
 
 
 def _fax_of_strips(rows: int) -> bytes:
-    """A page of one strip that says that it has this many rows a strip."""
+    """Return a page of one strip whose directory has this number of rows per strip."""
     page = encoded(BILEVEL, "TIFF", compression="group4", tiffinfo=_tags(t278=HEIGHT))
     entry = struct.pack("<HHIHH", 278, 3, 1, HEIGHT, 0)
     assert entry in page
@@ -73,7 +73,7 @@ def _fax_of_strips(rows: int) -> bytes:
 
 
 def tiled() -> bytes:
-    """Grey, in tiles of 16 x 16, of which the right and the lower ones stand out."""
+    """Return a gray TIFF in tiles of 16 x 16, of which the right and lower ones extend beyond the image."""
     across, down = -(-WIDTH // 16), -(-HEIGHT // 16)
     number = across * down
     entries = [(256, 3, 1, WIDTH), (257, 3, 1, HEIGHT), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1)]
@@ -108,7 +108,7 @@ KINDS: dict[str, Kind] = {
             ),
             "1 bit to 8",
         )
-        # two dimensions and filled ends of lines, the lowest bit first, white is zero
+        # two-dimensional coding, padded line ends, lowest bit first, white is zero
         for name, tag, value in (
             ("group3", 292, 1),
             ("group3", 292, 4),
