@@ -68,8 +68,9 @@ def load(
         epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
             of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
             expects and ``tf.data``'s own ``shuffle`` does; otherwise every iteration gives the same batches.
-        remainder: "drop" leaves out the last ``n % G`` positions of the epoch's order; "pad" fills the last
-            step with the split's first example; "keep" makes the last step smaller, perhaps empty.
+        remainder: "drop" leaves out the last ``n % G`` positions of the epoch's order; "keep" makes the last
+            step smaller, perhaps empty, as ``evaluate`` and ``predict`` on one host need it; "pad" fills the
+            last step with the split's first example, of weight 0, for custom loops and several hosts.
         take: the number of examples to read, the first ones in stored order; or ``Part(index, count)``, one
             of several parts of the split. With ratios, the positions of an epoch.
         classes: the classes to read, names or numbers; their labels do not change. Ratios by class resample:
