@@ -211,7 +211,7 @@ def test_a_folder_named_like_a_value_adds_no_column_to_parquet(tmp_path):
 
 def test_a_table_that_changes_while_it_is_read_is_reported(tmp_path, monkeypatch):
     path = csv(tmp_path, "a\n1\n")
-    digest = "tfshards.prep.sources.tables.files._digest"
+    digest = "tfshards.prep.sources.tables.files.file_digest"
     monkeypatch.setattr(digest, lambda path: path.write_text("a\n1\n2\n") and "")
     with pytest.raises(InputError, match=r"rows\.csv: changed while it was read; run the command again$"):
         read_table(path, ())

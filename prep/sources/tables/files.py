@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator
@@ -19,9 +18,9 @@ import pyarrow.parquet
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.tables.csv import BLOCK_BYTES, CsvError, is_dated, read_csv
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.files import file_digest
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-_READ_BYTES = 1 << 20
 # Above this, float64 cannot hold every integer.
 _EXACT = 2.0**53
 _DIGITS = 300
@@ -34,7 +33,7 @@ class TableFile:
 
     Attributes:
         table: the rows.
-        digest: SHA-256 of the file, in hex.
+        digest: digest of the file, in the form of the manifest.
         warnings: warnings for the user.
     """
 
@@ -78,7 +77,7 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
     try:
         before = path.stat()
         table, warnings = _read(path, text_columns)
-        digest = _digest(path)
+        digest = file_digest(path)
         after = path.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -92,14 +91,6 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
     if not table.num_rows:
         raise InputError(f"{path} has no rows; there is nothing to build")
     return TableFile(table, digest, tuple(warnings))
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:

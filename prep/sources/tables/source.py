@@ -103,7 +103,7 @@ class Table:
             Schema(tuple(features), names),
             assigned,
             self.images,
-            f"sha256:{found.digest}",
+            found.digest,
             (*found.warnings, *inexact, *warnings, *twins(names)),
         )
 
