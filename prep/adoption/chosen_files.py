@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
 from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
 from tfshards.prep.adoption.tfds_folder import tfds_folders
-from tfshards.prep.progress.lines import counted
+from tfshards.prep.progress.lines import Log, counted
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.manifest import Compression
 
@@ -34,9 +34,7 @@ class ChosenFiles:
         return [path for paths in self.splits.values() for path in paths]
 
 
-def choose_files(
-    root: Path, globs: Mapping[str, str], *, allow_missing: bool, log: Callable[[str], None]
-) -> ChosenFiles:
+def choose_files(root: Path, globs: Mapping[str, str], *, allow_missing: bool, log: Log) -> ChosenFiles:
     """Return the files in ``root`` that become shards.
 
     Args:
@@ -86,7 +84,7 @@ def _check_numbers(
     present: Collection[str],
     *,
     allow_missing: bool,
-    log: Callable[[str], None],
+    log: Log,
 ) -> None:
     number, names = missing_shards(paths, present)
     if not number:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.split_names import check_globs
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
@@ -103,7 +104,7 @@ def adopted_manifest(
     chosen: ChosenFiles,
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
-    log: Callable[[str], None],
+    log: Log,
 ) -> Manifest:
     """Return the manifest of the files in ``folder`` that were chosen and scanned.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tfshards.prep.planning.balance import BoolArray, rebalance
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.planning.shard_counts import too_many_shards
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -39,7 +40,7 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area:
 
 
 def repeated_inputs(
-    plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options, log: Callable[[str], None]
+    plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options, log: Log
 ) -> list[Reject]:
     """Return the duplicates that ``duplicates="drop"`` leaves out.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from tfshards.prep.building.output import locked
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.registry import KINDS
@@ -24,7 +25,7 @@ Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str] | None"
 
 
 def repair(
-    dataset: str | os.PathLike[str], source: Inputs = None, *, log: Callable[[str], None] = lambda _: None
+    dataset: str | os.PathLike[str], source: Inputs = None, *, log: Log = lambda _: None
 ) -> RepairReport:
     """Rebuild the damaged files of a dataset, and return a report that is true if the dataset is sound now.
 
