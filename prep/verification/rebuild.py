@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tfshards.prep.building.commit import read_rejects, rejects_text
@@ -90,7 +91,7 @@ class _Rebuild:
     plan: Plan
     staging: Path
 
-    @property
+    @cached_property
     def area(self) -> BuildArea:
         """The build area, separate from that of builds; its output is not a dataset."""
         return BuildArea(self.staging / "out", self.manifest.build_id)
