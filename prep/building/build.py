@@ -1,4 +1,4 @@
-"""Build a dataset from a source: the public function, and what a build does in which order."""
+"""Build a dataset from a source: the public function and the steps of a build."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfshards.schemas import Manifest, OptionsError, Split, Totals
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.sizes import size
 
-# A dataset that is larger than its source by this factor calls for an explanation.
+# If a dataset is larger than its source by this factor, the reason is logged.
 _MUCH_LARGER = 1.5
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
@@ -45,24 +45,24 @@ def build(
 ) -> Manifest:
     """Build a dataset from a source and return its manifest.
 
-    An interrupted build resumes when the call is repeated. If the folder holds this very build already,
-    nothing is written.
+    An interrupted build resumes when the call is repeated. If the folder already holds this build, nothing is
+    written.
 
     Args:
-        source: what to build, such as ``ImageFolder("photos/")``.
+        source: inputs of the build, such as ``ImageFolder("photos/")``.
         dataset: folder of the dataset; created if it does not exist.
         shards: number of shards of every split, or a dict of them by split; by default as many as
             ``options.shard_size`` gives.
         seed: random seed for the order of examples and for splits by ratio.
-        overwrite: replace a dataset of other inputs or options. It stays whole until this one is committed.
+        overwrite: replace a dataset with other inputs or options; it stays complete until the commit.
         options: all other options.
-        engine: what writes the shards: ``"beam"``, or ``"in_process"`` for threads of this process.
+        engine: engine that writes the shards: ``"beam"``, or ``"in_process"`` for threads of this process.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         log: receives status lines.
 
     Raises:
         OptionsError: an argument is not valid.
-        InputError: the source or the folder does not allow what was asked.
+        InputError: the source or the folder does not allow the build.
         BuildError: the build ended before its commit; the same call resumes it.
     """
     options = options or Options()
@@ -106,13 +106,13 @@ def build(
 
 @dataclass(frozen=True)
 class WrittenShards:
-    """What a build has written.
+    """The shards that a build has written.
 
     Attributes:
-        layouts: the final ones.
-        shards: all shards of them.
-        rejects: the inputs that are in none.
-        conversions: how many of the images were converted, by kind of conversion.
+        layouts: the final layouts.
+        shards: all shards of these layouts.
+        rejects: the inputs that are not in any shard.
+        conversions: number of converted images by kind of conversion.
     """
 
     layouts: Layouts
@@ -122,9 +122,9 @@ class WrittenShards:
 
 
 def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool = False) -> WrittenShards:
-    """Write every shard, and again those from which rejects have to be balanced away.
+    """Write every shard, and rewrite those that change because of rejected inputs.
 
-    ``may_be_empty`` is that of ``final_layouts``.
+    See ``final_layouts`` for ``may_be_empty``.
     """
     plan = writer.plan
     _require_space(writer.area, plan)
@@ -140,7 +140,7 @@ def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool =
 
 
 def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
-    """Return the manifest of what a build has written."""
+    """Return the manifest of a build's shards."""
     plan = writer.plan
     splits = {
         split: Split(
@@ -187,20 +187,20 @@ def _check_types(source: Source, seed: int, options: Options) -> None:
 
 
 def _require_space(area: BuildArea, plan: Plan) -> None:
-    """Raise InputError if the output's file system cannot hold what is still to be written."""
+    """Raise InputError if the output's file system has too little space for the remaining shards."""
     needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
     written = sum(path.stat().st_size for path in area.out.glob(f"*-{area.build_id}.tfrecord-*"))
     require_space(area.out, max(0, needed - written), "the dataset")
 
 
 def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
-    """Log what makes a dataset smaller that is much larger than its source because images became PNG."""
+    """If images stored as PNG made the dataset much larger than its source, log how to avoid it."""
     written = sum(split.num_bytes for split in manifest.splits.values())
     source = int(plan.listing.sizes.sum())
     num_converted = manifest.totals.conversions.get("re-encoded", 0)
     was_chosen = {"jpeg_quality", "format"} & set(plan.options) or plan.options.get("channels") == 4
     if num_converted and written > _MUCH_LARGER * source and not was_chosen:
         log(
-            f"the dataset takes {size(written)}, its source {size(source)}: {num_converted} images could not "
-            "be kept as they are and were stored without loss, as PNG; jpeg_quality=95 stores them as JPEG"
+            f"the dataset has {size(written)}, its source {size(source)}: {num_converted} images could not "
+            "be kept unchanged and were stored losslessly as PNG; jpeg_quality=95 stores them as JPEG"
         )

@@ -1,4 +1,4 @@
-"""Making a build the dataset: the files that go with the manifest, the manifest, and what follows from it."""
+"""Commit a build: write the rejects file, the manifest and the views, and remove the build area."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.manifest import write_manifest
 
-# The fields of a line of the rejects file, see docs/format.md.
+# The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size", "modified")
 
 
 def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
-    """Make the build the dataset, which it is as soon as the manifest is renamed."""
-    # the names of shards and indexes must survive a power failure if the manifest does
+    """Make the build the dataset; the commit is complete when the manifest is renamed."""
+    # if the manifest survives a power failure, the names of shards and indexes must survive as well
     sync_directory(area.out / "index")
     if rejects:
         write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
@@ -33,7 +33,7 @@ def complete(manifest: Manifest, area: BuildArea, log: Log) -> None:
         log(f"warning: {warning}")
     for path in unnamed_files(area.out, manifest):
         if build_of(path) == manifest.build_id:
-            # such as a split of which every input was rejected
+            # for example shards of a split whose inputs were all rejected
             path.unlink()
     for path in temporary_files(area.out):
         path.unlink()
@@ -44,7 +44,7 @@ def read_rejects(path: Path) -> list[Reject]:
     """Return the inputs that a rejects file lists.
 
     Raises:
-        InputError: it cannot be read, or is not a rejects file.
+        InputError: the file cannot be read, or is not a rejects file.
     """
     try:
         lines = path.read_text(encoding="ascii").splitlines()

@@ -1,4 +1,4 @@
-"""What a build does about what its output holds: pure functions of ``OutputState``."""
+"""Decide what a build does with the contents of its output: pure functions of ``OutputState``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tfshards.schemas.json_reader import Json
 def check_usable(state: OutputState) -> None:
     """Raise InputError if the output is a file, or holds files but no dataset."""
     if state.is_file:
-        raise InputError(f"{state.folder} is a file; the output must be a folder, or a name that is free")
+        raise InputError(f"{state.folder} is a file; the output must be a folder or a new name")
     if state.is_foreign:
         raise InputError(
-            f"{state.folder} holds files but no dataset; choose an empty folder, or a name that is free"
+            f"{state.folder} holds files but no dataset; choose an empty folder or a new name"
         )
 
 
 def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json], *, overwrite: bool) -> bool:
-    """Return whether the output holds this build already, with all of its files.
+    """Return whether the output already holds this build with all of its files.
 
     Raises:
-        InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or a
-            dataset whose records other programs have written.
+        InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or it
+            holds a dataset whose records were written by another program.
         FormatError: its manifest cannot be read, and ``overwrite`` is false.
     """
     folder, manifest = state.folder, state.manifest
@@ -34,43 +34,44 @@ def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json]
     if manifest is None:
         return False
     if state.is_adopted:
-        # the build after the next one would remove them, and there may be no other copy
-        raise InputError(f"{folder} holds records that tfshards has not written; choose another output")
+        # a later build would remove them, and there may be no other copy
+        raise InputError(f"{folder} holds records that tfshards did not write; choose another output")
     if manifest.build_id != build_id:
         if overwrite:
             return False
         raise InputError(
-            f"{folder} holds a dataset of other {difference(manifest, options)} (build {manifest.build_id}, "
-            f"this one is {build_id}); give overwrite=True to replace it, or another output"
+            f"{folder} holds a dataset with other {difference(manifest, options)} (build "
+            f"{manifest.build_id}, this one is {build_id}); give overwrite=True to replace it, or "
+            "choose another output"
         )
     if state.damage and not overwrite:
-        raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to build it again")
+        raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")
     return not state.damage
 
 
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
-    """Return whether the options, and which of them, or the inputs differ from those of a dataset."""
+    """Return ``options`` with the names of those that differ from a dataset's, else ``inputs``."""
     changed = _changed(manifest.options, options)
     return f"options ({', '.join(changed)})" if changed else "inputs"
 
 
 def outlook(state: OutputState, build_id: str) -> list[str]:
-    """Return lines on what a build will find in its output; none if it holds no dataset."""
+    """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
     if state.fault:
-        return [f"{state.folder} holds a dataset that cannot be read: build has to overwrite it"]
+        return [f"{state.folder} holds a dataset that cannot be read: build must overwrite it"]
     if state.manifest is None:
         return []
     if state.is_adopted:
-        return [f"{state.folder} holds records that tfshards has not written: build needs another output"]
+        return [f"{state.folder} holds records that tfshards did not write: build requires another output"]
     if state.manifest.build_id == build_id:
-        return [f"{state.folder} holds this build: there is nothing to do"]
-    return [f"{state.folder} holds another build, {state.manifest.build_id}: build has to overwrite it"]
+        return [f"{state.folder} already holds this build: there is nothing to do"]
+    return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
 
 
 def builds_to_discard(state: OutputState, build_id: str) -> list[UnfinishedBuild]:
-    """Return the unfinished builds that another build of the same output replaces.
+    """Return the unfinished builds that this build of the same output replaces.
 
-    Where the manifest cannot be read, nothing is discarded: the files that it names are not known.
+    If the manifest cannot be read, nothing is discarded, since the files that it names are not known.
     """
     return [] if state.fault else [build for build in state.unfinished if build.build_id != build_id]
 
@@ -78,8 +79,8 @@ def builds_to_discard(state: OutputState, build_id: str) -> list[UnfinishedBuild
 def files_to_remove(state: OutputState, build_id: str) -> list[Path]:
     """Return the files that a build removes before it writes.
 
-    These are the files of the builds that it discards and, unless the dataset is this very build, those of
-    the generation before the dataset. The dataset itself stays until the next build.
+    These are the files of the builds that it discards and, unless the dataset is this build, those of the
+    generation before the dataset. The dataset itself stays until the next build.
     """
     if state.fault:
         return []
@@ -101,7 +102,7 @@ def unneeded_files(state: OutputState) -> list[Path]:
 
 
 def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:
-    """Return the line on a build that is discarded for one with these options."""
+    """Return the status line about a build that is discarded for one with these options."""
     changed = _changed(build.options, options) if build.options else []
     names = f" ({', '.join(changed)})" if changed else ""
     return f"discarding unfinished build {build.build_id}: its inputs or options differ{names}"

@@ -1,7 +1,7 @@
-"""Find examples with the same content, by the digests that are taken while the first layout is written.
+"""Find examples with the same content by the digests that are computed while the first layout is written.
 
 The content of an example is its stored images or, without images, all values except the key and the label.
-Equal files are therefore duplicates whatever their names, folders and labels are.
+Equal files are therefore duplicates even if their names, folders or labels differ.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DETAIL = "has the content of "
 def find_duplicates(
     listing: Listing, layouts: Mapping[str, Sequence[IntArray]], first: Mapping[ShardId, FinishedShard]
 ) -> dict[int, int]:
-    """Return, by number, each example that has the content of one with a smaller key, and that one's number.
+    """Map the number of each duplicate to the number of the example with the same content and smallest key.
 
     Args:
-        listing: of the source.
+        listing: the listing of the source.
         layouts: the first layouts.
         first: the shards of the first layouts.
     """
@@ -69,13 +69,13 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
 
 
 def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
-    """Whether an input that was rejected as a duplicate has the content of the same input as then.
+    """Whether an input that was rejected as a duplicate still has the same content as the other input.
 
     Args:
-        reject: the input as it was rejected, for any reason.
+        reject: the rejected input; the reason may be any.
         now: its values now.
-        listing: of the source.
-        reader: of the source.
+        listing: the listing of the source.
+        reader: the reader of the source.
     """
     if reject.reason != REASON:
         return False

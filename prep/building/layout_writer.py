@@ -1,4 +1,4 @@
-"""Writing the shards of a layout that are not finished yet, through the build area and an engine."""
+"""Write the shards of a layout that are not finished, with an engine and through the build area."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _LOG_NAME = "workers.log"
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutWriter:
-    """Writes the first and the final layout of a build.
+    """A writer of the first and the final layout of a build.
 
     Attributes:
         reader: reads the source.
-        plan: what is built.
-        area: holds the plan of each shard and what is finished.
-        name: of the dataset.
-        engine: writes the shards.
+        plan: the plan of the build.
+        area: holds the plan of each shard, and the finished shards.
+        name: name of the dataset.
+        engine: engine that writes the shards.
         beam_args: Apache Beam's pipeline options.
         log: receives status lines.
         finds_duplicates: whether the contents of examples are compared.
-        compression: of the shards.
+        compression: compression of the shards.
     """
 
     reader: Reader
@@ -106,7 +106,7 @@ class LayoutWriter:
             raise BuildError(_reason(self.area, failure)) from failure
 
     def _finished(self, phase: Phase, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
-        """Return the shards of an earlier attempt, or of the first layout, that can stay as they are."""
+        """Return the shards of an earlier attempt, or of the first layout, that need not be rewritten."""
         with ThreadPoolExecutor() as pool:
             found = pool.map(lambda shard: self._finished_one(phase, shard, digests[shard]), digests)
             return {shard: one for shard, one in zip(digests, found, strict=True) if one}
@@ -114,16 +114,16 @@ class LayoutWriter:
     def _finished_one(self, phase: Phase, shard: ShardId, digest: str) -> FinishedShard | None:
         first, final = (self.area.read_finished(of, shard) for of in ("first", "final"))
         if phase == "first" and first and final:
-            # The file may hold the final layout already. Only the rejects of the first are still needed.
+            # The file may already hold the final layout; of the first one only the rejects are needed.
             return first
         for found in (final, first) if phase == "final" else (first,):
-            # The rows of the first layout without the rejected ones may be those of the final one.
+            # Without the rejected rows, the shard of the first layout may equal that of the final one.
             if found and (phase == "first" or found.rows_digest == digest) and self._is_intact(found):
                 return found
         return None
 
     def _is_intact(self, found: FinishedShard) -> bool:
-        """Whether a shard, its index and its labels still have the digests that were written."""
+        """Whether a shard, its index and its labels still have their recorded digests."""
         digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
         files = {self.area.out / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
@@ -131,7 +131,7 @@ class LayoutWriter:
     def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")
         if phase == "final":
-            self.log(f"balancing after rejects: {missing} of {of} to write again")
+            self.log(f"balancing after rejects: {missing} of {of} to rewrite")
         elif num_finished:
             self.log(f"resuming build {self.area.build_id}: {num_finished} of {of} finished")
         else:
@@ -141,12 +141,12 @@ class LayoutWriter:
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:
-    """Return the reason that the build area has, which is the first one, or that of the engine."""
+    """Return the reason in the build area, which is the first one, or else that of the engine."""
     with suppress(FileNotFoundError):
         reason = area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
         if reason:
             return reason
-    # A full disk may have no room for the reason, and from another process only the text of an error arrives.
+    # A full disk may have no room for the reason, and of another process's error only the text is known.
     number = re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}")
     if number:
         return system_fault(area.out, OSError(int(number[1]), os.strerror(int(number[1]))))

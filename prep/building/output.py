@@ -1,4 +1,4 @@
-"""The output folder of a build: its path and name, the lock on it, and copies of the source in it."""
+"""The output folder of a build: its path, its name, its lock, and the staged source in it."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path
 
     Args:
         dataset: the path as the caller gave it.
-        inputs: folders and files that the dataset is made from; None for one that has no path.
+        inputs: folders and files that the dataset is made from; None for an input without a path.
 
     Raises:
-        OptionsError: it is empty, which would be the working directory, or is inside an input.
+        OptionsError: the path is empty, which would be the working directory, or is inside an input.
     """
     if not os.fspath(dataset):
-        raise OptionsError("the output's name is empty; name a folder")
+        raise OptionsError("the path of the output is empty; name a folder")
     folder = Path(os.fsdecode(dataset))
     for location in inputs:
         if location is not None:
             inside, root = os.path.realpath(folder), os.path.realpath(location)
             if inside == root or inside.startswith(os.path.join(root, "")):
                 raise OptionsError(
-                    f"the output {folder} lies inside the input {location}; choose a folder outside of it"
+                    f"the output {folder} is inside the input {location}; choose a folder outside it"
                 )
     return folder
 
 
 def dataset_name(folder: Path, options: Options) -> str:
-    """Return the dataset's name: the option's, or the last part of the output's path.
+    """Return the dataset's name: ``options.name``, or the last part of the output's path.
 
     Raises:
         OptionsError: the last part cannot be a name.
@@ -59,17 +59,18 @@ def dataset_name(folder: Path, options: Options) -> str:
     name = options.name or Path(os.path.abspath(folder)).name
     fault = name_fault(name)
     if fault:
-        raise OptionsError(f"the output's name {fault}; give another as name=")
+        raise OptionsError(f"the output's name {fault}; give another with name=")
     return name
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[OutputState]:
-    """Create and lock an output folder and yield what it holds; at the end remove it if it is empty.
+    """Create and lock an output folder, and yield its state; at the end remove the folder if it is empty.
 
     Raises:
-        InputError: it cannot be written, is a file or holds other files than a dataset, or as for ``locked``.
-        BuildError: the operating system refused an operation meanwhile, for example because a disk is full.
+        InputError: the folder cannot be written, is a file, holds files that are not a dataset, or cannot be
+            locked (see ``locked``).
+        BuildError: an operation of the file system failed, for example because the disk is full.
     """
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -105,12 +106,12 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder against other builds; the lock ends with the process, however that ends.
+    """Lock a folder against other builds; the lock ends with the process, even if that is killed.
 
     Raises:
-        InputError: another process builds into it, or its file system has no locks.
+        InputError: another build is writing to the folder, or its file system does not support locks.
     """
-    busy = InputError(f"{folder}: another build is writing into it; wait until it has ended")
+    busy = InputError(f"{folder}: another build is writing to it; wait until it has ended")
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"{folder}: cannot be locked: {error.strerror}; choose a local folder") from None
         if not _is_still(folder, descriptor):
-            # the other build ended just now and removed the folder, which was empty
+            # the other build has just ended and removed the folder, which was empty
             raise busy
         yield
     finally:
@@ -139,10 +140,10 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def staged(source: Source, folder: Path) -> Iterator[Reader]:
-    """Yield a reader of the source; what it copies into the build area is removed at the end."""
+    """Yield a reader of the source; its files in the build area are removed at the end."""
     area = folder / AREA_NAME
     try:
-        # those of a build that was killed: no other one is running
+        # files of a killed build: because of the lock, no other build is running
         _remove_staged(area)
         try:
             staging = Path(tempfile.mkdtemp(prefix="staged-", dir=area))
@@ -159,7 +160,7 @@ def _remove_staged(area: Path) -> None:
 
 
 def discard_others(state: OutputState, build_id: str, options: Mapping[str, Json], log: Log) -> None:
-    """Remove what belongs neither to this build nor to the dataset in the output; log what is discarded."""
+    """Remove files that belong neither to this build nor to the dataset; log the discarded builds."""
     committed = state.manifest.build_id if state.manifest else ""
     for build in builds_to_discard(state, build_id):
         if build.has_begun and build.build_id != committed:

@@ -1,4 +1,4 @@
-"""What an output folder holds, inspected once, as a value on which builds, commits and pruning decide."""
+"""Inspect an output folder once, as a value from which builds, commits and pruning decide."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tfshards.schemas.names import MANIFEST_NAME
 
 _NOTE_NAME = "build.json"
 _BUILD_ID = re.compile("[0-9a-f]{8}")
-# Shards, their indexes and labels, and rejects files carry the id of their build.
+# The names of shards, indexes, labels and rejects files contain the id of their build.
 _OF_BUILD = re.compile(
     r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx|\.labels)?|rejected-([0-9a-f]{8})\.jsonl)"
 )
-# What a killed process leaves of a file that it was writing (schemas.atomic).
+# Names of temporary files that a killed process leaves (schemas/files.py).
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 @dataclass(frozen=True)
 class UnfinishedBuild:
-    """The build area of a build that has not ended.
+    """The build area of a build that was not committed.
 
     Attributes:
-        build_id: of the build.
+        build_id: id of the build.
         has_begun: whether it has begun to write shards.
-        options: of the build; empty if they are not noted, or cannot be read.
+        options: options of the build; empty if they are not recorded, or cannot be read.
     """
 
     build_id: str
@@ -42,20 +42,20 @@ class UnfinishedBuild:
 
 @dataclass(frozen=True)
 class OutputState:
-    """What a folder holds that is, or is to become, a dataset.
+    """The contents of a folder that is, or will be, a dataset.
 
     Attributes:
-        folder: the path, which may not exist.
+        folder: the path, which need not exist.
         is_file: whether the path is a file.
         has_files: whether the folder holds anything.
         has_area: whether there are build areas.
-        manifest: of the committed dataset; None if there is none, or it cannot be read.
-        fault: why the manifest cannot be read; None if it can, or there is none.
-        damage: files that the manifest names and that are missing or of another size.
-        unfinished: the builds that have not ended, by id.
+        manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
+        fault: why the manifest cannot be read; None if it can be read or does not exist.
+        damage: files in the manifest that are missing or have another size.
+        unfinished: the builds that were not committed, sorted by id.
         unnamed: files of builds that the manifest does not name. A shard comes before its index, since a file
-            is known as a shard only by its index.
-        temporary: what killed processes left of files that they were writing.
+            is recognized as a shard only by its index.
+        temporary: temporary files that killed processes left.
     """
 
     folder: Path
@@ -71,7 +71,7 @@ class OutputState:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the folder holds files, but neither a dataset nor a build."""
+        """Whether the folder holds files, but neither a dataset nor an unfinished build."""
         return self.has_files and not (self.manifest or self.fault or self.has_area)
 
     @property
@@ -81,7 +81,7 @@ class OutputState:
 
 
 def inspect_output(folder: Path) -> OutputState:
-    """Return what a folder holds; a path that does not exist holds nothing."""
+    """Return the state of a folder; a path that does not exist is an empty one."""
     if not folder.is_dir():
         return OutputState(folder, is_file=folder.exists())
     manifest, fault = _manifest(folder)
@@ -100,7 +100,7 @@ def inspect_output(folder: Path) -> OutputState:
 
 
 def note_build(area: Path, options: Mapping[str, Json]) -> None:
-    """Write the options of a build into its build area, for the message of a build that discards it."""
+    """Write the options of a build into its build area; a build that discards it reports them."""
     path = area / _NOTE_NAME
     if not path.exists():
         area.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def build_of(path: Path) -> str:
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """Return what killed processes left of files that they were writing."""
+    """Return the temporary files that killed processes left in a folder."""
     return [path for path in _listed(folder) if _TEMPORARY.fullmatch(path.name)]
 
 

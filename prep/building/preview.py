@@ -1,4 +1,4 @@
-"""What a build would produce, without building it."""
+"""Plan a build without executing it."""
 
 from __future__ import annotations
 

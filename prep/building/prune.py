@@ -1,4 +1,4 @@
-"""Remove what builds have left in a folder and the dataset does not need."""
+"""Remove files of earlier and unfinished builds that the dataset does not need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pruned:
     """A file that was removed, or all build areas together.
 
     Attributes:
-        path: relative to the dataset's folder.
+        path: path relative to the dataset's folder.
         num_bytes: bytes that became free; 0 for a file that has another hard link.
     """
 
@@ -35,10 +35,10 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
 
     These are the shards, indexes, labels and rejects of earlier builds and of unfinished ones, the build
     areas that unfinished builds resume from, and temporary files of killed processes. No other file is
-    touched. Training that still reads an earlier build of the dataset would miss its shards.
+    removed. Do not prune while training still reads an earlier build of the dataset.
 
     Args:
-        dataset: folder of a dataset, or of a build that was started and not committed.
+        dataset: folder of a dataset, or of a build that was not committed.
         dry_run: only return what would be removed.
 
     Raises:
@@ -46,7 +46,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
     """
     folder = Path(dataset)
-    nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing is removed")
+    nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
     if not folder.is_dir():
         raise nothing
     with locked(folder):
@@ -69,13 +69,13 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             if state.has_area:
                 shutil.rmtree(area)
             with suppress(OSError):
-                # where nothing was ever committed
+                # empty if nothing was ever committed
                 (folder / "index").rmdir()
     return found
 
 
 def _sizes(paths: Sequence[Path]) -> dict[Path, int]:
-    """Return how many bytes become free with each path, if they are removed in this order."""
+    """Return how many bytes each path frees if the paths are removed in this order."""
     status = {path: path.lstat() for path in paths}
     gone: Counter[tuple[int, int]] = Counter()
     sizes = {}

@@ -23,7 +23,7 @@ _SHOWN = 5
 
 
 def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
-    """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; a file then lists them."""
+    """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; list them in a file."""
     inputs = plan.listing.num_examples
     if len(rejects) <= options.rejected_share * inputs:
         return
@@ -58,8 +58,9 @@ def repeated_inputs(
         one = contradict[0]
         have = "have" if len(contradict) > 1 else "has"
         log(
-            f"warning: {len(contradict)} of {len(found)} duplicates {have} another label than the example "
-            f"that is kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
+            f"warning: {len(contradict)} of {len(found)} duplicates {have} a different label than the "
+            f"example that is kept, such as {to_text(keys[one])!r}, which equals "
+            f"{to_text(keys[found[one]])!r}"
         )
     return duplicate_rejects(plan.listing, found)
 
@@ -67,13 +68,13 @@ def repeated_inputs(
 def final_layouts(
     plan: Plan, rejects: Sequence[Reject], options: Options, *, may_be_empty: bool = False
 ) -> Layouts:
-    """Return the layouts without the rejected inputs: a function of the plan and the set of rejects alone.
+    """Return the layouts without the rejected inputs, which depend only on the plan and the set of rejects.
 
     Args:
-        plan: has the first layouts.
+        plan: the plan, which has the first layouts.
         rejects: the rejected inputs.
-        options: of the build.
-        may_be_empty: leave out a split of which no example is left.
+        options: options of the build.
+        may_be_empty: whether to leave out a split without accepted examples, rather than raise an error.
 
     Raises:
         BuildError: a split has more shards than examples are left.
@@ -88,7 +89,7 @@ def final_layouts(
         if not accepted and may_be_empty:
             continue
         if not accepted:
-            raise BuildError(f"after rejects, no example of split {split!r} is left")
+            raise BuildError(f"every input of split {split!r} was rejected")
         if accepted < len(layout):
             asked = f"shards={len(layout)}"
             raise BuildError(f"after rejects, {too_many_shards(asked, split, accepted)}")

@@ -24,14 +24,14 @@ def restored_source(manifest: Manifest, inputs: Sequence[str]) -> Source:
     """Return the source that a dataset was built from.
 
     Args:
-        manifest: of the dataset.
-        inputs: paths of what the dataset was built from, as its kind of source takes them.
+        manifest: manifest of the dataset.
+        inputs: paths of the inputs that the dataset was built from, in the form of its kind of source.
 
     Raises:
         OptionsError: there are more inputs, or fewer, than the dataset was built from.
         InputError: the dataset was not built from a source, or an input cannot be read.
     """
-    # Links may be followed: what is read is compared with the dataset by digest.
+    # Links may be followed, since the result is compared with the dataset by digest.
     recorded = Recorded(manifest.schema, manifest.options, is_grown=False, follow_links=True, log=_ignore)
     return KINDS[kind_of_source(manifest)].restore(recorded, inputs)
 
@@ -68,7 +68,7 @@ def kind_of_source(manifest: Manifest) -> str:
         how = "was appended to"
     raise InputError(
         f"the dataset {manifest.name!r} {how}; only shards of a dataset that one build made from "
-        "its source can be rebuilt: make the dataset again, or restore the files from a backup"
+        "its source can be rebuilt; create the dataset again, or restore the files from a backup"
     )
 
 
@@ -106,7 +106,7 @@ def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 
 
 def _source_options(manifest: Manifest) -> Mapping[str, Json]:
-    """Return the options of the builds of a dataset, which must have the same options of sources."""
+    """Return the options of a dataset's build; several builds must have equal options of their sources."""
     first, *others = builds_of(manifest.options)
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):

@@ -1,1 +1,1 @@
-"""Which example goes into which split and shard: pure functions of a listing and the options."""
+"""Assign examples to splits and shards: pure functions of a listing and the options."""

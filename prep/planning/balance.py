@@ -44,8 +44,8 @@ def rebalance(
 ) -> list[IntArray]:
     """Return the final layout, without the rejected examples of the first one.
 
-    By count, as few examples as possible move: each shard keeps its own in their order, and shards above
-    their share pass their last examples to those below it. By bytes, all shards are packed again.
+    By count, as few examples as possible move: each shard keeps its examples in order, and shards above their
+    share pass their last examples to those below it. By bytes, all shards are packed again.
 
     Args:
         layout: first layout.
@@ -57,7 +57,7 @@ def rebalance(
         unchanged = all(len(now) == len(before) for now, before in zip(kept, layout, strict=True))
         return kept if unchanged else pack(np.concatenate(kept), len(kept), sizes)
     share, extra = divmod(sum(map(len, kept)), len(kept))
-    # The fullest shards get the larger share, so that no example moves without need.
+    # The fullest shards get the larger share, so that no example moves unnecessarily.
     fullest_first = sorted(range(len(kept)), key=lambda index: (-len(kept[index]), index))
     shares = {index: share + (rank < extra) for rank, index in enumerate(fullest_first)}
     spare = np.concatenate([shard[shares[index] :] for index, shard in enumerate(kept)])

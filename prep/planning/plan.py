@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What a build will produce if no input is rejected.
+    """The result of a build if no input is rejected.
 
     Attributes:
         listing: listing of the source.
@@ -37,7 +37,7 @@ class Plan:
         layouts: of each split, see ``Layouts``.
         build_id: 8 hex digits.
         options: all options that change the output, as the manifest stores them.
-        warnings: warnings for the person who runs the build.
+        warnings: warnings for the user.
     """
 
     listing: Listing
@@ -62,11 +62,11 @@ def make_plan(
     options: Options,
     listing: Listing | None = None,
 ) -> Plan:
-    """Return what a build from ``reader`` will produce, by its own listing or by ``listing``.
+    """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``.
 
     Raises:
         OptionsError: ``seed`` is out of range, or ``shards`` excludes ``options.shard_size``.
-        InputError: the source does not allow what was asked.
+        InputError: the source does not allow the build.
     """
     shards.check_shard_size(options.shard_size)
     if not 0 <= seed < 1 << 63:
@@ -117,7 +117,7 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
         return Membership(listing.splits or everything)
     if listing.splits:
-        raise InputError(f"the source has the splits {', '.join(listing.splits)} already; leave out splits=")
+        raise InputError(f"the source already has the splits {', '.join(listing.splits)}; leave out splits=")
     if options.stratify and listing.labels is None:
         raise InputError("stratify=True requires one label per example, and the source has no labels")
     groups = reader.groups(listing, options.group_by) if options.group_by else None

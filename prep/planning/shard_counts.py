@@ -1,4 +1,4 @@
-"""Numbers of shards: the requested ones, and those of each split."""
+"""Determine the number of shards of each split from the requested numbers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ShardCounts:
     """Numbers of shards that a caller asks for.
 
     Attributes:
-        default: number of shards of every split that ``by_split`` lacks; None for the number that the size
-            of the shards gives.
+        default: number of shards of every split that is not in ``by_split``; None to derive it from the size
+            of the shards.
         by_split: numbers of shards of single splits.
 
     Raises:
@@ -66,7 +66,7 @@ class ShardCounts:
         unknown = sorted(set(self.by_split) - set(num_examples))
         if unknown:
             asked = _asked(unknown[0], self.by_split[unknown[0]])
-            raise InputError(f"{asked}: there is no such split; the splits are {', '.join(num_examples)}")
+            raise InputError(f"{asked} names an unknown split; the splits are {', '.join(num_examples)}")
         if shard_size is not None and set(self.by_split) == set(num_examples):
             raise InputError(
                 "shard_size= has no effect, since shards= names every split; leave out one of them"

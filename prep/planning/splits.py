@@ -1,7 +1,7 @@
-"""Assign examples to splits by ratio: pure functions, by which data added later never move an old key.
+"""Assign examples to splits by ratio, such that data that are added later never move an old key.
 
-Keys are sorted by a keyed hash and cut exactly at the ratios; the hash values at the cuts are kept. A key's
-split is then a function of its own hash and the cuts: the number of cuts that are not above the hash.
+Keys are sorted by a keyed hash and cut exactly at the ratios; the hash values at the cuts are kept. The split
+of a key then depends only on its hash and the cuts: it is the number of cuts that are not above the hash.
 """
 
 from __future__ import annotations

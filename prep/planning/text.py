@@ -1,4 +1,4 @@
-"""A plan as text for people and as JSON for programs."""
+"""Format a plan as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Show the progress of a build: workers report over loopback, the main process prints a bar or plain lines.
 
-Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. None arrive from
-workers on other machines.
+Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. Workers on other
+machines are not included.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Log: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Reporter:
-    """Reports from a worker; it is pickled and sent to the worker's process.
+    """Sends reports from a worker; it is pickled and sent to the worker's process.
 
     Attributes:
-        port: of the main process on this machine; with 0 nothing is reported.
-        token: marks the datagrams of this build.
+        port: port of the main process on this machine; 0 to report nothing.
+        token: identifies the datagrams of this build.
     """
 
     port: int = 0
@@ -53,7 +53,7 @@ class Progress:
     """Shows reports in the main process: a bar on a terminal, a line every ten seconds otherwise."""
 
     def __init__(self, label: str, num_examples: int, stream: TextIO | None = None) -> None:
-        """Open the port for ``num_examples`` in all; ``stream`` is standard error by default."""
+        """Open the port for a total of ``num_examples``; ``stream`` is standard error by default."""
         self._stream = stream or sys.stderr
         self._total = num_examples
         self._label = label
@@ -68,7 +68,7 @@ class Progress:
     def end(self) -> None:
         """Make ``follow`` return, from any thread."""
         self._ended.set()
-        # wakes it from its wait for the next report
+        # ends its wait for the next report
         self.reporter.report(0, 0)
 
     @property
@@ -108,17 +108,17 @@ class Progress:
             now = time.monotonic()
             if now - last >= _LINE_SECONDS:
                 last = now
-                self._say(now - started)
+                self._print_line(now - started)
         self._drain()
 
-    def _say(self, seconds: float) -> None:
+    def _print_line(self, seconds: float) -> None:
         rate = self._examples / seconds
         left = f"{(self._total - self._examples) / rate:.0f} s left" if rate else "time left unknown"
         done = f"{self._examples:,} of {self._total:,} examples, {size(self._bytes)}"
         print(f"{self._label}: {done}, {rate:,.0f} examples/s, {left}", file=self._stream, flush=True)
 
     def _receive(self) -> int:
-        """Wait for a datagram, for one tick at most; return how many examples all that arrived report."""
+        """Wait for a datagram for at most one tick; return the examples reported by all that have arrived."""
         try:
             datagram = self._socket.recv(256)
         except TimeoutError:

@@ -16,13 +16,13 @@ _LINE_SECONDS = 10.0
 
 
 class Meter:
-    """Counts bytes, from any thread; a context manager that removes its bar at the end."""
+    """Counts processed bytes from any thread; a context manager that removes its bar at the end."""
 
     def __init__(self, label: str, num_bytes: int, stream: TextIO | None = None) -> None:
         """Start at 0 of ``num_bytes``; ``stream`` is standard error by default."""
         self._stream = stream or sys.stderr
         self._label, self._total, self._done = label, num_bytes, 0
-        self._started = self._said = time.monotonic()
+        self._started = self._last_line = time.monotonic()
         self._lock = threading.Lock()
         is_terminal = self._stream.isatty()
         self._bar = (
@@ -57,9 +57,9 @@ class Meter:
                 self._bar.update(num_bytes)
                 return
             now = time.monotonic()
-            if now - self._said < _LINE_SECONDS:
+            if now - self._last_line < _LINE_SECONDS:
                 return
-            self._said = now
+            self._last_line = now
         rate = self._done / (now - self._started)
         left = f"{(self._total - self._done) / rate:.0f} s left" if rate else "time left unknown"
         done = f"{size(self._done)} of {size(self._total)}, {size(rate)}/s, {left}"

@@ -1,1 +1,1 @@
-"""The build area, and writing one shard."""
+"""Write one shard, and keep the state of a build in its build area."""

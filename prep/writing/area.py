@@ -1,4 +1,4 @@
-"""The build area: files in the output folder in which a build keeps its plan and its finished shards.
+"""The build area: files in the output folder that hold the plan and the finished shards of a build.
 
 ``DATASET/.build/<build id>/`` holds for the first layout, and for the final one if inputs were rejected:
 ``first/train-00000.plan`` (the rows, as JSON) and ``first/train-00000.done`` (the finished shard, as JSON).
@@ -47,14 +47,14 @@ class Reject(NamedTuple):
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A shard of a layout that was written.
+    """A written shard of a layout.
 
     Attributes:
-        shard: the entry for the manifest.
-        rows_digest: digest of the rows that are in it, see ``rows_digest``.
+        shard: its entry in the manifest.
+        rows_digest: digest of its rows, see the function ``rows_digest``.
         rejected: the planned rows that are not in it, in plan order.
-        conversions: how many of its images were converted, by kind of conversion.
-        contents: digest of the content of each row, if duplicates are looked for (building/duplicates.py).
+        conversions: number of converted images by kind of conversion.
+        contents: digest of the content of each row, if duplicates are searched (building/duplicates.py).
     """
 
     shard: Shard
@@ -70,9 +70,9 @@ class BuildArea:
 
     Attributes:
         out: folder of the dataset.
-        build_id: of the build.
-        attempt: part of the names of unfinished files and of the stop file, so that they differ from those of
-            an earlier attempt: its worker processes may run for a second after its main process was killed.
+        build_id: id of the build.
+        attempt: part of the names of unfinished files and of the stop file. It differs from that of an
+            earlier attempt, whose worker processes may run for a second after its main process was killed.
     """
 
     out: Path
@@ -110,11 +110,11 @@ class BuildArea:
         return list(map(Row._make, json.loads(text))), hashlib.sha256(text).hexdigest()
 
     def unfinished_path(self, name: str) -> Path:
-        """Return where the file ``name`` is written before it is renamed."""
+        """Return the path to which the file ``name`` is written before it is renamed."""
         return self.root / f"unfinished{self.attempt}" / name
 
     def link(self, source: Path, target: str) -> None:
-        """Make ``target``, relative to the output, a hard link to a file, or a copy of it, in one step."""
+        """Create ``target``, relative to the output, atomically as a hard link to a file, or as a copy."""
         unfinished = self.unfinished_path(target.replace("/", "-"))
         try:
             os.link(source, unfinished)
@@ -129,18 +129,18 @@ class BuildArea:
 
     def link_shard(self, root: Path, old: Shard, new: Shard) -> None:
         """Link the shard ``old`` in ``root``, with its index and labels, as ``new``."""
-        # the shard last: without its index it could not be recognized, and removed, as a shard of a build
+        # the shard last: only with its index it is recognized as a shard of a build, and can be removed
         for source, target in zip(
             (*old.companion_digests, old.path), (*new.companion_digests, new.path), strict=True
         ):
             self.link(root / source, target)
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
-        """Note that a shard is finished."""
+        """Record that a shard is finished."""
         write_atomically(self._path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
 
     def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
-        """Return a shard; None if it is not finished, or the note of it is damaged."""
+        """Return a finished shard; None if it is not finished, or its record is damaged."""
         try:
             document = json.loads(self._path(phase, shard, "done").read_bytes())
             rejected = tuple(Reject(*item) for item in document.pop("rejected"))
@@ -150,8 +150,8 @@ class BuildArea:
             return None
 
     def stop(self, why: str) -> None:
-        """Make every worker of the build stop; the first reason is kept."""
-        # a full disk has room for the file, but not for the reason
+        """Make every worker of the build stop; if this is called again, the first reason is kept."""
+        # a full disk may have room for the file, but not for the reason
         with suppress(OSError), self.stop_path.open("x", encoding="utf-8", errors="surrogateescape") as file:
             file.write(why)
 
@@ -164,7 +164,7 @@ class BuildArea:
 
 
 def rows_digest(rows: Sequence[Row]) -> str:
-    """Return the SHA-256, in hex, of the rows as a plan file holds them."""
+    """Return the SHA-256, in hex, of the rows in the form of a plan file."""
     return hashlib.sha256(_plan_text(rows)).hexdigest()
 
 

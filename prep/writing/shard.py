@@ -1,7 +1,7 @@
 """Write one shard: read its examples in plan order, encode and append them, and rename the finished file.
 
-It can be repeated, and run twice at the same time, as some runners do: each attempt writes to a separate
-file, and all attempts write the same bytes.
+Some runners repeat a task or run it twice at the same time. Therefore each attempt writes to a separate file,
+and all attempts write the same bytes.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from tfshards.schemas.manifest import Compression
 # of a worker does not depend on the size of the shard.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
-# More threads than cores only wait for each other.
+# More threads than cores would only wait for each other.
 _THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """What a worker needs to write any shard of a layout; small, since it is sent to every worker.
+    """The information that a worker needs to write any shard; it is sent to every worker.
 
     Attributes:
         area: holds the plan and the finished shards.
         reader: reads the examples.
-        schema: of the dataset.
+        schema: schema of the dataset.
         phase: whether the first or the final layouts are written.
-        name: of the dataset.
+        name: name of the dataset.
         num_shards: number of shards by split.
         reporter: reports progress to the main process.
-        finds_duplicates: whether the digest of each example's content is kept, to find duplicates.
-        compression: of the shards.
+        finds_duplicates: whether to keep the digest of each example's content, to find duplicates.
+        compression: compression of the shards.
     """
 
     area: BuildArea
@@ -65,13 +65,13 @@ class ShardTask:
 
 
 def shard_path(name: str, shard: ShardId, build_id: str, num_shards: int) -> str:
-    """Return the path of a shard relative to its dataset, which has ``num_shards`` in this split."""
+    """Return the path of a shard relative to its dataset; its split has ``num_shards`` shards."""
     of = f"{shard.shard_index:05d}-of-{num_shards:05d}"
     return f"{name}-{shard.split}-{build_id}.tfrecord-{of}"
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> None:
-    """Write one shard with its index and labels, and note in the build area that it is finished.
+    """Write one shard with its index and labels, and record in the build area that it is finished.
 
     Raises:
         TfshardsError: an input is missing or has changed, or another worker failed.
@@ -86,7 +86,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> None:
         task.area.stop(system_fault(task.area.out, error))
         raise
     except Exception as error:
-        # an error in a source or in tfshards: the other workers stop too
+        # an error in a source or in tfshards: the other workers stop as well
         task.area.stop(f"{task.shard_path(shard)}: {type(error).__name__}: {error}")
         raise
 
@@ -102,7 +102,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     with ShardFile(unfinished, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, _piece_reader(task)):
             if task.area.stop_path.exists():
-                raise BuildError("stopped, since another worker failed")
+                raise BuildError("stopped because another worker failed")
             file.append(piece.frames, piece.labels)
             accepted += piece.accepted
             rejected += piece.rejected
@@ -112,7 +112,8 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         file.sync()
     if rejected and task.phase == "final":
         raise InputError(
-            f"{rejected[0].key}: was accepted before and is {rejected[0].reason} now; it has changed"
+            f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the build:"
+            " run the command again"
         )
     for name, data in file.companions(path).items():
         publish(task.area, name, data)
@@ -129,7 +130,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of examples, encoded and framed, with their labels if the schema has one."""
+    """Consecutive examples, encoded and framed, with their labels if the schema has one."""
 
     frames: Frames
     labels: list[int]
@@ -165,7 +166,7 @@ def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
 
 
 def _read_ahead(rows: Sequence[Row], read: Callable[[Sequence[Row]], _Piece]) -> Iterator[_Piece]:
-    """Yield the pieces in order, while threads read the next ones: reading and decoding release the GIL."""
+    """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[_Piece]] = deque()
         try:
@@ -194,7 +195,7 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def publish(area: BuildArea, path: str, data: bytes) -> None:
-    """Write a file of the dataset, such as an index, so that it appears whole."""
+    """Write a file of the dataset, such as an index, atomically."""
     unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
     with unfinished.open("xb") as file:
         file.write(data)

@@ -123,7 +123,7 @@ def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands
     assert commands.run([*slow, out], meanwhile=build_a_second_time).status == -signal.SIGKILL
     for done in refused:
         assert (done.returncode, done.stdout) == (1, "")
-        line = f"tfshards: {out}: another build is writing into it; wait until it has ended"
+        line = f"tfshards: {out}: another build is writing to it; wait until it has ended"
         assert done.stderr.splitlines()[-1] == line
     ended = commands.run([*slow, out])
     assert ended.status == 0
@@ -147,7 +147,7 @@ def test_one_of_many_concurrent_builds_succeeds_and_the_others_are_refused(tmp_p
     for thread in threads:
         thread.join()
     build_id = read_manifest(out).build_id
-    busy = f"{out}: another build is writing into it; wait until it has ended"
+    busy = f"{out}: another build is writing to it; wait until it has ended"
     assert set(outcomes) <= {build_id, busy}
     assert build_id in outcomes
     assert verify(out, deep=True)
@@ -165,9 +165,9 @@ def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", too_late)
-        with pytest.raises(InputError, match="another build is writing into it"), locked(out):
+        with pytest.raises(InputError, match="another build is writing to it"), locked(out):
             pass
-    with pytest.raises(InputError, match="another build is writing into it"), locked(out):
+    with pytest.raises(InputError, match="another build is writing to it"), locked(out):
         pass
 
 

@@ -164,11 +164,11 @@ def test_a_file_with_another_hard_link_frees_nothing(tmp_path):
 REFUSED = {
     "a folder of other files": (
         InputError,
-        r"data holds neither a dataset nor an unfinished build; nothing is",
+        r"data holds neither a dataset nor an unfinished build; nothing was",
     ),
     "no folder": (
         InputError,
-        r"data holds neither a dataset nor an unfinished build; nothing is removed$",
+        r"data holds neither a dataset nor an unfinished build; nothing was removed$",
     ),
 }
 
@@ -199,7 +199,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(two_g
 def test_nothing_is_removed_while_a_build_is_running(two_generations):
     out, *_ = two_generations
     before = contents(out)
-    with locked(out), pytest.raises(InputError, match="another build is writing into it; wait until"):
+    with locked(out), pytest.raises(InputError, match="another build is writing to it; wait until"):
         prune(out)
     assert contents(out) == before
 

@@ -397,7 +397,7 @@ def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
     image = tmp_path / "images" / "004.png"
     image.rename(tmp_path / "elsewhere.png")
     image.symlink_to(tmp_path / "elsewhere.png")
-    with pytest.raises(InputError, match=r"'004\.png' is outside of "):
+    with pytest.raises(InputError, match=r"'004\.png' is outside "):
         append([table, tmp_path / "images"], out, log=quiet)
     paths = [str(table), str(tmp_path / "images"), str(out)]
     assert main(["append", *paths, "--follow-links"]) == 0
@@ -556,14 +556,14 @@ def test_a_dataset_without_keys_cannot_be_appended_to(tmp_path):
 
 def test_two_processes_writing_one_output_are_refused(grown):
     source, out, _ = grown
-    with locked(out), pytest.raises(InputError, match="another build is writing into it"):
+    with locked(out), pytest.raises(InputError, match="another build is writing to it"):
         append(source, out, log=quiet)
 
 
 def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_all_shards(grown):
     source, out, _ = grown
     made = append(source, out, max_rejected=1, log=quiet)
-    with pytest.raises(InputError, match=r"of other options \(appended, shards\)"):
+    with pytest.raises(InputError, match=r"with other options \(appended, shards\)"):
         build(source, out, shards=7, options=SPLIT, log=quiet)
     write(Path(source.root) / "cat" / "000.png", b"bad")
     with pytest.raises(BuildError, match="rejected"):

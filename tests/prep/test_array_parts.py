@@ -146,7 +146,7 @@ def test_missing_part_numbers_are_reported_without_reading_the_disk(arguments, m
 
 
 PATTERNS = {
-    "nothing": ([], r"^y=x-\*\.npy: there is no such file, and no file matches the pattern$"),
+    "nothing": ([], r"^y=x-\*\.npy: no file has this name or matches the pattern$"),
     "a gap": (["x-0.npy", "x-2.npy"], r"^y=x-\*\.npy: number 1 is missing" + REMEDY),
     "only the fourth": (["x-4.npy"], r"^y=x-\*\.npy: number 1, 2, 3 is missing" + REMEDY),
     "no numbers": (
@@ -182,7 +182,10 @@ UNLIKE = {
     ),
     "shape": (np.zeros((2, 3)), r"^x-1\.npy: as a part of 'x' holds float64 \(3,\) per example"),
     "bytes and text": (np.array(["a"]), r"^x-1\.npy: as a part of 'x' holds <U1 \(\) per example"),
-    "fields": (np.zeros(2, [("a", "f8")]), r"^x-1\.npy: holds a, but x-0\.npy holds x; parts must be alike$"),
+    "fields": (
+        np.zeros(2, [("a", "f8")]),
+        r"^x-1\.npy: holds a, but x-0\.npy holds x; parts must have the same fields$",
+    ),
     "objects": (np.array([None]), r"^x-1\.npy: holds Python objects, which are never unpickled"),
     "no rows axis": (np.array(1.0), r"^x-1\.npy: is a single value; the first axis must count"),
 }

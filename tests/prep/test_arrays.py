@@ -349,7 +349,7 @@ def test_a_dtype_that_no_list_holds_exactly_is_refused_as_a_list(dtype, message,
 
 
 def test_storing_an_unknown_array_as_a_list_is_an_error(stage):
-    with pytest.raises(InputError, match=r"^lists='z': there is no such array; the arrays are x, y$"):
+    with pytest.raises(InputError, match=r"^lists='z' is not the name of an array; the arrays are x, y$"):
         stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
 
 

@@ -135,7 +135,7 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
     assert {(json.loads(line)["reason"], *json.loads(line)) for line in lines} == {
         ("unreadable", "key", "reason", "detail", "size", "modified")
     }
-    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards to write again", log[1])
+    assert re.fullmatch(rf"balancing after rejects: \d+ of {shards} shards to rewrite", log[1])
     assert verify(tmp_path / "out", deep=True)
 
 
@@ -150,7 +150,7 @@ def test_a_handful_of_rejects_changes_a_handful_of_shards(image_folder, tmp_path
     root = image_folder(with_rejects(39, 1))
     quiet_build(ImageFolder(root), tmp_path / "out", shards=20, options=ANY_REJECTS)
     # the shard of the reject has one example fewer, which is allowed: nothing moves
-    assert log[1] == "balancing after rejects: 0 of 20 shards to write again"
+    assert log[1] == "balancing after rejects: 0 of 20 shards to rewrite"
 
 
 def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
@@ -545,7 +545,7 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
     )
     area.stop("the reason")
     area.stop("a later one")
-    with pytest.raises(BuildError, match=r"^stopped, since another worker failed$"):
+    with pytest.raises(BuildError, match=r"^stopped because another worker failed$"):
         write_shard(task, shard)
     assert area.stop_path.read_text() == "the reason"
     assert area.read_finished("first", shard) is None
@@ -590,7 +590,7 @@ ERRORS = {
     "shards of no split": (
         {"shards": {"val": 2}},
         InputError,
-        r"^shards=\{\"val\": 2\}: there is no such split; the splits are train$",
+        r"^shards=\{\"val\": 2\} names an unknown split; the splits are train$",
     ),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},
@@ -612,7 +612,7 @@ def test_invalid_inputs_are_reported_before_anything_is_written(
 def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path, quiet_build):
     root = image_folder({"train/1.png": 1, "val/1.png": 1})
     with pytest.raises(
-        InputError, match=r"^the source has the splits train, val already; leave out splits=$"
+        InputError, match=r"^the source already has the splits train, val; leave out splits=$"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(splits={"train": 1}))
 
@@ -642,8 +642,7 @@ def test_a_dataset_much_larger_than_its_source_is_explained(
     found = [
         line
         for line in log
-        if ": 3 images could not be kept as they are and were stored without loss, as PNG; jpeg_quality=95"
-        in line
+        if ": 3 images could not be kept unchanged and were stored losslessly as PNG; jpeg_quality=95" in line
     ]
     assert bool(found) == is_explained, log
 

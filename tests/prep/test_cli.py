@@ -137,7 +137,7 @@ def test_build_arrays_takes_files_by_name(array_files, run):
 def test_overwrite_replaces_a_dataset_with_other_options(dataset, run):
     status, out, err = run("build", "images", "photos", "out", "--seed", 1)
     assert (status, out) == (1, "")
-    assert "holds a dataset of other options" in err
+    assert "holds a dataset with other options" in err
     assert run("build", "images", "photos", "out", "--seed", 1, "--overwrite")[0] == 0
     assert read_manifest("out").options["seed"] == 1
 
@@ -189,12 +189,12 @@ def test_a_plan_writes_nothing_and_matches_the_build(
 def test_a_plan_reports_what_the_output_folder_holds(dataset, run):
     build_id = read_manifest("out").build_id
     command = ["plan", "images", "photos", "out"]
-    assert run(*command, "--shards", 2)[2] == "out holds this build: there is nothing to do\n"
+    assert run(*command, "--shards", 2)[2] == "out already holds this build: there is nothing to do\n"
     status, out, err = run(*command, "--shards", 3)
-    assert (status, err) == (0, f"out holds another build, {build_id}: build has to overwrite it\n")
+    assert (status, err) == (0, f"out holds another build, {build_id}: build must overwrite it\n")
     assert out.startswith("would be build ")
     (dataset / "dataset.json").write_text("{")
-    assert run(*command)[2] == "out holds a dataset that cannot be read: build has to overwrite it\n"
+    assert run(*command)[2] == "out holds a dataset that cannot be read: build must overwrite it\n"
 
 
 def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
@@ -420,7 +420,7 @@ BEFORE_DISK = {
     ),
     "an output inside the input": (
         ["build", "images", "photos", "photos/out"],
-        "lies inside the input photos",
+        "is inside the input photos",
     ),
     "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0 must be at least 1"),
     "half a batch": (
@@ -481,7 +481,7 @@ FROM_DISK = {
     ),
     "shards of no split": (
         ["plan", "images", "photos", "out", "--shards=val=2"],
-        "there is no such split; the splits are train",
+        "names an unknown split; the splits are train",
     ),
     "no such array": (
         ["build", "arrays", "gone.npy", "out"],
@@ -489,7 +489,7 @@ FROM_DISK = {
     ),
     "no such list": (
         ["build", "arrays", "x.npy", "out", "--list=y"],
-        "--list y: there is no such array; the arrays are x",
+        "--list y is not the name of an array; the arrays are x",
     ),
     "groups of no array": (
         ["plan", "arrays", "x.npy", "out", "--split=a=1", "--group-by=y"],

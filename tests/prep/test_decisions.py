@@ -103,11 +103,15 @@ def test_an_output_is_up_to_date_if_it_holds_this_build_completely(found, overwr
 
 
 REFUSED = {
-    "another build": (state(BEFORE), InputError, r"of other inputs \(build 22222222, this one is 11111111\)"),
+    "another build": (
+        state(BEFORE),
+        InputError,
+        r"with other inputs \(build 22222222, this one is 11111111\)",
+    ),
     "damage": (
         replace(state(NOW), damage=(Problem("x", "is missing"),)),
         InputError,
-        r"^out is damaged: x: is missing; give overwrite=True to build it again$",
+        r"^out is damaged: x: is missing; give overwrite=True to rebuild it$",
     ),
     "a manifest that cannot be read": (
         replace(state(None), fault=FAULT),
@@ -126,10 +130,10 @@ def test_overwriting_a_dataset_is_refused(found, error, message):
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_adopted_records_are_never_overwritten(overwrite):
     adopted = replace(state(None), manifest=manifest(BEFORE, source="adopt"))
-    with pytest.raises(InputError, match="records that tfshards has not written; choose another output"):
+    with pytest.raises(InputError, match="records that tfshards did not write; choose another output"):
         is_up_to_date(adopted, NOW, {}, overwrite=overwrite)
     assert outlook(adopted, NOW) == [
-        "out holds records that tfshards has not written: build needs another output"
+        "out holds records that tfshards did not write: build requires another output"
     ]
 
 

@@ -241,7 +241,7 @@ NOTHING = {
     ),
     "only files beside the folders": (
         {"cat/": b"", "1.png": 1, "2.png": 1},
-        r"photos holds no images inside its folders, only 2 outside of them$",
+        r"photos holds no images inside its folders, only 2 outside them; move them into the folders$",
     ),
 }
 

@@ -324,7 +324,7 @@ def test_inputs_with_other_content_but_the_same_size_and_time_are_refused(
     )
     refused(out, root, match, contents)
     image_folder({"2.png": bytes(len(plain_png(2)))})
-    refused(out, root, r"2\.png: was accepted before and is unreadable now; it has changed", contents)
+    refused(out, root, r"2\.png: was accepted, but is unreadable now; it changed during the build", contents)
     image_folder({"2.png": plain_png(2)})
     assert repair(out, root).left == ()
 
@@ -369,7 +369,7 @@ def test_too_many_inputs_are_refused(dataset, tmp_path, image_folder, capsys):
 
 
 def test_a_repair_and_a_build_exclude_each_other(dataset):
-    with locked(dataset), pytest.raises(InputError, match="another build is writing into it"):
+    with locked(dataset), pytest.raises(InputError, match="another build is writing to it"):
         repair(dataset)
 
 

@@ -214,7 +214,9 @@ def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
 def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
     out = tmp_path / "out"
     first = reshard(old, out, shards=2, log=quiet)
-    with pytest.raises(InputError, match=r"of other options \(shards\) .* give overwrite=True to replace it"):
+    with pytest.raises(
+        InputError, match=r"with other options \(shards\) .* give overwrite=True to replace it"
+    ):
         reshard(old, out, shards=4, log=quiet)
     assert read_manifest(out) == first
     second = reshard(old, out, shards=4, overwrite=True, log=quiet)
@@ -272,7 +274,7 @@ NOT_ALLOWED = {
     ),
     "a split that is not there": (
         {"shards": {"val": 2}},
-        r"^shards=\{\"val\": 2\}: there is no such split; the splits are train$",
+        r"^shards=\{\"val\": 2\} names an unknown split; the splits are train$",
     ),
     "a size without effect": (
         {"shards": {"train": 2}, "options": ShardOptions(shard_size=9)},
@@ -290,7 +292,7 @@ def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old,
 
 def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
     for out in (old, old / "new"):
-        with pytest.raises(OptionsError, match=r"lies inside the input .*old; choose a folder outside of it"):
+        with pytest.raises(OptionsError, match=r"is inside the input .*old; choose a folder outside it"):
             reshard(old, out, log=quiet)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file is a file; the output must be a folder"):
@@ -305,7 +307,7 @@ def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
 
 def test_two_processes_writing_one_output_are_refused(old, tmp_path):
     (tmp_path / "out").mkdir()
-    with locked(tmp_path / "out"), pytest.raises(InputError, match="another build is writing into it"):
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="another build is writing to it"):
         reshard(old, tmp_path / "out", log=quiet)
 
 

@@ -183,7 +183,7 @@ def test_complete_finished_shards_are_not_written_again(stopped, small_folder, q
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
     assert log == [
         f"resuming build {manifest.build_id}: 4 of 4 shards finished",
-        "balancing after rejects: 0 of 4 shards to write again",
+        "balancing after rejects: 0 of 4 shards to rewrite",
     ]
     assert {path: identity(stopped / path) for path in before} == before
 
@@ -201,7 +201,7 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
     with pytest.raises(
-        BuildError, match=r"^\d\.png: was accepted before and is unreadable now; it has changed$"
+        BuildError, match=r"^\d\.png: was accepted, but is unreadable now; it changed during the build: run"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
 

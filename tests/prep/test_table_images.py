@@ -86,9 +86,7 @@ def test_a_folder_with_its_metadata_is_read_from_the_command_line(image_folder, 
     out = tmp_path / "out"
     assert main(["build", "table", str(root), str(out), "--shards", "1"]) == 0
     logged = capsys.readouterr().err
-    assert (
-        f"warning: 2 image files below {root} are in no row of the table, such as 'c.png', 'd.png'" in logged
-    )
+    assert f"warning: 2 image files below {root} are not in any row, such as 'c.png', 'd.png'" in logged
     manifest = read_manifest(out)
     assert manifest.schema.names == ("image", "label", "score", "key")
     assert manifest.schema.class_names == ("cat", "dog")
@@ -194,7 +192,7 @@ def test_a_path_outside_of_the_root_is_refused(path, linked, tmp_path, quiet_bui
     table = csv(linked, f"file_name\na.png\n{path}\n")
     with pytest.raises(
         InputError,
-        match=r"is outside of .*/photos; give the folder .* with root=, or allow this with follow_links",
+        match=r"is outside .*/photos; give the folder .* with root=, or allow this with follow_links",
     ):
         quiet_build(Table(table), tmp_path / "out")
 

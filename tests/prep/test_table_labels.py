@@ -255,7 +255,7 @@ def test_splits_by_ratio_require_dropping_the_split_column(tmp_path, capsys):
         "val=0.2",
     ]
     assert main(command) == 1
-    assert "the source has the splits train, val already; leave out --split" in capsys.readouterr().err
+    assert "the source already has the splits train, val; leave out --split" in capsys.readouterr().err
     assert main([*command, "--drop", "split"]) == 0
     assert read_manifest(tmp_path / "out").splits["train"].num_examples == 8
 

@@ -405,7 +405,7 @@ def test_a_folder_may_be_given_as_bytes(image_folder, tmp_path, quiet_build, con
     quiet_build(ImageFolder(os.fsencode(root)), tmp_path / "1" / "out")
     quiet_build(ImageFolder(root), os.fsencode(tmp_path / "2" / "out"))
     assert contents(tmp_path / "1" / "out") == contents(tmp_path / "2" / "out")
-    with pytest.raises(OptionsError, match="lies inside the input"):
+    with pytest.raises(OptionsError, match="is inside the input"):
         quiet_build(ImageFolder(os.fsencode(root)), root / "out")
     assert read_manifest(tmp_path / "1" / "out").num_examples == 2
 
@@ -415,6 +415,6 @@ def test_an_empty_name_is_not_the_working_directory(empty, tmp_path, quiet_build
     monkeypatch.chdir(small_folder)
     with pytest.raises(OptionsError, match=r"^root= is empty; give '\.' for the working direct"):
         ImageFolder(empty)
-    with pytest.raises(OptionsError, match=r"^the output's name is empty; name a folder$"):
+    with pytest.raises(OptionsError, match=r"^the path of the output is empty; name a folder$"):
         quiet_build(ImageFolder("."), empty)
     assert output_folder(os.fsencode(tmp_path)) == tmp_path

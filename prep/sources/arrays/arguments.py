@@ -22,7 +22,7 @@ from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.schemas import InputError, OptionsError
 
 _NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
-# The files of a pattern belong together, so they may be numbered in other ways, too.
+# The files of a pattern belong together, so other ways of numbering are accepted as well.
 _NUMBERED_IN_PATTERN = re.compile(r"(.*?)[-_.]?([0-9]+)(?:-of-([0-9]+))?")
 _FORMS = "NAME=FILE.npy, FILE.npy or FILE.npz"
 _REMEDY = "give every part, or name arrays that are not parts of one with NAME=FILE.npy"
@@ -116,7 +116,7 @@ def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
 def _matches(argument: str, pattern: str) -> _Group:
     paths = sorted(glob.glob(pattern))
     if not paths:
-        raise InputError(f"{argument}: there is no such file, and no file matches the pattern")
+        raise InputError(f"{argument}: no file has this name or matches the pattern")
     parts = [_part(path, _NUMBERED_IN_PATTERN) for path in paths]
     try:
         return _in_order(parts)

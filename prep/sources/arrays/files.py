@@ -1,4 +1,4 @@
-"""Turn given arrays into files that workers can map: .npy files are used in place, other arrays are copied.
+"""Provide arrays as files that workers can map: .npy files are used in place, other arrays are copied.
 
 Files are never unpickled, and lengths in headers are compared with the size of the file.
 """
@@ -265,7 +265,8 @@ def _stage_files(name: str, files: Files) -> dict[str, MappedArray]:
         if index and set(found) != set(parts):
             listed, wanted = ", ".join(sorted(found)), ", ".join(sorted(parts))
             raise InputError(
-                f"{path}: holds {listed}, but {files.paths[0]} holds {wanted}; parts must be alike"
+                f"{path}: holds {listed}, but {files.paths[0]} holds {wanted}; "
+                "parts must have the same fields"
             )
         for feature, each in found.items():
             parts.setdefault(feature, []).append((path, each))

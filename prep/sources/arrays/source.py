@@ -168,7 +168,7 @@ class ArraysReader:
         unknown = sorted(set(self.lists) - set(lengths))
         if unknown:
             raise InputError(
-                f"lists={unknown[0]!r}: there is no such array; the arrays are {', '.join(lengths)}"
+                f"lists={unknown[0]!r} is not the name of an array; the arrays are {', '.join(lengths)}"
             )
         count = next(iter(lengths.values()))
         if not count:

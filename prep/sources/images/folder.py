@@ -35,7 +35,7 @@ class ImageFolder:
         images: how images are checked, converted and stored.
         class_names: class names in label order, which must be the names of the class folders; by default the
             sorted names of these folders.
-        follow_links: follow links to folders, and to files outside of the folder.
+        follow_links: follow links to folders, and to files outside the folder.
         allow_missing_classes: accept names in ``class_names`` without a folder.
 
     Raises:
@@ -75,7 +75,7 @@ class ImageFolder:
         return {"source": "images", **self.images.to_json(), **links, **decoders}
 
     def listing(self) -> Listing:
-        """Return the listing, by the names, sizes and modification times of the files.
+        """Return the listing, from the names, sizes and modification times of the files.
 
         Raises:
             InputError: the folder is missing or cannot be read, or holds no images.

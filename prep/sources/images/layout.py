@@ -36,7 +36,7 @@ def arrange(
     Args:
         root: the folder.
         found: image files in the folder, sorted.
-        skipped: number of skipped entries by reason; files outside of the class or split folders are added.
+        skipped: number of skipped entries by reason; files outside the class or split folders are added.
         shape: height, width and channels of the decoded images; None for what varies.
         class_names: class names that the folders must have, in label order, or None.
         allow_missing_classes: whether some of these may have no folder.
@@ -59,14 +59,15 @@ def arrange(
     else:
         names = class_map(folder_names, class_names, "there is no folder")
     depth = 1 if has_splits else 0
-    # a file outside of the class or split folders has no class or split
+    # a file outside the class or split folders has no class or split
     least = depth + (1 if names else 0)
     inside = [file for file in found if file.key.count(b"/") >= least]
     if len(inside) < len(found):
         skipped["beside the folders"] += len(found) - len(inside)
     if not inside:
         raise InputError(
-            f"{os.fsdecode(root)} holds no images inside its folders, only {len(found)} outside of them"
+            f"{os.fsdecode(root)} holds no images inside its folders, only {len(found)} outside them; move "
+            "them into the folders"
         )
     number = {to_bytes(name): index for index, name in enumerate(names)}
     labels = _numbers(number[file.key.split(b"/", depth + 1)[depth]] for file in inside) if names else None

@@ -1,4 +1,4 @@
-"""What each column of a table is used for, as determined by its name or by the user."""
+"""Determine what each column of a table is used for, by its name or by the user's choice."""
 
 from __future__ import annotations
 

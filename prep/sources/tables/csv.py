@@ -1,4 +1,4 @@
-"""Read CSV and TSV with Arrow; a column is read as numbers only if their text can be restored."""
+"""Read CSV and TSV files with Arrow; a column is read as numbers only if their text can be restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find and read table files; columns have the types that Arrow reads or infers."""
+"""Find and read table files; Arrow determines the types of the columns."""
 
 from __future__ import annotations
 

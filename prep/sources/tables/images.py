@@ -1,4 +1,4 @@
-"""The image files that a table names, with their sizes and times, and those that it does not name."""
+"""Find the image files that a table names, with their sizes and times, and those that it does not name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     """Return the rows with the size and modification time of each image; both are -1 for missing files.
 
     Raises:
-        InputError: a path leads out of ``root``.
+        InputError: a file is outside ``root``.
     """
     real: dict[bytes, bool] = {}
     for name in images:
@@ -35,7 +35,7 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
             # a path with NUL cannot exist
             if not (follow_links or b"\0" in path or _is_inside(root, full, real)):
                 raise InputError(
-                    f"{to_text(path)!r} is outside of {os.fsdecode(root)}; give the folder that "
+                    f"{to_text(path)!r} is outside {os.fsdecode(root)}; give the folder that "
                     "holds all images with root=, or allow this with follow_links=True"
                 )
             size, stamp = _stat(full) if path else (-1, -1)
@@ -77,7 +77,7 @@ def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     if not left:
         return []
     shown = ", ".join(repr(to_text(key)) for key in left[:_SHOWN])
-    return [f"{len(left)} image files below {os.fsdecode(root)} are in no row of the table, such as {shown}"]
+    return [f"{len(left)} image files below {os.fsdecode(root)} are not in any row, such as {shown}"]
 
 
 def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:

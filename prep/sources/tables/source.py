@@ -49,7 +49,7 @@ class Table:
         columns: roles of columns whose names do not determine them.
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
-        follow_links: read images outside of ``root``.
+        follow_links: read images outside ``root``.
 
     Raises:
         OptionsError: the path is empty, or the class names are empty or repeated.
@@ -81,7 +81,7 @@ class Table:
         Raises:
             OptionsError: the suffix of the file is not supported.
             InputError: the table cannot be read, a column is missing or cannot be stored, or an image is
-                outside of ``root``.
+                outside ``root``.
         """
         path = table_path(self.path)
         root = self._root(path)
