@@ -210,7 +210,7 @@ def test_the_command_lists_removed_files_and_bytes(two_generations, capsys):
     dry = capsys.readouterr().out
     assert cli.main(["prune", str(out)]) == 0
     wet = capsys.readouterr().out
-    assert dry == wet.replace("removed", "would remove")
+    assert dry == wet.replace("removed ", "would remove ")
     assert wet.splitlines()[0] == f"removed {old.shards[0].path} ({old.shards[0].num_bytes} B)"
     assert re.fullmatch(rf"{out}: removed \d\.\d KiB", wet.splitlines()[-1])
     assert cli.main(["prune", str(out)]) == 0
