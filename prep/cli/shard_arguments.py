@@ -1,17 +1,13 @@
-"""The arguments about shards: those of every verb that writes shards, and those of derived datasets."""
+"""The arguments about shards of every verb that writes shards."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.schemas import OptionsError
 from tfshards.schemas.sizes import parse_size
-
-if TYPE_CHECKING:
-    from tfshards.prep.derivation.shard_options import ShardOptions
 
 
 def add_shards(parser: argparse.ArgumentParser, default: str) -> None:
@@ -48,30 +44,3 @@ def shard_counts_of(texts: Sequence[str]) -> ShardCounts:
 def shard_size_of(text: str | None) -> int | None:
     """Return the number of bytes that ``--shard-size`` gives, if it is given."""
     return None if text is None else parse_size(text, "shard_size")
-
-
-def add_derived_shards(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a dataset that is derived from others."""
-    add = parser.add_argument
-    add_shards(parser, "as many as before")
-    add("--shard-size", metavar="SIZE", help="choose the number of shards by bytes per shard, such as 128MiB")
-    add(
-        "--balance",
-        choices=["count", "bytes"],
-        help="balance shards by number of examples (default) or by bytes",
-    )
-    add("--compression", choices=["none", "gzip"], help="compression of the new shards (default: as before)")
-    add("--name", help="name of the new dataset (default: the last part of DATASET)")
-    add("--overwrite", action="store_true", help="replace an existing derived dataset")
-
-
-def shard_options_of(args: argparse.Namespace) -> ShardOptions:
-    """Return the options of new shards."""
-    from tfshards.prep.derivation.shard_options import ShardOptions
-
-    return ShardOptions(
-        shard_size=shard_size_of(args.shard_size),
-        balance=args.balance,
-        compression=args.compression,
-        name=args.name,
-    )
