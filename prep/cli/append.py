@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
-from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
+from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_dataset, add_json, add_max_rejected, print_manifest
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +19,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_dataset(parser)
     add_shards(parser, "one for each 128 MiB of new inputs")
-    add(
-        "--max-rejected",
-        default=DEFAULT_MAX_REJECTED,
-        metavar="SHARE",
-        help="fail if more than this share of the new inputs is rejected (default: %(default)s)",
-    )
+    add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     add_json(parser, "print the new manifest as JSON")
-    parser.epilog = "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
+    parser.epilog = BEAM_EPILOG
 
 
 def _run(args: argparse.Namespace) -> int:

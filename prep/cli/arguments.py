@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import get_args
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
-from tfshards.prep.cli.verb import add_dataset
-from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, parse_share
+from tfshards.prep.cli.verb import add_dataset, add_max_rejected
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Duplicates, Options, parse_share
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import parse_ratios
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import class_names_of, read_class_names
 from tfshards.prep.sources.kind import SourceKind
 from tfshards.prep.sources.registry import KINDS
+from tfshards.schemas.manifest import Compression
 
 
 def add_kinds(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -30,12 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: SourceKind) -> None:
     kind.add_arguments(parser)
     add_dataset(parser, "folder of the dataset; its last part is the default name of the dataset")
     if kind.can_reject:
-        parser.add_argument(
-            "--max-rejected",
-            default=DEFAULT_MAX_REJECTED,
-            metavar="SHARE",
-            help="fail if more than this share of the inputs is rejected (default: %(default)s)",
-        )
+        add_max_rejected(parser, "inputs")
     _add_options_of_a_dataset(parser, kind)
     _add_options_of_shards(parser)
 
@@ -68,14 +65,14 @@ def _add_options_of_a_dataset(parser: argparse.ArgumentParser, kind: SourceKind)
     add(
         "--duplicates",
         default="keep",
-        choices=["keep", "drop", "fail"],
+        choices=get_args(Duplicates),
         help="keep examples with the same content (default), drop all but the one with the smallest key, or "
         "fail; content is the images, or the values of examples without images",
     )
     add(
         "--compression",
         default="none",
-        choices=["none", "gzip"],
+        choices=get_args(Compression),
         help="compression of the shards (default: none)",
     )
     add("--seed", type=int, default=0, help="random seed for splits and order (default: 0)")
@@ -93,7 +90,7 @@ def _add_options_of_shards(parser: argparse.ArgumentParser) -> None:
     add(
         "--balance",
         default="count",
-        choices=["count", "bytes"],
+        choices=get_args(Balance),
         help="balance shards by number of examples (default) or by source bytes",
     )
 

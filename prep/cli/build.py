@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
-from tfshards.prep.cli.verb import Verb, add_json, print_manifest
+from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_json, print_manifest
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,9 +16,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             help="replace an existing dataset whose inputs or options differ",
         )
         add_json(kind)
-        kind.epilog = (
-            "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
-        )
+        kind.epilog = BEAM_EPILOG
 
 
 def _run(args: argparse.Namespace) -> int:

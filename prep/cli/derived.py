@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
 from tfshards.prep.cli.verb import add_json, print_manifest
+from tfshards.prep.planning.options import Balance
 from tfshards.schemas import Manifest
+from tfshards.schemas.manifest import Compression
 
 
 def add_derived_shards(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +20,14 @@ def add_derived_shards(parser: argparse.ArgumentParser) -> None:
     add("--shard-size", metavar="SIZE", help="choose the number of shards by bytes per shard, such as 128MiB")
     add(
         "--balance",
-        choices=["count", "bytes"],
+        choices=get_args(Balance),
         help="balance shards by number of examples (default) or by bytes",
     )
-    add("--compression", choices=["none", "gzip"], help="compression of the new shards (default: as before)")
+    add(
+        "--compression",
+        choices=get_args(Compression),
+        help="compression of the new shards (default: as before)",
+    )
     add("--name", help="name of the new dataset (default: the last part of DATASET)")
     add("--overwrite", action="store_true", help="replace an existing derived dataset")
     add_json(parser, "print the new manifest as JSON")

@@ -6,7 +6,11 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
 from tfshards.schemas import Manifest
+
+# Text after the options in the help of a verb that builds.
+BEAM_EPILOG = "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ def add_dataset(parser: argparse.ArgumentParser, text: str = "folder of the data
 def add_json(parser: argparse.ArgumentParser, text: str = "print the manifest as JSON") -> None:
     """Add the option ``--json``."""
     parser.add_argument("--json", action="store_true", help=text)
+
+
+def add_max_rejected(parser: argparse.ArgumentParser, inputs: str) -> None:
+    """Add the option ``--max-rejected``; ``inputs`` names the inputs of which it is a share."""
+    parser.add_argument(
+        "--max-rejected",
+        default=DEFAULT_MAX_REJECTED,
+        metavar="SHARE",
+        help=f"fail if more than this share of the {inputs} is rejected (default: %(default)s)",
+    )
 
 
 def print_manifest(manifest: Manifest, *, as_json: bool) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import cast
+from typing import cast, get_args
 
-from tfshards.prep.imaging.options import Channels, ImageOptions
+from tfshards.prep.imaging.options import Alpha, Animation, Channels, Check, Format, ImageOptions, Orientation
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import parse_size
 
@@ -19,31 +19,31 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--check",
         default="decode",
-        choices=["decode", "header", "none"],
+        choices=get_args(Check),
         help="decode every image (default), check headers only, or store files unchecked",
     )
     add(
         "--orientation",
         default="apply",
-        choices=["apply", "keep"],
+        choices=get_args(Orientation),
         help="rotate images upright by their EXIF tag (default), or leave pixels and tag unchanged",
     )
     add(
         "--channels",
         default="3",
-        choices=["1", "3", "4", "keep"],
+        choices=list(map(str, get_args(Channels))),
         help="store gray, RGB (default) or RGBA images, or keep the channels of each image",
     )
     add(
         "--alpha",
-        choices=["white", "drop", "keep"],
+        choices=get_args(Alpha),
         help="blend transparent images over white (default with 1 or 3 channels), drop the alpha channel, "
         "or store it (default with 4 or keep)",
     )
     add(
         "--animation",
         default="reject",
-        choices=["reject", "first"],
+        choices=get_args(Animation),
         help="reject files with several frames (default), or store their first frame",
     )
     add(
@@ -54,7 +54,7 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         default="keep",
-        choices=["keep", "jpeg", "png", "webp"],
+        choices=get_args(Format),
         help="format of stored images (default: the file's bytes if they can be kept, else PNG)",
     )
     add(
