@@ -76,7 +76,7 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
     """Return the paths from which the shards are read, after making the copies that are missing."""
     root, name, shards = source.root, source.name, source.split.shards
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
-        has_copy = list(threads.map(lambda shard: _is_copied(folder / shard.path, shard), shards))
+        has_copy = list(threads.map(lambda shard: _is_copied(_copy_of(shard, folder), shard), shards))
     missing = [shard for shard, copied in zip(shards, has_copy, strict=True) if not copied]
     num_bytes = sum(shard.num_bytes for shard in missing)
     free = shutil.disk_usage(folder).free
@@ -89,7 +89,7 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
 
     def copy(shard: Shard) -> str | None:
         try:
-            _copy(root / shard.path, folder / shard.path, shard, copying.add)
+            _copy(root / shard.path, _copy_of(shard, folder), shard, copying.add)
         except _OtherBytesError as error:
             return str(error)
         except _StoppedError:
@@ -110,7 +110,13 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
     if wrong and strict:
         problems = [Problem(path, fault) for path, fault in wrong.items()]
         raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
-    return [(root if shard.path in wrong else folder) / shard.path for shard in shards]
+    return [root / shard.path if shard.path in wrong else _copy_of(shard, folder) for shard in shards]
+
+
+def _copy_of(shard: Shard, folder: Path) -> Path:
+    """Return the path of the copy of a shard, whose own path is absolute in a ``Mix``."""
+    path = Path(shard.path)
+    return folder / path.relative_to(path.anchor)
 
 
 def _is_copied(path: Path, shard: Shard) -> bool:

@@ -129,3 +129,27 @@ def test_a_long_copy_logs_its_progress(dataset, tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "tfshards.loader"):
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
     assert f"{dataset}: caching split 'train': 1.2 MiB of 1.2 MiB" in caplog.messages
+
+
+def test_a_mix_is_read_from_copies_and_leaves_the_datasets_alone(write_dataset, dataset, tmp_path):
+    other = [{"number": COUNT + i, "payload": b"x" * 2000} for i in range(COUNT)]
+    # with the names of the first dataset's shards
+    write_dataset(tmp_path / "other" / "slow", PAYLOAD, {"train": np.array_split(other, SHARDS)})
+    mix = loader.Mix({dataset: 1, tmp_path / "other" / "slow": 1})
+    expected = numbers(mix)
+    data = loader.load(mix, batch_size=50, shuffle=loader.Shuffle(seed=3), cache=f"disk:{tmp_path / 'near'}")
+    assert len(copies(tmp_path / "near")) == 2 * SHARDS
+    for shard in shards_of(dataset):
+        shard.unlink()
+    assert np.concatenate([batch["number"] for batch in data]).tolist() == expected
+
+
+def test_a_damaged_shard_of_a_mix_raises_and_nothing_is_written_to_its_dataset(dataset, tmp_path):
+    path = shards_of(dataset)[1]
+    damaged = bytearray(path.read_bytes())
+    damaged[1000] ^= 1
+    path.write_bytes(damaged)
+    before = dataset.stat().st_mtime_ns
+    with pytest.raises(FormatError, match=rf"{path.name}: its digest differs from the manifest"):
+        loader.load(loader.Mix({dataset: 1}), batch_size=50, cache=f"disk:{tmp_path / 'near'}")
+    assert dataset.stat().st_mtime_ns == before
