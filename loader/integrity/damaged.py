@@ -119,7 +119,8 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
     warnings.warn(
         f"{root}: {number} of the {split.num_examples} records of split {name!r} are damaged and get weight "
         f"0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
-        stacklevel=4,
+        # the line that called load()
+        stacklevel=5,
     )
 
 

@@ -138,8 +138,10 @@ def test_a_warning_counts_damaged_records_and_names_the_first(made, tmp_path):
     flip_some(path)
     name = re.escape(shard_of(path, 0).name)
     message = rf"6 of the {COUNT} records .* weight 0: {name} record 0, {name} record 1, .* and 3 more"
-    with pytest.warns(UserWarning, match=message):
+    with pytest.warns(UserWarning, match=message) as caught:
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
+    # it points to the line that calls load()
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_an_intact_dataset_is_read_without_a_warning(made, recwarn):
