@@ -65,7 +65,7 @@ def per_device(
 
     Raises:
         OptionsError: there are no devices, ``how`` is not allowed, ``take`` is given for parts or folds,
-            or as for ``load``.
+            ``start`` records the order of one model but there are several, or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
@@ -75,6 +75,12 @@ def per_device(
     whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
     if how != "all" and whole.take is not None:
         raise OptionsError(f"take= and how={how!r} both choose examples; leave one out")
+    if len(devices) > 1 and (whole.tracker is not None or whole.begin.order is not None):
+        raise OptionsError(
+            f"start= records the order of one model, and the {len(devices)} models have different orders; "
+            "load the data of each model with loader.load and its own Progress, or give start= an epoch and "
+            "step as loader.Position(epoch, step)"
+        )
     whole = replace(whole, shuffle=whole.shuffle or Shuffle())
     warn_of_other_workers()
     data = []

@@ -19,6 +19,10 @@ SCHEMA = Schema((Feature("number", "int", "int64"), Feature("label", "label", "i
 # 60 cats, 25 dogs, 12 eels, no fox
 LABELS = np.random.default_rng(7).permutation([0] * 60 + [1] * 25 + [2] * 12).tolist()
 COUNT = len(LABELS)
+# what a Progress records, and what it cannot be used for
+ORDER = dict.fromkeys(
+    ("build_id", "split", "examples", "global_batch_size", "remainder", "how", "seed", "run", "lanes"), 1
+)
 SHUFFLES = [None, Shuffle(seed=5, run=3), Shuffle(how="full", seed=5)]
 
 
@@ -310,3 +314,11 @@ def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
 def test_options_that_per_device_does_not_support_are_refused(animals, devices, options, message):
     with pytest.raises(OptionsError, match=message):
         loader.per_device(devices, animals, batch_size=2, **options)
+
+
+@pytest.mark.parametrize("start", [loader.Progress, lambda: Position(1, 0, ORDER)])
+def test_the_recorded_order_of_one_model_is_refused_for_several(animals, start):
+    message = r"start= records the order of one model, .* loader\.load and its own Progress"
+    with pytest.raises(OptionsError, match=message):
+        loader.per_device(["a", "b"], animals, batch_size=2, start=start())
+    assert len(loader.per_device(["a"], animals, batch_size=2, start=loader.Progress())) == 1
