@@ -37,7 +37,8 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
     """
     if not has_servers(strategy):
         return
-    if options.is_one_pass and (options.shuffle is not None or options.is_augmented):
+    is_random = options.shuffle is not None or options.is_augmented or options.resamples
+    if options.is_one_pass and is_random:
         raise OptionsError(
             "epochs=1 would give the same order for each iterator under ParameterServerStrategy, whose "
             "workers build the dataset again; use epochs=None for training, or "

@@ -104,13 +104,14 @@ def refusals(strategy, path, loader):
     for name, options in {
         "shuffle": {"global_batch_size": 4, "shuffle": loader.Shuffle(seed=1)},
         "crop": {"global_batch_size": 4, "image": loader.Image(size=(2, 2), crop="random")},
+        "mix": {"global_batch_size": 4, "path": loader.Mix({path: 1})},
         "cache": {"global_batch_size": 4, "cache": "disk:near"},
         "progress": {"global_batch_size": 4, "start": loader.Progress()},
         "odd": {"global_batch_size": 5},
         "select": {"global_batch_size": 4, "select": ("nope",)},
     }.items():
         try:
-            loader.distribute(strategy, path, **options)
+            loader.distribute(strategy, **{"path": path, **options})
         except ValueError as error:
             errors[name] = str(error)
     with strategy.scope(), warnings.catch_warnings(record=True) as caught:

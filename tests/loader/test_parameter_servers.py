@@ -84,6 +84,7 @@ def test_fit_of_keras_3_is_refused(run):
     [
         ("shuffle", r"epochs=1 would give the same order for each iterator under P.*; use epochs=None for t"),
         ("crop", r"epochs=1 would give the same order .* start=loader\.Position\(epoch\) and epochs=epoch"),
+        ("mix", "epochs=1 would give the same order for each iterator under ParameterServerStrategy"),
         (
             "progress",
             r"a Progress counts steps that all workers take together, .* use start=loader\.Position",
