@@ -55,7 +55,9 @@ def most_pixels(
 def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
     root, split = source.root, source.split
     if shards.compression:
-        path = next(root / shard.path for shard in split.shards if shard.num_examples)
+        path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
+        if path is None:
+            return
         with gzip.open(path) as file:
             for _ in range(_NUM_LOOKS):
                 header = file.read(_HEADER_BYTES)

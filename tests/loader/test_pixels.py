@@ -10,7 +10,7 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
 from tfshards.loader.resources.pixels import most_pixels, record_lengths
 from tfshards.prep import ImageFolder, ImageOptions, Options, build
-from tfshards.schemas import OptionsError
+from tfshards.schemas import Feature, OptionsError, Schema
 
 
 @pytest.fixture(scope="module", params=["none", "gzip"])
@@ -56,3 +56,12 @@ def test_a_larger_batch_requires_a_larger_budget(dataset):
         return int(str(caught.value).partition('memory_budget="')[2].partition("MiB")[0])
 
     assert least(10) > least(2)
+
+
+@pytest.mark.filterwarnings("ignore:split 'train' has 0 examples")
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_budget_of_a_split_without_examples(write_dataset, tmp_path, compression):
+    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)),))
+    write_dataset(tmp_path, schema, {"train": [[]]}, compression=compression)
+    image = loader.Image(size=(8, 8))
+    assert len(loader.load(tmp_path, batch_size=2, image=image, memory_budget="1GiB")) == 0
