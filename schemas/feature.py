@@ -42,11 +42,13 @@ class Kind:
         wire: the list of ``tf.train.Feature`` that holds the values.
         dtypes: the dtypes that this kind can hold exactly.
         lists: whether the shape may be ``(None,)``: a number of elements that varies between examples.
+        rows: whether the shape may be ``(None, k)``: a number of rows, of ``k`` elements each, that varies.
     """
 
     wire: WireType
     dtypes: frozenset[str]
     lists: bool = False
+    rows: bool = False
 
 
 # NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
@@ -62,9 +64,9 @@ KINDS: Mapping[str, Kind] = {
     # one byte string per element
     "bytes": Kind("bytes", frozenset({"bytes"}), lists=True),
     # one int64 per element, row-major; uint64 does not fit
-    "int": Kind("int64", _INT64_EXACT | {"bool"}, lists=True),
+    "int": Kind("int64", _INT64_EXACT | {"bool"}, lists=True, rows=True),
     # one float32 per element, row-major; float64 does not fit
-    "float": Kind("float", frozenset({"float16", "bfloat16", "float32"}), lists=True),
+    "float": Kind("float", frozenset({"float16", "bfloat16", "float32"}), lists=True, rows=True),
     # one value: the little-endian bytes of the elements, row-major
     "raw": Kind("bytes", frozenset(ITEM_SIZES)),
 }
@@ -79,7 +81,8 @@ class Feature:
         kind: a key of ``KINDS``.
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
         shape: shape of the value of one example; ``()`` for a scalar. None is a dimension that varies: any
-            dimension of an image, or the only dimension of a list.
+            dimension of an image, the only dimension of a list, or the first of two: ``(None, 4)`` is a list
+            of rows of 4 elements.
 
     Raises:
         ValueError: an attribute is invalid, or they contradict each other.
@@ -102,8 +105,13 @@ class Feature:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the number of elements varies between examples: shape ``(None,)``."""
-        return self.shape == (None,)
+        """Whether the number of elements varies between examples: shape ``(None,)`` or ``(None, k)``."""
+        return self.shape[:1] == (None,) and KINDS[self.kind].lists
+
+    @property
+    def row_elements(self) -> int:
+        """Number of elements of one row of a ragged feature: ``k`` for shape ``(None, k)``, else 1."""
+        return math.prod(dim for dim in self.shape[1:] if dim is not None)
 
     @property
     def num_elements(self) -> int:
@@ -115,7 +123,9 @@ class Feature:
         if self.kind == "image":
             return 1
         if self.is_ragged:
-            raise ValueError(f"feature {self.name!r} has no fixed number of elements: its shape is (None,)")
+            raise ValueError(
+                f"feature {self.name!r} has no fixed number of elements: its shape is {self.shape}"
+            )
         return math.prod(dim for dim in self.shape if dim is not None)
 
     @property
@@ -171,10 +181,16 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
         faults["shape"] = f"is {listed}, but an image is (height, width, channels) with 1, 3 or 4 channels"
     elif None in shape and kind != "image" and not KINDS[kind].lists:
         faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
-    elif None in shape and kind != "image" and len(shape) > 1:
-        faults["shape"] = f"is {listed}, but for kind {kind!r} only the shape [None] may vary"
+    elif None in shape and kind != "image" and not _is_list(shape, KINDS[kind]):
+        allowed = "[None] or [None, k] with k >= 1" if KINDS[kind].rows else "[None]"
+        faults["shape"] = f"is {listed}, but for kind {kind!r} only the shape {allowed} may vary"
     elif len(shape) > _MAX_DIMENSIONS:
         faults["shape"] = f"has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are allowed"
     elif math.prod(dim or 1 for dim in shape) > MAX_INT:
         faults["shape"] = f"is {listed}, which has more than 2^63 - 1 elements"
     return faults
+
+
+def _is_list(shape: tuple[int | None, ...], kind: Kind) -> bool:
+    """Whether a shape is that of a list, or of a list of rows if the kind may have these."""
+    return shape == (None,) or (kind.rows and len(shape) == 2 and shape[0] is None and bool(shape[1]))

@@ -210,8 +210,9 @@ def read_value(feature, stored, place):
     if stored.WhichOneof("kind") != LISTS[kind]:
         raise ValueError(f"{place}: is a {stored.WhichOneof('kind')}")
     items = list(getattr(stored, LISTS[kind]).value)
-    if shape == [None]:
-        shape = [len(items)]
+    if shape[:1] == [None] and kind != "image":
+        row = np.prod(shape[1:], dtype=int)
+        shape = [len(items) // row, *shape[1:]]
     if len(items) != (1 if kind in ("image", "raw") else np.prod(shape, dtype=int)):
         raise ValueError(f"{place}: has {len(items)} values")
     if kind == "image":
@@ -288,6 +289,9 @@ def features_and_values(key):
             part = extremes(dtype).ravel()[: key[-5] % 4 if key else 0]
             numbers = part.astype(np.int64) if dtype == "bool" else part
             yield f"{kind}_{dtype}_list", kind, dtype, [None], part, numbers.tolist()
+    rows = np.arange(4 * (key[-5] % 3 if key else 0)).reshape(-1, 4)
+    yield "boxes", "float", "float32", [None, 4], (rows / 2).astype(np.float32), (rows / 2).ravel().tolist()
+    yield "pairs", "int", "int8", [None, 2], rows.reshape(-1, 2).astype(np.int8), rows.ravel().tolist()
     letters = [key[:1], b""][: key[-5] % 3 if key else 0]
     yield "letters", "bytes", "bytes", [None], objects(letters, (len(letters),)), letters
     strings = [b"", b"\x00\xff", b"c", b"d"]

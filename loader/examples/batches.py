@@ -1,6 +1,7 @@
 """From groups of records to batches: parse, work on each example, split into steps.
 
-A list of any length is a ``tf.RaggedTensor`` in every stage, of one rank more than the other values.
+A list of any length is a ``tf.RaggedTensor`` in every stage, of one rank more than the other values; a list
+of rows has a uniform inner dimension.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from tfshards.loader.examples.content import Content, Values, without_elements
 from tfshards.loader.examples.deliver import delivered, without_padding
-from tfshards.loader.examples.map_fn import check_returned
+from tfshards.loader.examples.map_fn import check_returned, is_list
 from tfshards.loader.examples.parse import parse_examples
 from tfshards.loader.examples.weights import example_weights
 from tfshards.loader.examples.work import example_randomness, example_work
@@ -120,7 +121,7 @@ def _by_step(assignment: Assignment, rows: tf.Tensor) -> tf.Tensor:
 
 def _has_lists(examples: tf.data.Dataset) -> bool:
     specs = tf.nest.flatten(examples.element_spec)
-    return any(isinstance(spec, tf.TensorSpec) and spec.shape.as_list() == [None] for spec in specs)
+    return any(isinstance(spec, tf.TensorSpec) and is_list(spec.shape) for spec in specs)
 
 
 def _fixed_rows(values: Mapping[str, tf.Tensor], rows: int) -> dict[str, tf.Tensor]:

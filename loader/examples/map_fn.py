@@ -67,7 +67,7 @@ def check_returned(spec: object, adds_weight: bool) -> None:
             kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
             raise OptionsError(f"{value}{kind}; return tensors, alone or in dicts and tuples")
         shape = leaf.shape
-        if shape.rank is None or (None in shape.as_list() and shape.as_list() != [None]):
+        if shape.rank is None or (None in shape.as_list() and not is_list(shape)):
             raise OptionsError(
                 f"{value}a tensor of shape {shape}: examples whose shapes may differ cannot be batched; give "
                 "each the same size, as by tf.image.resize, or state its shape by tf.ensure_shape"
@@ -86,6 +86,12 @@ def check_returned(spec: object, adds_weight: bool) -> None:
             f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
             "added; return a dict or a tuple, such as (value,)"
         )
+
+
+def is_list(shape: tf.TensorShape) -> bool:
+    """Whether an example's tensor is a list of any length, or a list of rows of one length."""
+    sides = shape.as_list()
+    return sides[:1] == [None] and len(sides) <= 2 and None not in sides[1:]
 
 
 def _leaves(spec: object, path: str) -> Iterator[tuple[str, object]]:

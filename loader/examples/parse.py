@@ -20,8 +20,9 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         features: the features to parse; the others' values are not copied.
 
     Returns:
-        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
-        ``(n, None)`` for lists of any length; an image is its encoded bytes, shape ``(n,)`` string.
+        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged for
+        lists of any length, ``(n, None)`` or ``(n, None, k)``; an image is its encoded bytes, shape ``(n,)``
+        string.
     """
     spec = {feature.name: _wire_spec(feature) for feature in features}
     values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
@@ -42,10 +43,24 @@ def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     if feature.kind in ("image", "bytes"):
         return value
     if feature.kind != "raw":
-        return tf.cast(value, feature.dtype)
+        return _in_rows(tf.cast(value, feature.dtype), feature)
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:
         elements = tf.bitcast(elements, feature.dtype)
     # where there are no elements, the number of rows does not follow from theirs
     rows = tf.shape(value)[0] if 0 in feature.shape else -1
     return tf.reshape(elements, [rows, *feature.shape])
+
+
+def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    """Return lists of elements as lists of rows, if the feature has the shape ``(None, k)``."""
+    length = feature.row_elements
+    if len(feature.shape) != 2 or not feature.is_ragged:
+        return value
+    splits = value.row_splits
+    message = f"the feature {feature.name!r} has values that are not rows of {length}"
+    with tf.control_dependencies(
+        [tf.debugging.assert_equal(splits % length, tf.zeros_like(splits), message)]
+    ):
+        rows = tf.reshape(value.values, [-1, length])
+    return tf.RaggedTensor.from_row_splits(rows, splits // length, validate=False)

@@ -15,9 +15,7 @@ def check_usable(state: OutputState) -> None:
     if state.is_file:
         raise InputError(f"{state.folder} is a file; the output must be a folder or a new name")
     if state.is_foreign:
-        raise InputError(
-            f"{state.folder} holds files but no dataset; choose an empty folder or a new name"
-        )
+        raise InputError(f"{state.folder} holds files but no dataset; choose an empty folder or a new name")
 
 
 def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json], *, overwrite: bool) -> bool:

@@ -67,6 +67,8 @@ def _value_fault(feature: Feature, values: Decoded) -> str | None:
     count = 1 if feature.kind == "raw" else len(values) if feature.is_ragged else feature.num_elements
     if len(values) != count:
         return f"has {len(values)} values instead of {count}"
+    if feature.is_ragged and len(values) % feature.row_elements:
+        return f"has {len(values)} values, which are not rows of {feature.row_elements}"
     if values and not isinstance(values[0], wanted):
         return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"
     if feature.kind == "raw":

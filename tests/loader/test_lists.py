@@ -23,10 +23,11 @@ SCHEMA = Schema(
         Feature("list", "int", "int32", (None,)),
         Feature("words", "bytes", "bytes", (None,)),
         Feature("nothing", "int", "int64", (0,)),
+        Feature("pairs", "float", "float32", (None, 2)),
         Feature("image", "image", "uint8", (1, 1, 3)),
     )
 )
-PLAIN = ("number", "list", "words", "nothing")
+PLAIN = ("number", "list", "words", "nothing", "pairs")
 
 
 def list_of(number):
@@ -38,8 +39,20 @@ def words_of(number):
     return [b"%d" % place for place in range((number + 1) % 3)]
 
 
+def pairs_of(number):
+    """Return 0 to 2 rows of two numbers."""
+    return [[number + 0.5, row] for row in range(number % 3)]
+
+
 def example(number, numbers):
-    return {"number": number, "list": numbers, "words": words_of(number), "nothing": [], "image": PIXEL}
+    return {
+        "number": number,
+        "list": numbers,
+        "words": words_of(number),
+        "nothing": [],
+        "pairs": pairs_of(number),
+        "image": PIXEL,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +85,7 @@ def rows(dataset):
             row = dict(zip(by_name, values, strict=True))
             assert row["list"] == list_of(row["number"])
             assert row["words"] == words_of(row["number"])
+            assert row["pairs"] == pairs_of(row["number"])
             found.append(row)
     return found
 
@@ -147,6 +161,7 @@ def test_specs_have_the_batch_size_and_an_unknown_length(listed, options, num_ro
     spec = loader.load(path, batch_size=4, **options).element_spec
     assert spec["list"] == tf.RaggedTensorSpec([num_rows, None], tf.int32, 1, tf.int64)
     assert spec["words"] == tf.RaggedTensorSpec([num_rows, None], tf.string, 1, tf.int64)
+    assert spec["pairs"] == tf.RaggedTensorSpec([num_rows, None, 2], tf.float32, 1, tf.int64)
     assert spec["number"] == tf.TensorSpec([num_rows], tf.int64)
     assert spec["nothing"] == tf.TensorSpec([num_rows, 0], tf.int64)
 
@@ -241,3 +256,25 @@ def test_a_list_of_another_kind_than_in_the_schema_is_an_error(write_dataset, tm
     (path / "dataset.json").write_text(with_digest(text))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Key: x.*Data types don't match"):
         list(loader.load(path, batch_size=1))
+
+
+def test_values_that_do_not_fill_their_rows_are_an_error(write_dataset, tmp_path):
+    schema = Schema((Feature("x", "float", "float32", (None,)),))
+    path = write_dataset(tmp_path / "floats", schema, {"train": [[{"x": [1.5, 2]}, {"x": [3]}, {"x": [4]}]]})
+    text = (path / "dataset.json").read_text()
+    wrong = text.replace("    null\n", "    null,\n    2\n")
+    assert wrong != text
+    (path / "dataset.json").write_text(with_digest(wrong))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"x\\' has values that are not rows of 2"):
+        list(loader.load(path, batch_size=3))
+
+
+def test_the_users_function_gets_and_returns_rows(listed):
+    def last_first(example, seed):
+        return {"number": example["number"], "pairs": example["pairs"][::-1, ::-1]}
+
+    dataset = loader.load(listed([7]), batch_size=7, map_fn=last_first)
+    (batch,) = dataset
+    assert dataset.element_spec["pairs"] == tf.RaggedTensorSpec([7, None, 2], tf.float32, 1, tf.int64)
+    wanted = [[pair[::-1] for pair in pairs_of(number)[::-1]] for number in batch["number"].numpy()]
+    assert batch["pairs"].to_list() == wanted

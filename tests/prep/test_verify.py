@@ -361,11 +361,12 @@ SCHEMA = Schema(
         Feature("reals", "float", "float32", (2,)),
         Feature("words", "bytes", "bytes", (2,)),
         Feature("label", "label", "int64"),
+        Feature("pairs", "int", "int64", (None, 2)),
         Feature("key", "bytes", "bytes"),
     ),
     ("cat", "dog"),
 )
-SOUND = [b"abcd", [1, 2], [0.5, 1.5], [b"a", b"b"], 1, b"7"]
+SOUND = [b"abcd", [1, 2], [0.5, 1.5], [b"a", b"b"], 1, [5, 6, 7, 8], b"7"]
 
 
 def dataset_of(root: Path, records: list[bytes], schema: Schema = SCHEMA) -> Path:
@@ -412,6 +413,10 @@ RECORDS = {
     "too few numbers": (with_value("numbers", [1]), r"the feature 'numbers' has 1 values instead of 2$"),
     "too many reals": (with_value("reals", [1.0] * 3), r"the feature 'reals' has 3 values instead of 2$"),
     "no words": (with_value("words", []), r"the feature 'words' has 0 values instead of 2$"),
+    "half a row": (
+        with_value("pairs", [1, 2, 3]),
+        r"the feature 'pairs' has 3 values, which are not rows of 2$",
+    ),
     "numbers of another kind": (
         of_schema(*SCHEMA.features[:1], Feature("numbers", "float", "float32", (2,)), *SCHEMA.features[2:]),
         r"the feature 'numbers' is a list of float instead of int$",

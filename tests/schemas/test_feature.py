@@ -27,7 +27,8 @@ def features(draw):
         shape = (draw(size), draw(size), draw(st.sampled_from([1, 3, 4, None])))
     else:
         fixed = st.lists(dim, max_size=4).map(tuple)
-        shape = draw(fixed | st.just((None,)) if KINDS[kind].lists else fixed)
+        lists = [(None,)] * KINDS[kind].lists + [(None, 1), (None, 4)] * KINDS[kind].rows
+        shape = draw(fixed | st.sampled_from(lists) if lists else fixed)
     return Feature(draw(st.sampled_from(["image", "größe", "a b", "a/b.c"])), kind, dtype, shape)
 
 
@@ -121,10 +122,23 @@ FAULTS = [
             id=reason,
         )
         for kind, dtype, shape, reason in [
-            ("int", "int64", [None, 4], "a list of rows would need their length"),
-            ("float", "float32", [2, None], "two lists of different lengths"),
             ("bytes", "bytes", [None, None], "no dimension known"),
+            ("bytes", "bytes", [None, 4], "rows of strings"),
             ("label", "int64", [None, 0], "not even a list of nothing"),
+        ]
+    ),
+    *(
+        pytest.param(
+            {"kind": kind, "dtype": dtype, "shape": shape},
+            "shape",
+            f"is {shape}, but for kind '{kind}' only the shape [None] or [None, k] with k >= 1 may vary",
+            id=reason,
+        )
+        for kind, dtype, shape, reason in [
+            ("float", "float32", [2, None], "two lists of different lengths"),
+            ("int", "int64", [None, None], "rows of different lengths"),
+            ("int", "int64", [None, 0], "the number of rows of nothing is not known"),
+            ("float", "float32", [None, 2, 2], "rows of rows"),
         ]
     ),
     pytest.param(
@@ -237,6 +251,12 @@ def test_a_list_of_any_length_has_no_number_of_elements(kind):
         ValueError, match=r"feature 'x' has no fixed number of elements: its shape is \(None,\)"
     ):
         _ = feature.num_elements
+
+
+@pytest.mark.parametrize(("shape", "elements"), [((None,), 1), ((None, 1), 1), ((None, 4), 4)])
+def test_a_ragged_feature_has_rows_of_so_many_elements(shape, elements):
+    feature = Feature("x", "float", "float32", shape)
+    assert (feature.is_ragged, feature.row_elements) == (True, elements)
 
 
 @pytest.mark.parametrize(
