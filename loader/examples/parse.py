@@ -20,9 +20,9 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         features: the features to parse; the others' values are not copied.
 
     Returns:
-        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged for
-        lists of any length, ``(n, None)`` or ``(n, None, k)``; an image is its encoded bytes, shape ``(n,)``
-        string.
+        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
+        for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image is its encoded bytes, shape
+        ``(n,)`` string.
     """
     spec = {feature.name: _wire_spec(feature) for feature in features}
     values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
