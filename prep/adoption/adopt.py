@@ -38,7 +38,7 @@ def adopt(
 
     Args:
         root: the folder of the files.
-        options: what cannot be derived from the files.
+        options: options that complete or replace what is derived from the files.
         overwrite: replace an existing manifest of other files, records or options.
         log: called with each warning and status line.
 

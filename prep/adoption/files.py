@@ -44,7 +44,7 @@ def write_adopted(
 
 
 def labels_are_foreign(root: Path, current: Manifest | None) -> bool:
-    """Whether ``labels.txt`` exists and was not derived from the existing manifest."""
+    """Return whether ``labels.txt`` exists and was not derived from the existing manifest."""
     path = root / _LABELS
     return path.exists() and path.read_bytes() != _labels(current)
 

@@ -36,7 +36,7 @@ class AdoptOptions:
         splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
             by default derived from the paths. Files that match no pattern are skipped.
         class_names: the names of the classes in label order; by default those of TFDS, if any.
-        roles: what features hold.
+        roles: roles of features that their values do not show.
         allow_missing: accept files that are missing according to the numbers of the others.
 
     Raises:
@@ -77,7 +77,7 @@ class Scanned:
     Attributes:
         shard: its entry in the manifest, except for the labels; None if the file is damaged.
         index: the content of the shard's index, by path.
-        found: what its records hold.
+        found: properties of the features of its records.
     """
 
     shard: Shard | None

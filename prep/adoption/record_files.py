@@ -104,7 +104,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
 
 
 def _is_companion(path: str) -> bool:
-    """Whether a file is an index, of tfshards or of another tool, or holds the labels of a shard."""
+    """Return whether a file is an index, of tfshards or of another tool, or holds the labels of a shard."""
     return path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
 
 
@@ -131,7 +131,7 @@ def _form(path: Path, num_bytes: int) -> Form:
 
 
 def _is_header(head: bytes) -> bool:
-    """Whether the first bytes of a file are a record's length and a checksum that matches."""
+    """Return whether the first bytes of a file are a record's length and a checksum that matches."""
     return len(head) >= HEADER_BYTES and parse_header(head[:HEADER_BYTES]) is not None
 
 

@@ -52,7 +52,7 @@ class FeatureRoles:
         return [*([self.label] if self.label else []), *self.images, *self.raw, *self.drop]
 
     def may_be_label(self, name: str) -> bool:
-        """Whether the values of a feature may be classes, if they are integers."""
+        """Return whether the values of a feature may be classes, if they are integers."""
         return name == self.label if self.label else _LABEL_NAMES.fullmatch(name) is not None
 
 

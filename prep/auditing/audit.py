@@ -33,10 +33,10 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        num_examples: by split, largest first.
-        label_counts: by split and class, for all classes; empty without labels.
+        num_examples: number of examples by split, largest split first.
+        label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
-        notes: what was not examined, and why.
+        notes: parts of the dataset that were not examined, and why.
     """
 
     num_examples: Mapping[str, int]

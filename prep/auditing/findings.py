@@ -60,7 +60,7 @@ class Finding:
 
     Attributes:
         kind: ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.
-        message: what was found, in one line.
+        message: description of the finding, in one line.
         instances: every case, the most certain first.
     """
 

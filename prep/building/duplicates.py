@@ -69,7 +69,7 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
 
 
 def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
-    """Whether an input that was rejected as a duplicate still has the same content as the other input.
+    """Return whether an input that was rejected as a duplicate still has the same content as the other input.
 
     Args:
         reject: the rejected input; the reason may be any.

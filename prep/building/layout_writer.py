@@ -123,7 +123,7 @@ class LayoutWriter:
         return None
 
     def _is_intact(self, found: FinishedShard) -> bool:
-        """Whether a shard, its index and its labels still have their recorded digests."""
+        """Return whether a shard, its index and its labels still have their recorded digests."""
         digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
         files = {self.area.out / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())

@@ -40,8 +40,8 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     """Return a source of new examples for a dataset, with the options that the dataset was built with.
 
     Args:
-        manifest: of the dataset, which may have been resharded or merged since it was built.
-        inputs: as for ``restored_source``; they may hold only what is new.
+        manifest: manifest of the dataset, which may have been resharded or merged since it was built.
+        inputs: paths as for ``restored_source``; they may hold only new examples.
         follow_links: follow links even if the manifest does not record that the build did.
         log: receives a line if the dataset does not have some columns of a table.
 

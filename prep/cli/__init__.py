@@ -1,1 +1,1 @@
-"""The command line: one file per verb, and the parser that knows them all."""
+"""The command line: one file per verb, the table of verbs, and the parser."""

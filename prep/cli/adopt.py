@@ -21,7 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=GLOB",
-        help="files of a split, such as train='train-*'; other files are left out (default: derived from the "
+        help="files of a split, such as train='train-*'; other files are skipped (default: derived from the "
         "names of folders and files); repeatable",
     )
     add(
@@ -60,7 +60,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--allow-missing",
         action="store_true",
-        help="accept files that are missing according to the numbers in the names of the others",
+        help="accept that files of a numbered series are missing",
     )
     add("--overwrite", action="store_true", help="replace an existing manifest of other files or options")
     add_json(parser)

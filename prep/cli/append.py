@@ -14,11 +14,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         nargs="+",
         metavar="SOURCE",
-        help="what the dataset was built from, with more in it, or only what is new: a folder of images, "
-        "array arguments, or a table and, if its images are in another folder, that folder",
+        help="inputs of the dataset with additions, or only new inputs: a folder of images, array arguments, "
+        "or a table and, if its images are in another folder, that folder",
     )
     add_dataset(parser)
-    add_shards(parser, "one for each 128 MiB of new inputs")
+    add_shards(parser, "one per 128 MiB of new inputs")
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     add_json(parser, "print the new manifest as JSON")
@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> int:
 
 APPEND = Verb(
     "append",
-    "add new examples to a dataset, in new shards, with the options that it was built with",
+    "add new examples to a dataset in new shards, with the options of its build",
     _add_arguments,
     _run,
     takes_beam_args=True,

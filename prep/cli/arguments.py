@@ -1,4 +1,4 @@
-"""The arguments that ``build`` and ``plan`` share, and the values made from them."""
+"""The arguments that ``build`` and ``plan`` share, and their conversion to options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfshards.schemas.manifest import Compression
 
 
 def add_kinds(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Add a parser for each kind of source to that of a verb, with the arguments of a build, and yield it."""
+    """Add to a verb's parser one for each kind of source, with the arguments of a build, and yield it."""
     kinds = parser.add_subparsers(required=True, metavar="KIND")
     for kind in KINDS.values():
         own = kinds.add_parser(kind.name, help=kind.help, description=f"Source: {kind.help}.")
@@ -102,7 +102,7 @@ def source_of(args: argparse.Namespace) -> Source:
 
 
 def settings_of(args: argparse.Namespace) -> tuple[ShardCounts, Options]:
-    """Return the numbers of shards that were asked for, and the other options."""
+    """Return the requested numbers of shards, and the other options."""
     options = Options(
         splits=parse_ratios(args.splits),
         stratify=args.stratify,

@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     source = source_of(args)
     shards, options = settings_of(args)
-    # Importing Beam takes about a second, which only builds should pay for.
+    # Beam is imported only here, since that takes about a second.
     from tfshards.prep.building.build import build
 
     manifest = build(

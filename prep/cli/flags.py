@@ -1,4 +1,4 @@
-"""Messages of the library, which name parameters, in the words of the command line, which name flags."""
+"""Replace the parameters that messages of the library name by the flags of the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARAMETER = re.compile(
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Return what a user types for each parameter of a verb: its flag, or a positional's metavar."""
+    """Return the flag of each parameter of a verb, or the metavar of a positional argument."""
     return {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions
@@ -45,7 +45,7 @@ def log_with_flags(parser: argparse.ArgumentParser) -> Log:
 
 
 def _as_typed(flag: str, value: str) -> str:
-    """Return a flag with its value, which is given as Python prints it, as it is typed in a shell."""
+    """Return a flag and its value, which is in Python's notation, as they are typed in a shell."""
     try:
         found = ast.literal_eval(value)
     except (SyntaxError, ValueError):

@@ -1,7 +1,7 @@
-"""The command: parse the arguments, run the verb, and turn errors into messages and exit statuses.
+"""Run the command: parse the arguments, run the verb, and convert errors to messages and exit statuses.
 
-Results go to standard output, status lines to standard error. Exit status: 0 done; 2 the command line itself
-is wrong; 1 anything learned from disk, and faults that verify found; 130 interrupted; 143 ended by SIGTERM.
+Results are printed to standard output, status lines to standard error. Exit status: 0 success; 2 an invalid
+command line; 1 any other error, and problems found by ``verify``; 130 interrupted; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     parser = make_parser(verbs)
     try:
         args, unknown = parser.parse_known_args(own)
-        # that of the verb, whose help lists the options that exist
+        # the parser of the verb, whose help lists the options
         parser = args.parser
         if unknown:
             parser.error(f"unrecognized arguments: {' '.join(unknown)}")

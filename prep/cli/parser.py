@@ -1,4 +1,4 @@
-"""The parser of the command line, made from the table of verbs."""
+"""Create the parser of the command line from the table of verbs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfshards.schemas.errors import one_line
 
 
 def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
-    """Return the parser. Parsed arguments have the attributes ``verb``, and ``parser``: the verb's own."""
+    """Return the parser; it sets the attributes ``verb`` and ``parser``, the parser of the verb."""
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
@@ -31,14 +31,14 @@ def _sentence(text: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports a mistake in one line, where argparse would print all options before it."""
+    """A parser that reports a mistake in one line; argparse prints all options before it."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
 
 
 class _IntermixedParser(_Parser):
-    """A parser that accepts options between positional arguments as well, where argparse alone fails."""
+    """A parser that also accepts options between positional arguments, which argparse does not."""
 
     _is_intermixed = False
 

@@ -30,7 +30,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.save:
         images = [feature.name for feature in schema.features if feature.kind == "image"]
         if not images:
-            raise InputError("save= writes an image, and the dataset has no images")
+            raise InputError("save= writes an image, but the dataset has no images; leave it out")
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
         Path(args.save).write_bytes(data)
@@ -38,7 +38,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def example_text(found: Found, schema: Schema) -> str:
-    """Return where an example is, and the value of each feature."""
+    """Return the position of an example and the value of each feature as text."""
     from tfshards.prep.verification.show import description
 
     lines = [f"split {found.split}, record {found.record} of {found.shard}"]

@@ -1,4 +1,4 @@
-"""What the command line knows about a verb, and what several verbs share."""
+"""The description of a verb, and functions that several verbs share."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def add_max_rejected(parser: argparse.ArgumentParser, inputs: str) -> None:
 
 
 def print_manifest(manifest: Manifest, *, as_json: bool) -> None:
-    """Print the manifest, for people or as the JSON document that it is."""
+    """Print the manifest as text or as JSON."""
     print(manifest.to_text().strip() if as_json else repr(manifest))

@@ -21,9 +21,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         nargs="?",
         metavar="SOURCE",
-        help="rebuild the damaged files, and no others, from what the dataset was built from: the folder of "
-        "images, each array argument (repeat --repair), or the table and, if its images are elsewhere, their "
-        "folder; without SOURCE, given last, only indexes and labels are rebuilt, from their shards",
+        help="rebuild the damaged files from the inputs of the dataset: the folder of images, each array "
+        "argument (repeat --repair), or the table and, if its images are elsewhere, their folder; without "
+        "SOURCE, given last, only indexes and labels are rebuilt, from their shards",
     )
     add_json(parser, "print all problems as JSON")
 

@@ -1,1 +1,1 @@
-"""Datasets made from datasets: reshard, merge and append copy records without decoding them."""
+"""Derive datasets from datasets: reshard, merge and append copy records without decoding them."""

@@ -50,20 +50,20 @@ def append(
     """Add the new examples of ``source`` to a dataset and return its new manifest.
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if its
-    content has changed since. New examples are written to new shards, in the split that the split ratios of
-    the build, or the source, give them. Existing examples keep their split, shard and bytes. An interrupted
+    content has changed since. New examples are written to new shards; their splits are given by the split
+    ratios of the build, or by the source. Existing examples keep their split, shard and bytes. An interrupted
     call resumes when it is repeated.
 
     Args:
-        source: paths: an image folder; array arguments; or a table and, if its images are in another folder,
-            that folder. The options are those in the dataset's manifest. Or a source with the options of the
-            build. It may also hold known examples, as a folder to which files were added, or only new ones.
+        source: either paths, for which the options are those in the dataset's manifest: an image folder;
+            array arguments; or a table and, if its images are in another folder, that folder. Or a source
+            with the options of the build. It may hold only new examples, or known ones as well.
         dataset: folder of the dataset.
-        shards: number of new shards of each split, or a dict by split; by default one for each 128 MiB.
+        shards: number of new shards of each split, or a dict by split; by default one per 128 MiB.
         max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
-        follow_links: follow links out of the folder of images. Only for paths; a build with this option does
-            not need it again if it was built from a folder of images.
-        engine: what writes the shards, as for ``build``.
+        follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
+            built from an image folder with this option.
+        engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
@@ -81,7 +81,7 @@ def append(
     source = _source(source, origin, follow_links=follow_links, log=log)
     output_folder(folder, source.location())
     with claimed(folder) as state, staged(source, folder) as reader:
-        # read again: from here on no other process can change it
+        # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest
         if not has_keys(origin):
@@ -138,7 +138,7 @@ def _source(given: Inputs, origin: Origin, *, follow_links: bool, log: Log) -> S
 
 
 def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
-    """Return the plan with the cuts of the splits, and a build id that depends on the dataset too."""
+    """Return the plan with the cuts of the splits, and a build id that also depends on the dataset."""
     digest = hashlib.sha256(f"{origin.manifest.to_text()}{plan.build_id}".encode("ascii"))
     membership = Membership(plan.membership.examples, new.cuts)
     return replace(plan, build_id=digest.hexdigest()[:8], membership=membership)

@@ -1,4 +1,4 @@
-"""Assign records to new shards, without reading or writing anything.
+"""Assign records to new shards: pure functions.
 
 Records are numbered through the shards of a split, in order. The build shuffled them, so the sequence can be
 cut into runs: the order within and across shards remains random, and each new shard is read sequentially.

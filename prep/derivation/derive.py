@@ -1,4 +1,4 @@
-"""Derive a dataset from the records of others: what ``reshard`` and ``merge`` share.
+"""Derive a dataset from the records of others: the common part of ``reshard`` and ``merge``.
 
 As for a build, the output is locked, writing the manifest is the commit, an interrupted call resumes, and a
 repeated call finds the dataset up to date.

@@ -80,7 +80,7 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
         return
     first_two = np.flatnonzero(together == together[repeated[0]])[:2].tolist()
     (one, key), (other, _) = (_find(parts, number) for number in first_two)
-    in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in all)"
+    in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
     remedy = (
         "rows of arrays and tables are identified by their numbers: build them together, as parts"
         if key.isdigit()
@@ -130,7 +130,7 @@ def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threadin
         raise BuildError(str(error), SEE_VERIFY) from None
     reporter.report(unreported, num_bytes)
     if len(hashes) != shard.num_examples and not stop.is_set():
-        raise BuildError(f"{path} holds {len(hashes)} records, the manifest records {shard.num_examples}")
+        raise BuildError(f"{path} holds {len(hashes)} records, but the manifest lists {shard.num_examples}")
     return np.frombuffer(b"".join(hashes), dtype=f"V{_HASH_BYTES}")
 
 

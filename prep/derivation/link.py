@@ -49,7 +49,7 @@ def link_shards(
     area.open()
     (area.out / "index").mkdir(exist_ok=True)
     num_examples = sum(link.new.num_examples for link in links)
-    what = f"{counted(num_examples, 'example')}, {counted(len(links), 'shard')}, linked as they are"
+    what = f"{counted(num_examples, 'example')}, {counted(len(links), 'shard')}, linked unchanged"
     log(f"starting build {area.build_id}: {what}")
     progress = Progress(name, num_examples)
     make = partial(_make, area, progress.reporter)

@@ -100,11 +100,11 @@ def _check_same(first: Origin, other: Origin) -> None:
     both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
     difference = feature_difference(*both)
     if difference:
-        raise InputError(f"{difference}; merged datasets need the same features: build one of them again")
+        raise InputError(f"{difference}; merged datasets must have the same features: rebuild one of them")
     difference = class_difference(*both)
     if difference:
         raise InputError(
-            f"{difference}; merged datasets need the same classes: build {other.root} again with the class "
+            f"{difference}; merged datasets must have the same classes: rebuild {other.root} with the class "
             f"names of {first.root}"
         )
 
@@ -115,8 +115,8 @@ def _check_compression(origins: Sequence[Origin]) -> None:
     for other in origins[1:]:
         if other.manifest.compression != first.manifest.compression:
             raise InputError(
-                f"{first.root} has compression {first.manifest.compression!r}, {other.root} has "
-                f"{other.manifest.compression!r}; give compression= to write all shards again"
+                f"{first.root} has compression {first.manifest.compression!r}, but {other.root} has "
+                f"{other.manifest.compression!r}; give compression= to rewrite all shards"
             )
 
 

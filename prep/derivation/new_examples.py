@@ -86,7 +86,7 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
 
 
 def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:
-    """Whether an input that the dataset rejected still has the content for which it was rejected."""
+    """Return whether an input that the dataset rejected still has the content for which it was rejected."""
     if listing.sizes[number] != reject.size:
         return False
     if listing.stamps[number] == reject.stamp:
@@ -103,10 +103,10 @@ def _check_schema(schema: Schema, origin: Origin) -> None:
     whole = origin.manifest.schema
     difference = feature_difference(whole, str(origin.root), schema, "the source")
     if difference:
-        raise InputError(f"{difference}; new examples need the features of the dataset")
+        raise InputError(f"{difference}; new examples must have the features of the dataset")
     difference = class_difference(whole, str(origin.root), schema, "the source")
     if difference:
-        raise InputError(f"{difference}; new examples need the class names of the dataset")
+        raise InputError(f"{difference}; new examples must have the class names of the dataset")
 
 
 def _new_classes(listing: Listing, origin: Origin) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ def _check_options(reader: Reader, origin: Origin) -> None:
     if builds and all(differing):
         name = differing[0][0]
         raise InputError(
-            f"{origin.root} was built with {name}={builds[0].get(name)!r}, the source has {options[name]!r}; "
-            "give paths instead of a source to use the options of the build"
+            f"{origin.root} was built with {name}={builds[0].get(name)!r}, but the source has "
+            f"{options[name]!r}; give paths instead of a source to use the options of the build"
         )
 
 
@@ -148,7 +148,7 @@ def _membership(
         unknown = [split for split in listing.splits if split not in splits]
         if unknown:
             raise InputError(
-                f"the source has the split {unknown[0]!r}, {origin.root} has only {', '.join(splits)}"
+                f"the source has the split {unknown[0]!r}, but {origin.root} has only {', '.join(splits)}"
             )
         examples = {
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
@@ -169,7 +169,8 @@ def _membership(
     if len(splits) > 1:
         raise InputError(
             f"nothing determines the splits of the new examples: {origin.root} has the splits "
-            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, as by folders"
+            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, such as by "
+            "folders"
         )
     return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})
 

@@ -16,7 +16,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_path, parse_labels
 from tfshards.schemas.manifest import file_problems
 
-# The end of every message about damage.
+# Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
 
 

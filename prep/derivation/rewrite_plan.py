@@ -19,14 +19,14 @@ from tfshards.schemas.manifest import Compression
 
 @dataclass(frozen=True)
 class RewritePlan:
-    """The new shards of a dataset, and what they are written from.
+    """The new shards of a dataset, and the datasets from which they are written.
 
     Attributes:
         area: build area of the new dataset.
         name: name of the new dataset.
         origins: datasets whose records it holds.
         num_shards: number of new shards of each split.
-        balance: what is balanced, the number of examples or the bytes.
+        balance: whether shards are balanced by number of examples or by bytes.
         compression: compression of the new shards.
     """
 

@@ -17,12 +17,12 @@ from tfshards.schemas.manifest import Compression
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Options of new shards, except their number; None keeps what the origins have.
+    """Options of new shards, except their number; None keeps those of the origins.
 
     Attributes:
         shard_size: bytes of records per shard, for splits whose number of shards is not given.
-        balance: ``count`` (the default of new shards): shards differ by at most one example; ``bytes``: by as
-            few bytes of records as longest-first packing gives.
+        balance: ``count`` (the default of new shards) for shards that differ by at most one example,
+            ``bytes`` for shards of similar bytes of records, packed longest first.
         compression: compression of the new shards.
         name: name of the new dataset; by default the last part of its path.
 
@@ -67,7 +67,7 @@ class ShardOptions:
         return counts.of_splits(num_examples, by_size, self.shard_size)
 
     def to_json(self, num_shards: Mapping[str, int], compression: Compression) -> dict[str, Json]:
-        """Return what the manifest records about new shards, given their number in each split."""
+        """Return the options of new shards for the manifest, given their number in each split."""
         # another release of zlib may write different bytes
         zlib_release: dict[str, Json] = {"gzip": zlib.ZLIB_RUNTIME_VERSION}
         options: dict[str, Json] = {"shards": dict(num_shards), "balance": self.balance or "count"}

@@ -30,7 +30,7 @@ class ShardPass:
     """Some new shards of a split, written in one pass.
 
     Attributes:
-        plan: what is written.
+        plan: plan of all new shards.
         split_plan: plan of the split.
         shards: the new shards.
         reporter: receives the number of written records and bytes.

@@ -1,6 +1,6 @@
-"""Apache Beam: the engine of every build by default, and the one file that imports apache_beam.
+"""Run the items on Apache Beam, the default engine; no other file imports apache_beam.
 
-The pipeline is one linear chain: the items are spread over the workers, and each worker calls the function.
+The pipeline is one linear chain: the items are distributed to the workers, which call the function.
 Image bytes never enter the pipeline, so neither the shuffle nor the job graph grows with the data.
 """
 
@@ -23,7 +23,7 @@ from tfshards.schemas import BuildError, OptionsError
 
 @contextmanager
 def _quiet_logging() -> Iterator[None]:
-    """Keep Beam's log off the terminal, since the error that is raised has all that a user needs to know."""
+    """Suppress Beam's log on the terminal, since the raised error has all that a user needs to know."""
     root = logging.getLogger()
     loggers = [logging.getLogger("apache_beam"), root]
     levels = [logger.level for logger in loggers]
@@ -58,7 +58,7 @@ _LOST_WORKER = (
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise OptionsError if Beam does not know one of these pipeline options, a value, or the runner."""
+    """Raise OptionsError if Beam does not accept one of these pipeline options, a value, or the runner."""
     given, _ = _parse(arguments)
     if given.runner:
         try:

@@ -1,4 +1,4 @@
-"""Run work on threads of this process: for derived datasets, tests, and builds too small for a pipeline."""
+"""Run work on threads of this process: for derived datasets, tests, and small builds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from tfshards.prep.engines.table import Work
 from tfshards.schemas import OptionsError
 
-# More threads than cores only wait for each other.
+# More threads than cores would only wait for each other.
 NUM_THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise OptionsError if there are any arguments, since they are for Apache Beam."""
+    """Raise OptionsError if there are arguments, which only Apache Beam accepts."""
     if arguments:
         raise OptionsError(
             f"beam_args={list(arguments)!r} has no effect with engine='in_process'; leave it out"

@@ -22,15 +22,15 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class Work:
-    """A function and the items that an engine calls it with.
+    """A function and the items with which an engine calls it.
 
     Attributes:
         function: called with each item, in any order, in any process, perhaps more than once. The function
             and the items must be picklable if the engine uses other processes.
         items: one item per call.
-        progress: shown while the engine runs.
-        stop: called with a reason when a call has failed or was lost, or when the user interrupts; it makes
-            running calls end early.
+        progress: progress to show while the engine runs.
+        stop: called with a reason when a call failed or was lost, or the user interrupted; it makes running
+            calls end early.
         log_path: file for the output of the processes that an engine starts.
     """
 
@@ -59,7 +59,7 @@ def find_engine(name: str) -> Engine:
     """Return the engine of this name.
 
     Raises:
-        OptionsError: there is no such engine.
+        OptionsError: no engine has this name.
     """
     if name not in _MODULES:
         known = " or ".join(map(repr, get_args(EngineName)))

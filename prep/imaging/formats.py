@@ -117,5 +117,5 @@ def format_of(head: bytes) -> ImageFormat | None:
 
 
 def is_tiff(head: bytes) -> bool:
-    """Whether the first bytes are those of a TIFF file or of a camera raw file, which begins the same way."""
+    """Return whether a file begins like TIFF, as camera raw files do as well."""
     return head.startswith(_TIFF_STARTS)

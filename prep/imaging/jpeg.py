@@ -165,7 +165,7 @@ def structure(data: bytes) -> Structure:
 
 
 def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode a JPEG to the same pixels, in the channels of the options."""
+    """Return whether Pillow and TensorFlow decode a JPEG to the same pixels, in the options' channels."""
     allowed = image.mode in _KEPT_MODES[options.channels] and options.format in ("keep", "jpeg")
     return built is not None and allowed and built.is_plain
 

@@ -39,7 +39,7 @@ class _Chunk(NamedTuple):
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether all chunks are complete, in order and match their checksums, with at most 8 bits and no tRNS.
+    """Return whether all chunks are complete, in order and undamaged, with at most 8 bits and no tRNS.
 
     The only critical chunks of such a file are the header, the pixels and the end.
     """
@@ -61,7 +61,7 @@ def is_plain(data: bytes) -> bool:
 
 
 def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode a PNG to the same pixels, in the channels of the options."""
+    """Return whether Pillow and TensorFlow decode a PNG to the same pixels, in the options' channels."""
     modes = _KEPT_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
     allowed = image.mode in modes and options.format in ("keep", "png")
     # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent

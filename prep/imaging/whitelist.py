@@ -81,7 +81,7 @@ def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:
 
 
 def is_kept(image: Opened, data: bytes, built: jpeg.Structure | None, options: ImageOptions) -> bool:
-    """Whether Pillow and TensorFlow decode these bytes to the same pixels, in the channels of the options."""
+    """Return whether Pillow and TensorFlow decode ``data`` to the same pixels, in the options' channels."""
     rule = _row(image, built).is_kept
     return rule is not None and rule(image, data, built, options)
 

@@ -34,7 +34,7 @@ class Plan:
     Attributes:
         listing: listing of the source.
         membership: examples of each split.
-        layouts: of each split, see ``Layouts``.
+        layouts: layout of each split, see ``Layouts``.
         build_id: 8 hex digits.
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.

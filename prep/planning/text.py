@@ -14,7 +14,7 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
     """Return splits, shards, features, classes, and the steps per epoch for 1 to 8 workers.
 
     Args:
-        plan: what a build would produce.
+        plan: plan of a build.
         batch_size: number of examples per batch of one worker.
     """
     rows = [("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")]

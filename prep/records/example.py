@@ -135,7 +135,7 @@ def _header(feature: Feature) -> Callable[[int], bytes]:
 
 
 def _is_bytes_list(feature: Feature) -> bool:
-    """Whether the feature holds a list of byte strings rather than exactly one."""
+    """Return whether the feature holds a list of byte strings rather than exactly one."""
     return feature.kind == "bytes" and feature.shape != ()
 
 

@@ -1,4 +1,4 @@
-"""What a source kind consists of, and what a manifest records about its sources."""
+"""The parts of a source kind, and what a manifest records about the source of a build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfshards.schemas.json_reader import Json
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a manifest records about the source of a build.
+    """The source of a build, as a manifest records it.
 
     Attributes:
         schema: schema of the dataset.
@@ -62,6 +62,6 @@ class SourceKind:
 
 
 def check_num_inputs(inputs: Sequence[str], most: int, allowed: str) -> None:
-    """Raise OptionsError if there are no inputs or more than ``most``; ``allowed`` says what to give."""
+    """Raise OptionsError if there are no inputs or more than ``most``; ``allowed`` names what to give."""
     if not 1 <= len(inputs) <= most:
         raise OptionsError(f"the inputs are {', '.join(map(repr, inputs)) or 'missing'}; give {allowed}")

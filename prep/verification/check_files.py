@@ -27,12 +27,12 @@ def _no_tick(_: int) -> None:
 
 
 def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
-    """Return what is wrong with one shard of the dataset in ``folder``, its index or its labels."""
+    """Return the problems of one shard of the dataset in ``folder``, its index or its labels."""
     return file_problems(folder, shard) + companions(folder, shard).problems
 
 
 def file_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
-    """Return what is wrong with the size, the digest or the last bytes of one shard."""
+    """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
         num_bytes = regular_size(path)
@@ -67,7 +67,7 @@ class Companions:
 
 
 def companions(folder: Path, shard: Shard) -> Companions:
-    """Return the index and the labels of one shard, and what is wrong with them."""
+    """Return the index and the labels of one shard, and their problems."""
     index, of_index = _index(folder, shard)
     labels, of_labels = _labels(folder, shard) if shard.labels_digest else (None, [])
     return Companions(index, labels, of_index + of_labels)
@@ -122,7 +122,7 @@ def rejects_path(manifest: Manifest) -> str:
 
 
 def rejects_problems(folder: Path, manifest: Manifest) -> list[Problem]:
-    """Return what is wrong with the rejects file; empty if nothing was rejected."""
+    """Return the problems of the rejects file; empty if nothing was rejected."""
     if not manifest.rejects_digest:
         return []
     path = rejects_path(manifest)

@@ -42,7 +42,7 @@ def rebuild(
         folder: the dataset's folder, which no other process writes into.
         manifest: the dataset's manifest.
         damaged: the paths of the files to rebuild.
-        inputs: what the dataset was built from.
+        inputs: inputs that the dataset was built from.
 
     Raises:
         OptionsError: there are more inputs than the dataset was built from.

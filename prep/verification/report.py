@@ -43,7 +43,7 @@ class VerificationReport:
     problems: tuple[Problem, ...]
 
     def __bool__(self) -> bool:
-        """Whether the dataset is sound."""
+        """Return whether the dataset is sound."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -65,9 +65,9 @@ class RepairReport:
 
     Attributes:
         dataset: the folder of the dataset, as it was given.
-        found: what was wrong.
+        found: the problems before the repair.
         repaired: the paths of the files that were rebuilt.
-        left: what is still wrong; rebuilt files are checked again.
+        left: the problems that remain; rebuilt files are checked again.
         has_source: whether the source of the dataset was given.
     """
 
@@ -78,7 +78,7 @@ class RepairReport:
     has_source: bool
 
     def __bool__(self) -> bool:
-        """Whether the dataset is sound now."""
+        """Return whether the dataset is sound now."""
         return not self.left
 
     def __str__(self) -> str:

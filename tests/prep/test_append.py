@@ -504,11 +504,11 @@ NOT_ALLOWED: dict[str, tuple[Callable[[Path], Source], str]] = {
     ),
     "other options of images": (
         lambda photos: ImageFolder(photos, ImageOptions(jpeg_quality=50)),
-        r"^.*out was built with jpeg_quality=None, the source has 50; give paths instead of a source",
+        r"^.*out was built with jpeg_quality=None, but the source has 50; give paths instead of a source",
     ),
     "other features": (
         lambda _: Arrays({"x": np.arange(2), "label": np.array(["cat", "dog"])}),
-        r"^the feature 'image' is \(image.* in .*out, and missing in the source; new examples need the",
+        r"^the feature 'image' is \(image.* in .*out, and missing in the source; new examples must have the",
     ),
     "too many shards": (
         lambda photos: ImageFolder(photos),

@@ -95,7 +95,7 @@ def test_shards_are_linked_under_new_names(three, tmp_path):
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert records(out) == together(three)
-    assert logged == [f"starting build {made.build_id}: 90 examples, 15 shards, linked as they are"]
+    assert logged == [f"starting build {made.build_id}: 90 examples, 15 shards, linked unchanged"]
     old = [root / shard.path for root in three for shard in read_manifest(root).splits["train"].shards]
     new = [out / shard.path for shard in made.splits["train"].shards]
     assert [path.stat().st_ino for path in new] == [path.stat().st_ino for path in old]
@@ -158,7 +158,7 @@ def test_compressed_and_plain_shards_are_merged_by_writing_new_ones(three, tmp_p
     roots = [three[0], tmp_path / "two"]
     with pytest.raises(
         InputError,
-        match=r"one has compression 'none', .*two has 'gzip'; give compression= to write",
+        match=r"one has compression 'none', .*two has 'gzip'; give compression= to rewrite",
     ):
         merge(roots, tmp_path / "out", log=quiet)
     made = merge(roots, tmp_path / "out", options=ShardOptions(compression="none"), log=quiet)
@@ -205,7 +205,7 @@ def test_without_hard_links_shards_are_copied(three, tmp_path, monkeypatch):
 
 def test_a_key_in_two_datasets_is_refused(three, tmp_path):
     same = build_photos(tmp_path, "same", range(59, 63), ANY)
-    message = r"^the key '(dog/059|cat/060)\.png' is in .*one and in .*same \(2 keys in all\); remove"
+    message = r"^the key '(dog/059|cat/060)\.png' is in .*one and in .*same \(2 keys in total\); remove"
     with pytest.raises(InputError, match=message):
         merge([three[0], same], tmp_path / "out", log=quiet)
     assert not (tmp_path / "out").exists()
@@ -229,7 +229,7 @@ def test_other_classes_are_refused(two, tmp_path):
     photos = write_images(tmp_path / "photos", range(40, 44))
     (photos / "dog").rename(photos / "owl")
     build_quietly(ImageFolder(photos), tmp_path / "owls", shards=1, options=ANY)
-    message = r"^class 1 is 'dog' in .*/a, and 'owl' in .*/owls; .* again with the class names of .*/a$"
+    message = r"^class 1 is 'dog' in .*/a, and 'owl' in .*/owls; .* with the class names of .*/a$"
     with pytest.raises(InputError, match=message):
         merge([*two, tmp_path / "owls"], tmp_path / "out", log=quiet)
     (photos / "owl").rename(photos / "dog")
@@ -244,7 +244,7 @@ def test_other_features_are_refused(two, tmp_path):
     grey = build_photos(tmp_path, "grey", range(50, 54), ANY, images=ImageOptions(channels=1))
     message = (
         r"^the feature 'image' is \(image, uint8, \[\?, \?, 3\]\) in .*/a, and "
-        r"\(image, uint8, \[\?, \?, 1\]\) in .*/grey; merged datasets need the same features"
+        r"\(image, uint8, \[\?, \?, 1\]\) in .*/grey; merged datasets must have the same features"
     )
     with pytest.raises(InputError, match=message):
         merge([two[0], grey], tmp_path / "out", log=quiet)
@@ -362,7 +362,7 @@ def test_a_shard_that_lacks_records_at_its_end_is_named(two):
     path = two[0] / manifest.shards[0].path
     index = (two[0] / index_path(manifest.shards[0].path)).read_text().splitlines()
     os.truncate(path, int(index[-1].split()[0]))
-    with pytest.raises(BuildError, match=r"holds 1 records, the manifest records 2"):
+    with pytest.raises(BuildError, match=r"holds 1 records, but the manifest lists 2"):
         keys.read_keys(Origin(two[0], manifest), "keys")
 
 

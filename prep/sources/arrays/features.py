@@ -40,7 +40,7 @@ def row_bytes(array: MappedArray) -> int:
 
 
 def is_text(array: MappedArray) -> bool:
-    """Whether an array holds byte strings or text."""
+    """Return whether an array holds byte strings or text."""
     return array.dtype != "bfloat16" and np.dtype(array.dtype).kind in "SU"
 
 

@@ -55,7 +55,7 @@ def read_labels(array: MappedArray | None, class_names: Sequence[str]) -> Labels
 
 
 def _is_integer(array: MappedArray) -> bool:
-    """Whether int64 can hold every value of the dtype."""
+    """Return whether int64 can hold every value of the dtype."""
     dtype = None if array.dtype == "bfloat16" else np.dtype(array.dtype)
     return dtype is not None and dtype.kind in "iu" and not (dtype.kind == "u" and dtype.itemsize == 8)
 

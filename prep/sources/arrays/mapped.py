@@ -99,7 +99,7 @@ class MappedFile:
         raise InputError(f"{self.path}: changed after the build listed it; run the command again")
 
     def summary(self) -> tuple[object, ...]:
-        """Return what identifies layout and content, for the build id."""
+        """Return values that identify layout and content, for the build id."""
         return self.layout
 
 
@@ -142,7 +142,7 @@ class MappedParts:
             part.check_unchanged()
 
     def summary(self) -> tuple[object, ...]:
-        """Return what identifies layout and content, for the build id."""
+        """Return values that identify layout and content, for the build id."""
         return tuple(part.summary() for part in self.parts)
 
 

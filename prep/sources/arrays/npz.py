@@ -126,7 +126,7 @@ def _opened(path: str, where: str) -> Iterator[tuple[zipfile.ZipFile, str]]:
 
 
 def _fault(archive: zipfile.ZipFile, file: BinaryIO, num_bytes: int) -> str | None:
-    """Return what is wrong with the directory of an archive, or None."""
+    """Return the fault of the directory of an archive, or None."""
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     if not infos:
         return "has no members"

@@ -50,7 +50,7 @@ def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple
 
 
 def is_dated(kind: pa.DataType) -> bool:
-    """Whether a type, or the type of the items of a list, is a date, a time or a duration."""
+    """Return whether a type, or the type of the items of a list, is a date, a time or a duration."""
     return bool(pa.types.is_temporal(kind.value_type if pa.types.is_list(kind) else kind))
 
 

@@ -122,7 +122,7 @@ def _read_json(path: Path) -> pa.Table:
 
 
 def _may_be_rounded(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds floating point numbers so large that integers may have been rounded to them."""
+    """Return whether a column holds floats so large that integers may have been rounded to them."""
     flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
     if flat.type != pa.float64():
         return False

@@ -81,7 +81,7 @@ def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
 
 
 def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:
-    """Whether a file is below ``root`` after following links; ``real`` caches the folders."""
+    """Return whether a file is below ``root`` after following links; ``real`` caches the folders."""
     # not normpath: after a link, ".." is the folder that holds the target of the link
     folder, name = os.path.split(full)
     if folder not in real:

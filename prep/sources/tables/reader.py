@@ -45,7 +45,7 @@ class TableReader:
         folder: folder of the staged rows.
         root: folder to which image paths are relative.
         schema: schema of the dataset.
-        columns: what each column is used for.
+        columns: use of each column.
         images: image options.
         identity: digest of the table.
         warnings: warnings for the user.
