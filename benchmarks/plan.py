@@ -117,7 +117,10 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
             return int(reader.record_intervals(table, *order.intervals(epoch, starts, counts))[0].shape[0])
 
         if steps:
-            return intervals_of(assignment.step_intervals(0))
+            last = range(assignment.lanes - assignment.worker_lanes, assignment.lanes)
+            return intervals_of(
+                [(lane_start(count, assignment.lanes, lane), assignment.rows_per_lane) for lane in last]
+            )
         starts = [lane_start(count, assignment.lanes, lane) for lane in range(assignment.lanes)]
         rows, block = assignment.rows_per_lane * assignment.num_steps, assignment.run * BLOCK_RUNS
         # all lanes are open at the same time, each with the intervals of its next block

@@ -109,18 +109,6 @@ class Assignment:
         """The threads that read for one step at the same time: two for an even number of lanes."""
         return 2 if self.lanes and self.worker_lanes % 2 == 0 else 1
 
-    def step_intervals(self, step: int) -> list[tuple[int, int]]:
-        """Return this worker's positions of a step in row order, ``(start, count)`` each, without padding."""
-        if not self.lanes:
-            start = step * self.global_batch_size + self.worker.index * self.batch_size
-            return [(start, min(max(self.num_positions - start, 0), self.batch_size))]
-        found = []
-        for lane in range(self.worker.index * self.worker_lanes, (self.worker.index + 1) * self.worker_lanes):
-            start = lane_start(self.num_positions, self.lanes, lane) + step * self.rows_per_lane
-            end = lane_start(self.num_positions, self.lanes, lane + 1)
-            found.append((start, min(max(end - start, 0), self.rows_per_lane)))
-        return found
-
 
 def assign(
     num_positions: int,

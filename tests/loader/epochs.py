@@ -5,7 +5,22 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from tfshards.loader.order.assignment import lane_start
 from tfshards.loader.order.epoch import lane_ranks
+
+
+def step_intervals(assignment, step):
+    """Return the positions of a worker's step in row order, as ``(start, count)`` each, without padding."""
+    num_positions, index = assignment.num_positions, assignment.worker.index
+    if not assignment.lanes:
+        start = step * assignment.global_batch_size + index * assignment.batch_size
+        return [(start, min(max(num_positions - start, 0), assignment.batch_size))]
+    found = []
+    for lane in range(index * assignment.worker_lanes, (index + 1) * assignment.worker_lanes):
+        start = lane_start(num_positions, assignment.lanes, lane) + step * assignment.rows_per_lane
+        end = lane_start(num_positions, assignment.lanes, lane + 1)
+        found.append((start, min(max(end - start, 0), assignment.rows_per_lane)))
+    return found
 
 
 def lane_bounds(order):

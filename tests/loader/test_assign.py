@@ -18,6 +18,8 @@ from tfshards.loader.order.assignment import (
 )
 from tfshards.schemas import OptionsError
 
+from .epochs import step_intervals
+
 SMALL = Stored(100)
 REMAINDERS = ("drop", "pad", "keep")
 SHUFFLES = (None, Shuffle(), Shuffle(run=3), Shuffle(how="full"))
@@ -40,7 +42,7 @@ def assignments(num_examples, batch_size, num_workers, remainder, shuffle, store
 
 def places(assignment: Assignment, step):
     """Return the positions that a worker reads for a step, and the number of rows that they fill."""
-    found = assignment.step_intervals(step)
+    found = step_intervals(assignment, step)
     return [place for start, count in found for place in range(start, start + count)]
 
 

@@ -12,6 +12,8 @@ from tfshards.loader.order.assignment import Stored, assign, num_steps
 from tfshards.loader.records.interval_table import interval_table
 from tfshards.loader.records.shards import Shards
 
+from .epochs import step_intervals
+
 SHARDS, WORKERS = range(1, 10), range(1, 9)
 BATCH_SIZES = (1, 2, 3, 5)
 # fewer than shards, a batch, one more, primes, and what 2, 3, 4 and 5 divide
@@ -74,7 +76,9 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
             for worker in workers:
                 for step in range(steps):
                     taken = [
-                        place for first, n in worker.step_intervals(step) for place in range(first, first + n)
+                        place
+                        for first, n in step_intervals(worker, step)
+                        for place in range(first, first + n)
                     ]
                     assert len(taken) == batch_size if remainder == "drop" else len(taken) <= batch_size
                     read += [records[place] for place in taken]

@@ -19,7 +19,7 @@ from tfshards.loader.order.source import Source
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Totals
 
 from .conftest import NUMBERS
-from .epochs import members_by_position
+from .epochs import members_by_position, step_intervals
 
 SIZES = [9, 0, 14, 7, 11]
 COUNT = sum(SIZES)
@@ -77,7 +77,7 @@ def test_each_example_occurs_once_even_if_the_number_of_workers_changes_often(
             positions = [
                 position
                 for worker in workers
-                for start, count in worker.step_intervals(step)
+                for start, count in step_intervals(worker, step)
                 for position in range(start, start + count)
             ]
             found.append(sorted(members[positions].tolist()))

@@ -13,7 +13,7 @@ from tfshards.loader.order.assignment import Stored, assign
 from tfshards.loader.order.epoch import RunOrder
 from tfshards.loader.order.random_bits import order_seed
 
-from .epochs import members_by_position
+from .epochs import members_by_position, step_intervals
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "quality.py"
 SPEC = importlib.util.spec_from_file_location("quality", PATH)
@@ -34,7 +34,7 @@ def arithmetic(count, shuffle, record_bytes):
     )
     seed = order_seed(shuffle.seed, "0123abcd")
     order = RunOrder(num_positions=count, run=assignment.run, seed=seed, lanes=assignment.lanes)
-    steps = [assignment.step_intervals(step) for step in range(assignment.num_steps)]
+    steps = [step_intervals(assignment, step) for step in range(assignment.num_steps)]
     places = [place for step in steps for start, n in step for place in range(start, start + n)]
     return [members_by_position(order, epoch)[places] for epoch in range(EPOCHS)]
 
