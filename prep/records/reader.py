@@ -7,7 +7,6 @@ import math
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -153,8 +152,7 @@ class FrameReader:
         # memoryviews return Python integers one at a time; lists would hold all of them
         self._offsets, self._lengths = index.offsets.data, index.lengths.data
         self._path = path
-        self._opened = open_shard(path, compression)
-        self._file = self._opened.__enter__()
+        self._file = open_shard(path, compression)
         self._at = 0
 
     def read(self, record: int) -> tuple[bytes, bytes]:
@@ -179,13 +177,13 @@ class FrameReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._opened.__exit__(None, None, None)
+        self._file.close()
 
 
-def open_shard(path: Path, compression: Compression) -> AbstractContextManager[BinaryIO]:
+def open_shard(path: Path, compression: Compression) -> BinaryIO:
     """Open a shard for reading its frames; offsets count uncompressed bytes."""
     if compression == "gzip":
-        return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
+        return cast("BinaryIO", gzip.open(path))
     return path.open("rb", buffering=_BUFFER_BYTES)
 
 
