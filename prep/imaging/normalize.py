@@ -74,8 +74,6 @@ def normalize(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normal
     Raises:
         ImageError: the image is rejected.
     """
-    if len(data) > options.max_bytes:
-        raise ImageError("too large", f"{len(data)} bytes; at most {options.max_bytes}")
     if options.check == "none":
         return Normalized(data)
     if not data:
