@@ -79,7 +79,7 @@ def distribute(
         )
     if not _num_steps(whole):
         raise OptionsError(
-            f"global_batch_size={global_batch_size} exceeds the examples of the split, so that "
+            f"global_batch_size={global_batch_size} exceeds the examples of the split, so "
             "remainder='drop' leaves no steps; use a smaller one or remainder='pad'"
         )
     if has_several_hosts(strategy):

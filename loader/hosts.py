@@ -46,7 +46,7 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
         )
     if options.cache is not None:
         raise OptionsError(
-            f"cache={options.cache!r} would copy the shards to the coordinator's host alone; leave it out "
+            f"cache={options.cache!r} would copy the shards only to the coordinator's host; leave it out "
             "under ParameterServerStrategy"
         )
     if options.tracker is not None:
@@ -62,8 +62,8 @@ def distribute_over_hosts(
     """Return the distributed dataset in which each host has its own part of every global batch.
 
     Args:
-        strategy: of several hosts.
-        options: for all of them; ``batch_size`` is the global one.
+        strategy: a strategy of several hosts.
+        options: the options for all hosts; ``batch_size`` is that of the global batch.
     """
     global_batch_size = options.batch_size
     per_replica = global_batch_size // num_shares(strategy)

@@ -27,10 +27,10 @@ How = Literal["all", "parts", "folds"]
 
 @dataclass(frozen=True)
 class DeviceData:
-    """What the model on one device reads.
+    """The datasets of the model on one device.
 
     Attributes:
-        device: the name that was given.
+        device: the device, as given.
         train: the batches for training.
         validation: the batches of its fold, in stored order; None except for folds.
     """
@@ -74,7 +74,7 @@ def per_device(
     check_choice("how", how, get_args(How))
     whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
     if how != "all" and whole.take is not None:
-        raise OptionsError(f"take= and how={how!r} both choose examples; leave one out")
+        raise OptionsError(f"take= and how={how!r} both choose examples; leave one of them out")
     if len(devices) > 1 and (whole.tracker is not None or whole.begin.order is not None):
         raise OptionsError(
             f"start= records the order of one model, and the {len(devices)} models have different orders; "
@@ -95,7 +95,7 @@ def per_device(
 
 
 def _with_seeds_of(options: LoadOptions, index: int) -> LoadOptions:
-    """Return the options of one model; those of the first are as they were given."""
+    """Return the options of one model; the first model uses the options as given."""
     if not index:
         return options
     shuffle = options.shuffle

@@ -107,6 +107,6 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(
-            f"{folder}: {what} needs about {size(num_bytes)}, and {size(free)} are free; "
-            "make room or choose an output elsewhere"
+            f"{folder}: {what} needs about {size(num_bytes)}, but only {size(free)} is free; "
+            "free some space, or choose an output on another disk"
         )

@@ -167,9 +167,9 @@ class Split:
         stated = reader.count("num_examples")
         if stated != split.num_examples:
             reader.note("num_examples", f"is {stated}, but the shards hold {split.num_examples}")
-        labelled = sum(split.label_counts.values())
-        if split.label_counts and labelled != split.num_examples:
-            message = f"adds up to {labelled}, but the shards hold {split.num_examples} examples"
+        labeled = sum(split.label_counts.values())
+        if split.label_counts and labeled != split.num_examples:
+            message = f"adds up to {labeled}, but the shards hold {split.num_examples} examples"
             reader.note("label_counts", message)
         if split.label_counts and schema is not None:
             _note_unknown_labels(reader, schema)

@@ -296,12 +296,12 @@ def features_and_values(key):
     yield "letters", "bytes", "bytes", [None], objects(letters, (len(letters),)), letters
     strings = [b"", b"\x00\xff", b"c", b"d"]
     yield "words", "bytes", "bytes", [2, 2], objects(strings, (2, 2)), strings
-    grey = PIXELS[:, :, :1]
+    gray = PIXELS[:, :, :1]
     encoded = tf.io.encode_png(PIXELS).numpy()
     yield "image", "image", "uint8", [None, None, 3], PIXELS, [encoded]
     yield "fixed", "image", "uint8", [4, 5, None], PIXELS, [encoded]
-    repeated = np.repeat(grey, 3, axis=2)
-    yield "grey", "image", "uint8", [None, None, 3], repeated, [tf.io.encode_png(grey).numpy()]
+    repeated = np.repeat(gray, 3, axis=2)
+    yield "grey", "image", "uint8", [None, None, 3], repeated, [tf.io.encode_png(gray).numpy()]
 
 
 def serialised(key):
@@ -505,9 +505,9 @@ LONG = struct.pack("<Q", 2**40)
         ),
         pytest.param(lambda d: replaced(d, 30, 0), "record 0: the CRC of the data", id="another byte"),
         pytest.param(lambda d: replaced(d, 62, 0), "record 0: the CRC of the data", id="another checksum"),
-        pytest.param(lambda d: d[:-1], "record 0: is longer than its file", id="a cut"),
+        pytest.param(lambda d: d[:-1], "record 0: is longer than its file", id="a truncation"),
         pytest.param(lambda d: d + b"\0", "record 1: the header is cut", id="a trailing byte"),
-        pytest.param(lambda d: b"", "has 0 records instead of 1", id="a cut between records"),
+        pytest.param(lambda d: b"", "has 0 records instead of 1", id="a truncation between records"),
         pytest.param(lambda d: d + d, "has 2 records instead of 1", id="a record twice"),
     ],
 )

@@ -34,7 +34,7 @@ def dataset(tmp_path_factory):
         ({"epochs": 1.5}, "epochs=1.5 must be an integer"),
         ({"select": "x"}, "select='x' must be a tuple of names, such as select=('x',)"),
         ({"select": {"x"}}, "select={'x'} must be a tuple of names"),
-        ({"split": ["train"]}, "split=['train'] must be one name; there is 'train'"),
+        ({"split": ["train"]}, "split=['train'] must be one name; the splits are 'train'"),
         ({"batch_size": "8"}, "batch_size='8' must be an integer"),
         ({"batch_size": True}, "batch_size=True must be an integer"),
     ],

@@ -21,10 +21,10 @@ _BITS = 24
 
 
 def draws_of(images: Iterable[Image], epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Return what is drawn for the examples ``numbers`` (int64) in an epoch, by name.
+    """Return the random draws for the examples ``numbers`` (int64) in an epoch, by name.
 
-    ``box SEED`` has shape ``(numbers, ATTEMPTS, 4)`` float32, as ``random_box`` takes it; ``flip SEED`` has
-    shape ``(numbers, 2)`` bool: upside down, and left-right. Images of equal seeds share their draws.
+    ``box SEED`` has shape ``(numbers, ATTEMPTS, 4)`` float32, as in ``random_box``; ``flip SEED`` has
+    shape ``(numbers, 2)`` bool: vertical and horizontal. Images of equal seeds share their draws.
     """
     draws = {}
     for image in images:
@@ -42,8 +42,8 @@ def box_of(sides: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf
 
     Args:
         sides: ``[height, width]`` int32 of the image.
-        image: with a crop, and so with a size.
-        draws: of the one example, from ``draws_of``.
+        image: options with a crop, and therefore with a size.
+        draws: draws for this example, from ``draws_of``.
     """
     assert image.size is not None  # Image refuses a crop without a size
     if image.crop == "random":
@@ -52,7 +52,7 @@ def box_of(sides: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf
 
 
 def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Return ``pixels``, ``(height, width, channels)``, mirrored as drawn for the example."""
+    """Return ``pixels``, ``(height, width, channels)``, flipped as drawn for the example."""
     for axis, word in enumerate(("vertical", "horizontal")):
         if image.flip and word in image.flip:
             pixels = _reversed_if(draws[_flip_name(image)][axis], pixels, axis)
@@ -60,7 +60,7 @@ def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> 
 
 
 def center_box(sides: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Return ``[top, left, height, width]`` int32 of the largest centered box, shaped as ``size``."""
+    """Return ``[top, left, height, width]`` int32 of the largest centered box with the ratio of ``size``."""
     across = sides[::-1] * tf.constant(size, tf.int32) // tf.constant(size[::-1], tf.int32)
     box = tf.minimum(sides, tf.maximum(1, across))
     return tf.concat([(sides - box) // 2, box], axis=0)
@@ -71,9 +71,9 @@ def random_box(sides: tf.Tensor, size: tuple[int, int], draws: tf.Tensor) -> tf.
 
     Args:
         sides: ``[height, width]`` int32 of the image.
-        size: of the result, ``(height, width)``.
-        draws: shape ``(ATTEMPTS, 4)`` float32: height and width as parts of the root of the image's area;
-            where the box lies, from 0 (top, left) to 1.
+        size: size of the result, ``(height, width)``.
+        draws: shape ``(ATTEMPTS, 4)`` float32: height and width relative to the square root of the image's
+            area; top and left from 0 to 1, where 1 is the last possible position.
     """
     floats = tf.cast(sides, tf.float32)
     boxes = tf.cast(tf.round(draws[:, :2] * tf.sqrt(floats[0] * floats[1])), tf.int32)
@@ -90,11 +90,11 @@ def random_box(sides: tf.Tensor, size: tuple[int, int], draws: tf.Tensor) -> tf.
 
 
 def _boxes(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return boxes for ``random_box``: area uniform, aspect ratio log-uniform in their limits."""
+    """Return boxes for ``random_box``: area uniform and aspect ratio log-uniform within their limits."""
     words = tf.reshape(tf.range(4 * ATTEMPTS, dtype=tf.int64), [ATTEMPTS, 4])
     bits = random_bits(seed, CROP, epoch, numbers[:, tf.newaxis, tf.newaxis], words)
-    # In float64, since the last bit of exp() may differ with a value's index in the tensor: on the way to
-    # whole pixels that bit is lost.
+    # In float64, because the last bit of exp() may depend on the index of a value in the tensor; rounding to
+    # whole pixels removes that bit.
     uniform = tf.cast(tf.bitwise.right_shift(bits, tf.constant(63 - _BITS, tf.int64)), tf.float64) / 2**_BITS
     area, aspect, top, left = tf.unstack(uniform, axis=-1)
     area = MIN_AREA + area * (MAX_AREA - MIN_AREA)
@@ -105,7 +105,7 @@ def _boxes(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _reversed_if(turn: tf.Tensor, pixels: tf.Tensor, axis: int) -> tf.Tensor:
-    # Of tensors of rank 3 tf.reverse copies whole rows: a tenth of the time of pixels[:, ::-1].
+    # For tensors of rank 3, tf.reverse copies whole rows, in a tenth of the time of pixels[:, ::-1].
     return tf.cond(turn, lambda: tf.reverse(pixels, [axis]), lambda: pixels)
 
 

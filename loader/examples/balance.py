@@ -23,7 +23,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
         split: name of the split; may be omitted if there is only one.
 
     Returns:
-        The weights by the number of the class, ascending.
+        The weights by class number, in ascending order.
 
     Raises:
         InputError: the dataset or the split does not exist, or the split has no labels.
@@ -37,7 +37,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
 
 
 def class_numbers(manifest: Manifest, split: str) -> dict[int, int]:
-    """Return the examples of each class of a split, by the class's number in ascending order."""
+    """Return the number of examples of each class of a split, by class number in ascending order."""
     names = manifest.schema.class_names
     counts = manifest.splits[split].label_counts
     return dict(sorted((names.index(key) if names else int(key), count) for key, count in counts.items()))

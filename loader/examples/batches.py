@@ -1,7 +1,7 @@
-"""From groups of records to batches: parse, work on each example, split into steps.
+"""From groups of records to batches: parse, process each example, split into steps.
 
-A list of any length is a ``tf.RaggedTensor`` in every stage, of one rank more than the other values; a list
-of rows has a uniform inner dimension.
+In every stage, a list of any length is a ``tf.RaggedTensor`` with one more dimension than other values; a
+list of rows has a uniform inner dimension.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tfshards.loader.integrity.explain import check_rows
 from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.records.shards import PADDING, Shards
 
-# Examples come in order: with one for each processor, one that takes long keeps the others waiting.
+# Examples are delivered in order: with only one per processor, a slow example would block the others.
 DECODED_PER_CPU = 4
 
 
@@ -36,7 +36,7 @@ def num_cpus() -> int:
 
 @dataclass(frozen=True)
 class Ahead:
-    """How much is worked on before the training step asks for it.
+    """How much is processed before the training step requests it.
 
     Attributes:
         decoded: the number of examples that are decoded at the same time.
@@ -56,10 +56,10 @@ def make_batches(
 
     Args:
         groups: from ``streams.read_groups``.
-        content: what a batch holds.
-        shards: of the split; an error names them.
-        assignment: which rows are a batch.
-        ahead: how much is worked on ahead.
+        content: the content of a batch.
+        shards: the shards of the split, which errors name.
+        assignment: which rows form a batch.
+        ahead: how much is processed ahead.
     """
 
     def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, tf.Tensor]) -> Values:
@@ -70,7 +70,7 @@ def make_batches(
 
     parsed = mapped(groups, parse, ahead.parsed)
     if assignment.group > 1 or content.by_example:
-        # the values of a step, or of an example if more is done to each
+        # the values of a step, or of an example if examples are processed one by one
         parsed = unbatched(parsed)
     if not content.by_example:
         steps = parsed
@@ -90,7 +90,7 @@ def _parse(
 ) -> Values:
     """Return the values of a group of steps: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
-    The latter for groups of one step, and if more is done to each example.
+    The latter for groups of one step, and if examples are processed one by one.
     """
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}

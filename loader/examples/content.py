@@ -1,4 +1,4 @@
-"""``Content``: what a batch holds, and the tensors that pass from stage to stage until it does."""
+"""``Content``: the content of a batch, and the types of the tensors that pass from stage to stage."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.order.source import Source
 from tfshards.schemas import Feature
 
-# What the user's function returns for an example: a tensor, or dicts and tuples of tensors.
+# The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
 Nest: TypeAlias = "tf.Tensor"
-# The features by name, and by name what accompanies them until the batches are made: "real", "weight", and
-# the randomness of the work on an example.
+# The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
+# and the random draws for an example.
 Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
 Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a batch holds.
+    """The content of a batch.
 
     Attributes:
-        features: to deliver, in order.
+        features: the features to deliver, in order.
         as_tuple: whether batches are tuples, otherwise dicts.
-        images: how images are decoded, by feature; the others are not.
-        weighing: where sample weights come from; None for nowhere.
-        user_map: the user's function on each example; None for none.
+        images: options of the images that are decoded, by feature.
+        weighing: the source of sample weights; None for no weights.
+        user_map: the user's function on each example; None for no function.
         adds_weight: whether weights are delivered.
     """
 
@@ -52,17 +52,17 @@ class Content:
 
     @property
     def by_example(self) -> bool:
-        """Whether anything is done to one example at a time."""
+        """Whether examples are processed one by one."""
         return bool(self.images) or self.user_map is not None
 
     @property
     def is_random(self) -> bool:
-        """Whether the work on an example draws anything."""
+        """Whether the processing of an example needs random draws."""
         return self.user_map is not None or any(image.is_random for image in self.images.values())
 
 
 def make_content(options: LoadOptions, source: Source) -> Content:
-    """Return what the batches of ``source`` hold.
+    """Return the content of the batches of ``source``.
 
     Raises:
         OptionsError: options do not fit the features or the classes of the dataset.
@@ -82,7 +82,7 @@ def make_content(options: LoadOptions, source: Source) -> Content:
 
 
 def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
-    """Return the specification of one example by feature: images decoded, before the user's function."""
+    """Return the specification of one example by feature, with decoded images, before the user's function."""
     specs = {}
     for feature in content.features:
         image = content.images.get(feature.name)
@@ -103,7 +103,7 @@ def without_elements(features: Sequence[Feature]) -> list[Feature]:
 
 
 def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Return the features of a batch or an example by name, in order, those without elements restored."""
+    """Return the features of a batch or an example by name, in order, including those without elements."""
     whole = {feature.name: values[feature.name] for feature in content.features}
     for feature in without_elements(content.features):
         dtype = tf.string if feature.dtype == "bytes" else feature.dtype

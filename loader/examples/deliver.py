@@ -1,4 +1,4 @@
-"""A batch as the user gets it: without its padding, or with weights."""
+"""The last stages of a batch: remove padding, or add weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfshards.loader.options.load_options import WEIGHT
 
 
 def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
-    """Return a batch without its padding, which only the last batches of an epoch have."""
+    """Return a batch without padding, which only the last batches of an epoch have."""
     real = extra["real"]
     everything = (values, {name: value for name, value in extra.items() if name != "real"})
     kept: Batch = tf.cond(
@@ -23,7 +23,7 @@ def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
 
 
 def delivered(content: Content, values: Nest, extra: Mapping[str, tf.Tensor]) -> Nest:
-    """Return a batch as the user gets it."""
+    """Return a batch as it is delivered to the user."""
     batch = _features(content, values) if content.user_map is None else values
     if not content.adds_weight:
         return batch

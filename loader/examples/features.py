@@ -16,8 +16,8 @@ def selected_features(
     """Return the features to deliver, in order: those named in ``select``, or all.
 
     Args:
-        schema: of the dataset.
-        select: names, or None.
+        schema: the schema of the dataset.
+        select: names of features, or None.
         adds_name: whether a dict also gets ``sample_weight``.
 
     Raises:
@@ -28,12 +28,12 @@ def selected_features(
         name = select if isinstance(select, str) else "image"
         raise OptionsError(f"select={select!r} must be a tuple of names, such as select=({name!r},)")
     names = schema.names if select is None else tuple(select)
-    there_are = f"there are {_listed(schema.names)}"
+    known = f"the features are {_listed(schema.names)}"
     if not names:
-        raise OptionsError(f"select={select!r} is empty; {there_are}")
+        raise OptionsError(f"select={select!r} is empty; {known}")
     unknown = [name for name in names if name not in schema.names]
     if unknown:
-        raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {there_are}")
+        raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {known}")
     if len(set(names)) < len(names):
         raise OptionsError(f"select={tuple(names)!r} names a feature twice")
     if adds_name and select is None and WEIGHT in names:
@@ -47,11 +47,11 @@ def selected_features(
 def decoded_images(
     features: Sequence[Feature], image: Image | Mapping[str, Image] | None, *, is_mapped: bool
 ) -> dict[str, Image]:
-    """Return how images are decoded, by name and with their channels; images that are left out stay encoded.
+    """Return the options of decoded images by name, with their channels; images left out stay encoded.
 
     Args:
-        features: that are delivered.
-        image: how to decode all of them, or some by name.
+        features: the features that are delivered.
+        image: options for all images, or for some by name.
         is_mapped: whether the user's function follows, which may make images equal in size.
 
     Raises:
@@ -75,7 +75,7 @@ def decoded_images(
         if value.size is None and None in shape[:2] and not is_mapped:
             raise OptionsError(
                 f"image {name!r} differs in size from example to example, shape {shape}, so "
-                "that it cannot be batched; use Image(size=(height, width)), "
+                "it cannot be batched; use Image(size=(height, width)), "
                 "leave image= out, or resize in map_fn="
             )
     return {

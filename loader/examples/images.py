@@ -10,10 +10,10 @@ import tensorflow as tf
 from tfshards.loader.examples.augment import box_of, flipped
 from tfshards.loader.options.image import Image
 
-# The transform that Pillow, and most others, decode JPEG by; TensorFlow's default is a faster one of less
-# precision, which saves some four per cent of the time that decoding takes.
+# The transform that Pillow and most other decoders of JPEG use; TensorFlow's default is faster and less
+# precise, and saves about 4 % of the decoding time.
 _DCT = "INTEGER_ACCURATE"
-# By how much the decoder can shrink a JPEG file in its transform.
+# Ratios by which the decoder can shrink a JPEG file in its transform.
 _RATIOS = (1, 2, 4, 8)
 
 
@@ -21,9 +21,9 @@ def decode_image(encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor
     """Return the pixels of one image, shape ``(height, width, channels)``, as specified by ``image``.
 
     Args:
-        encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP of as many channels.
-        image: how to decode; its channels are given.
-        draws: what is drawn for the example, from ``augment.draws_of``.
+        encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels.
+        image: the options, with channels set.
+        draws: random draws for the example, from ``augment.draws_of``.
     """
     pixels = _decoded_box(encoded, image, draws)
     pixels.set_shape([None, None, image.channels])
@@ -75,7 +75,7 @@ def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.T
 def _normalized(pixels: tf.Tensor, image: Image) -> tf.Tensor:
     """Return ``(pixels / 255 - mean) / std``, float32."""
     mean, std = (np.asarray(part, np.float64) for part in image.mean_and_std())
-    # Over rows of all channels: TensorFlow takes four times as long to broadcast over three of them.
+    # On rows of all channels, because TensorFlow takes four times as long to broadcast over three channels.
     shape = tf.shape(pixels)
     rows = tf.reshape(tf.cast(pixels, tf.float32), [shape[0], -1])
     if mean.any():

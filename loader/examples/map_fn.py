@@ -18,19 +18,19 @@ class UserMap:
 
     Attributes:
         function: called with the example and its seed.
-        seed: the seed of these seeds.
+        seed: the seed from which the seeds of examples are derived.
     """
 
     function: Callable[..., object]
     seed: int
 
     def __call__(self, example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
-        """Return what the function returns for an example; AutoGraph rewrites it, as in ``tf.data``'s map."""
+        """Return the result of the function for an example; AutoGraph converts it, as in ``Dataset.map``."""
         return self.function(example, seed)
 
 
 def traced(user_map: UserMap, example: Mapping[str, tf.TensorSpec]) -> tuple[UserMap, object]:
-    """Return ``user_map`` with its function traced, once and for all, and the specification of its result.
+    """Return ``user_map`` with its function traced once, and the specification of its result.
 
     Args:
         user_map: the user's function.
@@ -51,7 +51,7 @@ def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def check_returned(spec: object, adds_weight: bool) -> None:
-    """Raise unless what ``map_fn`` returns, of this ``element_spec``, can be put into batches.
+    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched.
 
     Raises:
         OptionsError: it cannot, or the weight cannot be added to it.

@@ -1,4 +1,4 @@
-"""Records to tensors: the loader's side of the table ``KINDS`` of ``schemas.feature``."""
+"""Parse records into tensors: the loader's side of the table ``KINDS`` in ``schemas.feature``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
     Args:
         records: shape ``(n,)`` string.
-        features: the features to parse; the others' values are not copied.
+        features: the features to parse; the values of others are not copied.
 
     Returns:
         By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
@@ -47,7 +47,7 @@ def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
     if feature.dtype in _DECODED_AS:
         elements = tf.bitcast(elements, feature.dtype)
-    # where there are no elements, the number of rows does not follow from theirs
+    # without elements, the number of rows cannot be inferred from their number
     rows = tf.shape(value)[0] if 0 in feature.shape else -1
     return tf.reshape(elements, [rows, *feature.shape])
 

@@ -14,12 +14,12 @@ from tfshards.schemas import Feature, Manifest, OptionsError
 
 @dataclass(frozen=True)
 class Weighing:
-    """Where the weight of an example comes from.
+    """The source of the weight of an example.
 
     Attributes:
-        feature: the label, or the weight itself.
+        feature: the label, or the feature that holds the weight.
         classes: the classes that have weights, ascending; empty if the feature is the weight.
-        weights: of the classes.
+        weights: the weights of the classes.
     """
 
     feature: Feature
@@ -28,7 +28,7 @@ class Weighing:
 
 
 def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | None) -> Weighing | None:
-    """Return where the weights of a split come from; None without ``sample_weights``.
+    """Return the source of the weights of a split; None without ``sample_weights``.
 
     Raises:
         OptionsError: there is no such feature or class, a class that occurs has no weight, or the split has
@@ -67,7 +67,7 @@ def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Ten
     classes = tf.constant(source.classes, tf.int64)
     index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
     before = f"feature {source.feature.name} holds the class "
-    after = ", which by the manifest no example has; `tfshards verify --deep` lists the wrong ones"
+    after = ", which no example has according to the manifest; `tfshards verify --deep` lists the wrong ones"
     index = _require(index, tf.gather(classes, index) == labels, labels, before, after)
     return tf.gather(tf.constant(source.weights, tf.float32), index)
 
@@ -76,14 +76,14 @@ def _weight_feature(manifest: Manifest, name: str) -> Feature:
     schema = manifest.schema
     if name not in schema.names:
         raise OptionsError(
-            f"sample_weights={name!r} is neither 'balanced' nor a feature; there are "
+            f"sample_weights={name!r} is neither 'balanced' nor a feature; the features are "
             f"{', '.join(map(repr, schema.names))}"
         )
     feature = schema[name]
     is_number = any(word in feature.dtype for word in ("int", "float"))
     if feature.kind in ("image", "label") or feature.shape != () or not is_number:
         raise OptionsError(
-            f"sample_weights={name!r} must name a feature that holds one number an example, but it is a "
+            f"sample_weights={name!r} must name a feature that holds one number per example, but it is a "
             f"{feature.kind} of shape {feature.shape} and dtype {feature.dtype}; weights by class are "
             "'balanced', or a mapping such as {'cat': 2.0}"
         )
@@ -100,7 +100,9 @@ def _by_number(
         known = range(len(names)) if names else counts
         if isinstance(number, str) or number not in known:
             listed = ", ".join(map(repr, names)) if names else ", ".join(map(str, counts))
-            raise OptionsError(f"sample_weights= names {key!r}, which is not a class; there are {listed}")
+            raise OptionsError(
+                f"sample_weights= names {key!r}, which is not a class; the classes are {listed}"
+            )
         if int(number) in weights:
             shown = _shown(manifest, int(number))
             raise OptionsError(f"sample_weights= has two weights for the class {shown}")
@@ -119,8 +121,8 @@ def _require(values: tf.Tensor, fits: tf.Tensor, shown: tf.Tensor, before: str, 
     Args:
         values: any shape.
         fits: bool of the same shape.
-        shown: integers of the same shape; the error names that of the first which does not fit.
-        before: the text of the error up to the number.
+        shown: integers of the same shape; the error names that of the first value that does not fit.
+        before: the text of the error before the number.
         after: the text after it.
     """
 

@@ -1,4 +1,4 @@
-"""The work on one example before batches are made: decode its images, call the user's function."""
+"""The processing of one example before batching: decode its images, call the user's function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfshards.loader.examples.map_fn import map_seeds
 from tfshards.loader.graph.raw_ops import without_autograph
 
 _SEED = "map seed"
-# what is kept until the batches are made
+# what is kept until batches are made
 _KEPT = ("real", "weight")
 
 
@@ -36,7 +36,7 @@ def example_work(content: Content) -> Callable[..., Batch]:
         # the seed is kept, so that there is an element even if the function returns nothing, which is refused
         return example, {**kept, _SEED: extra[_SEED]}
 
-    # not marked, so that AutoGraph rewrites the user's function, and nothing else
+    # not marked, so that AutoGraph converts the user's function, and nothing else
     def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
         example, kept = prepare(values, extra)
         return user_map(example, extra[_SEED]), kept
@@ -45,7 +45,7 @@ def example_work(content: Content) -> Callable[..., Batch]:
 
 
 def example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Return, by name, the randomness that the work on the examples ``numbers`` in an epoch needs."""
+    """Return, by name, the random draws and seeds for the examples ``numbers`` in an epoch."""
     randomness = draws_of(content.images.values(), epoch, numbers)
     if content.user_map is not None:
         randomness[_SEED] = map_seeds(content.user_map.seed, epoch, numbers)

@@ -152,7 +152,7 @@ def _scan(
                 first += 1
     if not bad.any() and digest != shard.examples_digest:
         return bad, (
-            "its records are not those of the manifest: the digest of their headers is "
+            "its records differ from the manifest: the digest of their headers is "
             f"{digest} instead of {shard.examples_digest}"
         )
     return bad, None

@@ -1,4 +1,4 @@
-"""The checks of every ``load``: size, last bytes and index of each shard against the manifest.
+"""The checks of every ``load``: size, last bytes and index of each shard, compared with the manifest.
 
 They read so little that they always run. The last bytes detect a shard of a different build.
 """
@@ -86,7 +86,7 @@ def _read_index(root: Path, shard: Shard) -> tuple[RecordIndex, list[Problem]]:
     found = f"{len(index.lengths)} records in {index.num_bytes} bytes"
     expected = f"{shard.num_examples} records in {shard.record_bytes} bytes"
     if found != expected:
-        return nothing, [Problem(path, f"describes {found}, but the manifest has {expected} for its shard")]
+        return nothing, [Problem(path, f"describes {found}, but the manifest lists {expected} for its shard")]
     if f"sha256:{sha256(data).hexdigest()}" != shard.index_digest:
         return nothing, [Problem(path, "its digest differs from the manifest")]
     return index, []

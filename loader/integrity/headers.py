@@ -1,4 +1,4 @@
-"""The checks of ``check="headers"``: the length and checksums of each record against index and manifest.
+"""The checks of ``check="headers"``: length and checksums of each record, compared with index and manifest.
 
 TensorFlow accepts a length of 2^40 if its checksum is right, and the process crashes; and it cannot detect
 that a record was removed, repeated or replaced. Neither check reads the data of the records.
@@ -29,7 +29,7 @@ _BLOCK_BYTES = 4 << 20
 _SPARSE_BYTES = 32 << 10
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
-# Per shard: in a shard of a different dataset every record is wrong.
+# Limit per shard, because every record is wrong in a shard of a different dataset.
 _MOST_PROBLEMS = 5
 
 _Bytes: TypeAlias = "npt.NDArray[np.uint8]"
@@ -49,7 +49,7 @@ def header_problems(
         except OSError as error:
             return [Problem(shard.path, f"cannot be read: {error.strerror or error}")]
         if len(wrong) == 0 and digest != shard.examples_digest:
-            message = "its records are not those of the manifest: the digest of their headers is"
+            message = "its records differ from the manifest: the digest of their headers is"
             return [Problem(shard.path, f"{message} {digest} instead of {shard.examples_digest}")]
         offsets = index.offsets
         problems = [_problem(shard, int(record), int(offsets[record])) for record in wrong[:_MOST_PROBLEMS]]

@@ -27,7 +27,7 @@ _LAUNCHERS = (
     _Launcher("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
     _Launcher("RANK", "WORLD_SIZE"),  # torchrun and compatible launchers
 )
-# Within an allocation mpirun's processes see the rank of Slurm's own step, so Slurm is read last.
+# Within an allocation, processes of mpirun see the rank of the Slurm step itself, so Slurm is read last.
 _SLURM = _Launcher("SLURM_PROCID", "SLURM_NTASKS")
 
 
@@ -102,12 +102,12 @@ def _launched(launcher: _Launcher, environ: Mapping[str, str]) -> dict[str, tupl
 
 
 def _number(value: object, what: str, end: int | None) -> int:
-    """Return ``value`` as an integer from 0 to ``end - 1``, or from 1 on where there is no end."""
+    """Return ``value`` as an integer from 0 to ``end - 1``, or at least 1 if ``end`` is None."""
     try:
         number = int(str(value))
     except ValueError:
         number = -1
     if number < (end is None) or (end is not None and number >= end):
-        allowed = "an integer from 1 on" if end is None else f"an integer from 0 to {end - 1}"
+        allowed = "an integer of at least 1" if end is None else f"an integer from 0 to {end - 1}"
         raise OptionsError(f"{what} must be {allowed}; {_REMEDY}")
     return number

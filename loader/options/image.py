@@ -35,32 +35,33 @@ class Image:
     Attributes:
         size: ``(height, width)`` of the result; None keeps the stored size, which must then be
             the same for all images, because a batch has one shape.
-        crop: None resizes the whole image, whatever its aspect ratio; "center" first cuts the largest
-            centered box of the result's aspect ratio; "random" cuts a random box of 8 to 100 % of the area
-            with an aspect ratio of 3/4 to 4/3, as Inception was trained (Szegedy et al.,
+        crop: None resizes the whole image without keeping its aspect ratio; "center" first crops the largest
+            centered box of the result's aspect ratio; "random" crops a random box of 8 to 100 % of the area
+            with an aspect ratio of 3/4 to 4/3, as in the training of Inception (Szegedy et al.,
             arXiv:1409.4842). The box is a pure function of the seed, the epoch, the example and the stored
-            size: images of one size in one example, such as a photo and its mask, are cut alike.
-        channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for those that the dataset was built with,
-            or 3 if it keeps each image's own.
+            size: images of one size in one example, such as a photo and its mask, are cropped alike.
+        channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for the channels in the schema,
+            or 3 if they differ between images.
         dtype: "uint8", rounded, or "float32", "float16" or "bfloat16", with values from 0 to 255 unless
             ``normalize`` changes them.
-        seed: of the random boxes and flips.
-        method: of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
-            numbers require; or "area", the mean of what a pixel covers.
-        flip: mirrors a random half of the images: left and right with "horizontal", top and bottom with
+        seed: seed of the random boxes and flips.
+        method: method of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
+            numbers require; or "area", the mean of the area that a pixel covers.
+        flip: flips a random half of the images: left and right with "horizontal", top and bottom with
             "vertical", each independently with "horizontal_and_vertical". Like the box, a pure function of
             the seed, the epoch and the example, but independent of the box: images of equal seeds and flips
-            in one example are mirrored alike.
-        normalize: how values become floats around zero, computed in float32: ``(mean, std)``, each a number
-            or one for each channel, gives ``(value / 255 - mean) / std``. "unit" is ``(0, 1)``, values from 0
-            to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet" has the three channels of
+            in one example are flipped alike.
+        normalize: how values are scaled, computed in float32: ``(mean, std)``, each a number
+            or one per channel, gives ``(value / 255 - mean) / std``. "unit" is ``(0, 1)``, values from 0
+            to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet" is, for three channels,
             ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
         dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
-            as it stays no smaller than ``size``. That is faster, and the values change: each is then the mean
-            of what it covers, where resizing alone skips pixels. Of photos 400 pixels wide, values from 0 to
-            255 changed by 3 on average when shrunk by 2, by 6 when shrunk by 4, and by up to 210 at edges
-            (``benchmarks/decode.py``). A box moves by less than a pixel of the shrunk image. Images of other
-            formats, and those less than twice as large as the result, keep their values.
+            as it stays no smaller than ``size``. This is faster, but changes the values: each is then the
+            mean of the area that it covers, whereas resizing alone skips pixels. In photos 400 pixels wide,
+            values from 0 to 255 changed by 3 on average when shrunk by 2, by 6 when shrunk by 4, and by up
+            to 210 at edges (``benchmarks/decode.py``). A box moves by less than a pixel of the shrunk
+            image. Images of other formats, and those less than twice as large as the result, keep their
+            values.
     """
 
     size: tuple[int, int] | None = None
@@ -177,5 +178,7 @@ def _per_channel(given: str, part: object) -> PerChannel:
 
 def _finite(given: str, number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
-        raise OptionsError(f"{given} holds {number!r}; mean and std must be finite numbers, or one a channel")
+        raise OptionsError(
+            f"{given} holds {number!r}; mean and std must be finite numbers, or one per channel"
+        )
     return float(number)

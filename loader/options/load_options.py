@@ -35,7 +35,7 @@ Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
 
-# The name of the weights that are delivered.
+# The name under which weights are delivered.
 WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
@@ -50,7 +50,7 @@ class LoadOptions:
     Attributes:
         path: a dataset's directory, or several datasets with weights.
         split: None for the only one.
-        batch_size: of one worker, at least 1.
+        batch_size: batch size of one worker, at least 1.
         worker: index and count; None for the only one.
         shuffle: the order of each epoch; None for the stored order.
         epochs: the epoch to stop before; None for no end.
@@ -59,11 +59,11 @@ class LoadOptions:
         classes: the classes to read, or their ratios; None for all.
         select: the features to deliver, in order; None for all, by name.
         image: how all images are decoded, or some by name; None leaves them encoded.
-        start: where the run begins, or what keeps track of it; None for the first batch.
+        start: the position at which the run begins, or an object that tracks it; None for the first batch.
         sample_weights: "balanced", weights by class, or the name of a feature; None for no weights.
-        map_fn: called with each example and its seed; None for nothing.
+        map_fn: function called with each example and its seed; None for no function.
         class_names: the classes that the dataset must have, in order; None for any.
-        check: what of the shards is compared with the manifest.
+        check: how the shards are compared with the manifest.
         on_damage: what happens at a damaged record.
         cache: ``"disk:PATH"``; None reads the dataset's own files.
         memory_budget: a size with a unit, or bytes; None for no limit.
@@ -135,7 +135,7 @@ class LoadOptions:
 
     @property
     def this_worker(self) -> Worker:
-        """The worker, also where it is the only one."""
+        """The worker; the only one if none was given."""
         return self.worker or Worker()
 
     @property
@@ -145,7 +145,7 @@ class LoadOptions:
 
     @property
     def tracker(self) -> Tracker | None:
-        """What keeps track of the run, if anything does."""
+        """The object that tracks the run; None if none does."""
         return self.start if isinstance(self.start, Tracker) else None
 
     @property
@@ -160,7 +160,7 @@ class LoadOptions:
 
     @property
     def is_augmented(self) -> bool:
-        """Whether crops or flips are drawn for the images."""
+        """Whether crops or flips of the images are random."""
         images = self.image.values() if isinstance(self.image, Mapping) else [self.image]
         return any(image is not None and image.is_random for image in images)
 
@@ -173,7 +173,7 @@ class LoadOptions:
     def differs_by_epoch(self) -> bool:
         """Whether two epochs differ in anything.
 
-        Groups resume in each epoch where the one before ended, also in stored order.
+        Groups continue in each epoch where the previous one ended, even in stored order.
         """
         return self.shuffle is not None or self.is_augmented or self.map_fn is not None or self.resamples
 

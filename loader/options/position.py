@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from tfshards.loader.options.validation import check_least
 from tfshards.schemas import OptionsError
 
-# What the order of a run depends on, as values of JSON by name.
+# The facts that the order of a run depends on, as JSON values by name.
 Facts: TypeAlias = Mapping[str, str | int]
 _FACTS = frozenset(
     ("build_id", "split", "examples", "global_batch_size", "remainder", "how", "seed", "run", "lanes")
@@ -23,9 +23,9 @@ class Position:
     Attributes:
         epoch: from 0.
         step: from 0.
-        order: what the order of the run depends on, as ``load`` recorded it in a ``Progress``: a run with a
-            different order cannot be resumed, and lanes and runs are those that it began with; None where
-            nothing is known.
+        order: the facts that the order of the run depends on, as ``load`` recorded them in a ``Progress``; a
+            run with a different order cannot be resumed, and lanes and runs are those that it began with;
+            None if they are not known.
     """
 
     epoch: int = 0
@@ -40,7 +40,7 @@ class Position:
             raise OptionsError(f"Position.order lacks {missing}; take it from loader.Progress().position")
 
     def to_json(self) -> dict[str, object]:
-        """Return the position as a dict of JSON."""
+        """Return the position as a dict of JSON values."""
         found: dict[str, object] = {"epoch": int(self.epoch), "step": int(self.step)}
         return found if self.order is None else {**found, "order": dict(self.order)}
 

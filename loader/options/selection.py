@@ -43,9 +43,9 @@ class Mix:
     """Several datasets with the same features and classes, read as one, each with its share of every epoch.
 
     Attributes:
-        weights: by the dataset's directory, in any unit: of an epoch each has its share of their sum, exactly
-            up to rounding. A dataset that has more examples than its share resumes in the next epoch where
-            this one ended; the examples of one that has fewer occur several times.
+        weights: weights by the dataset's directory, in any unit. Each dataset has its share of every epoch,
+            exact up to rounding. A dataset that has more examples than its share continues in the next
+            epoch where this one ended; the examples of one that has fewer occur several times.
     """
 
     weights: Mapping[str | os.PathLike[str], float]
@@ -63,7 +63,7 @@ def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
     """Raise unless all ``ratios`` are positive numbers.
 
     Raises:
-        OptionsError: one is not; the message has the first.
+        OptionsError: one is not; the message names the first.
     """
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)

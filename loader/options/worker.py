@@ -26,7 +26,7 @@ class Worker:
 
     @classmethod
     def from_environment(cls) -> Worker:
-        """Return the worker that a launcher started this process as; the only worker if none did.
+        """Return the worker that a launcher assigned to this process; without a launcher, the only worker.
 
         Reads ``TF_CONFIG``, where the chief is the first worker and an evaluator the only one, and the
         variables of Horovod, Open MPI, MPICH, Intel MPI, torchrun, and, if none of these is set, Slurm.

@@ -21,10 +21,10 @@ from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
 
 # A batch draws from at most this many parts of the split, each an open file. With fewer parts, several
-# examples of a typical batch come from the same part, and neighbors meet in many epochs
+# examples of a typical batch come from the same part, and neighbors share a batch in many epochs
 # (benchmarks/shuffle.py).
 MOST_LANES = 256
-# Entering a compressed shard inflates everything before the offset.
+# Entering a compressed shard decompresses everything before the offset.
 MOST_COMPRESSED_LANES = 64
 # Seeking to a run takes about 20 microseconds, a thirtieth of the time to read this many bytes.
 RUN_BYTES = 1 << 20
@@ -46,10 +46,10 @@ class Stored:
     """The properties of a split's files that decide how they are read.
 
     Attributes:
-        record_bytes: of a record, on average.
-        num_shards: of the split.
+        record_bytes: mean size of a record.
+        num_shards: number of shards of the split.
         is_permuted: whether the records were permuted before they were stored.
-        is_compressed: whether a shard can be entered only at its beginning.
+        is_compressed: whether a shard can be read only from its beginning.
     """
 
     record_bytes: float
@@ -60,18 +60,18 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What one worker reads in an epoch, and in which blocks.
+    """The positions that one worker reads in an epoch, and in which blocks.
 
     Attributes:
-        num_positions: of an epoch.
-        batch_size: of this worker.
-        worker: which worker, of how many.
+        num_positions: number of positions of an epoch.
+        batch_size: batch size of this worker.
+        worker: index and count of the worker.
         remainder: what happens to the examples that do not fill a global batch.
         run: the number of neighbors that stay together; 0 for the stored order.
-        lanes: of all workers together; 0 by steps.
-        usual_lanes: the lanes of every number of workers that divides them; 0 by steps.
+        lanes: number of lanes of all workers together; 0 by steps.
+        usual_lanes: default number of lanes for every number of workers that divides it; 0 by steps.
         group: the number of steps that are parsed together.
-        chunk: the groups of one stream by steps; 0 by lanes.
+        chunk: by steps, the number of groups of one stream; 0 by lanes.
     """
 
     num_positions: int
@@ -86,27 +86,27 @@ class Assignment:
 
     @property
     def global_batch_size(self) -> int:
-        """The examples of one step of all workers together."""
+        """The number of examples in one step of all workers together."""
         return self.batch_size * self.worker.count
 
     @property
     def num_steps(self) -> int:
-        """The steps of one epoch, the same for each worker."""
+        """The number of steps of one epoch, the same for each worker."""
         return num_steps(self.num_positions, self.global_batch_size, self.remainder)
 
     @property
     def rows_per_lane(self) -> int:
-        """The positions that each lane gives to a step."""
+        """The number of positions that each lane contributes to a step."""
         return self.global_batch_size // self.lanes
 
     @property
     def worker_lanes(self) -> int:
-        """The lanes of this worker."""
+        """The number of lanes of this worker."""
         return self.lanes // self.worker.count
 
     @property
     def num_readers(self) -> int:
-        """The threads that read for one step at the same time: two for an even number of lanes."""
+        """The number of threads that read for one step at the same time: two for an even number of lanes."""
         return 2 if self.lanes and self.worker_lanes % 2 == 0 else 1
 
 
@@ -119,13 +119,13 @@ def assign(
     remainder: Remainder,
     shuffle: Shuffle | None,
 ) -> Assignment:
-    """Return what ``worker`` reads of the positions of an epoch.
+    """Return the positions of an epoch that ``worker`` reads.
 
     Args:
-        num_positions: of an epoch.
-        stored: what the files are like.
-        batch_size: of this worker.
-        worker: which worker, of how many.
+        num_positions: number of positions of an epoch.
+        stored: properties of the files.
+        batch_size: batch size of this worker.
+        worker: index and count of the worker.
         remainder: what happens to the examples that do not fill a global batch.
         shuffle: None for the stored order.
 
@@ -139,8 +139,8 @@ def assign(
         run = 0 if shuffle is None else 1
         lanes = usual = 0
     else:
-        # If the workers divide the lanes, none of these values depends on their number, so the order does
-        # not.
+        # If the workers divide the lanes, none of these values depends on the number of workers, and
+        # neither does the order.
         chunk = 0
         most = MOST_COMPRESSED_LANES if stored.is_compressed else MOST_LANES
         global_batch_size = batch_size * worker.count
@@ -161,7 +161,7 @@ def assign(
 
 def _run(num_positions: int, stored: Stored, lanes: int) -> int:
     if stored.is_compressed:
-        # entering a run inflates everything before it in its shard
+        # entering a run decompresses everything before it in its shard
         return max(2, num_positions // max(1, stored.num_shards))
     if stored.is_permuted:
         run_bytes, runs_a_lane = RUN_BYTES, RUNS_A_LANE

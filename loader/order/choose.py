@@ -96,4 +96,4 @@ def _class_number(source: Source, name: object) -> int:
         if not names or 0 <= number < len(names):
             return number
     known = ", ".join(map(repr, names)) if names else "numbers only"
-    raise OptionsError(f"classes= names {name!r}, which is not a class; there are {known}")
+    raise OptionsError(f"classes= names {name!r}, which is not a class; the classes are {known}")

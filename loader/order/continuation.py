@@ -15,7 +15,7 @@ from tfshards.loader.order.population import Population
 from tfshards.loader.order.source import Source
 from tfshards.schemas import OptionsError
 
-# What an order depends on: its name in an error, and what to do where it differs.
+# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
 _FACTS = {
     "build_id": ("the build of the dataset", "load the build that the run began with"),
     "split": ("the split", "name the split that the run began with"),
@@ -35,7 +35,7 @@ _FACTS = {
 def order_facts(
     source: Source, population: Population, assignment: Assignment, shuffle: Shuffle | None
 ) -> Facts:
-    """Return what the order of a run depends on, except for the number of workers, as values of JSON."""
+    """Return the facts that the order of a run depends on, except the number of workers, as JSON values."""
     digest = sha256()
     for field in fields(population):
         digest.update(np.ascontiguousarray(getattr(population, field.name), np.int64).data)
@@ -90,7 +90,7 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
     """Raise unless the order is that of the run to resume.
 
     Raises:
-        OptionsError: it differs; the message has the first difference.
+        OptionsError: it differs; the message names the first difference.
     """
     if then is None:
         return
@@ -104,7 +104,7 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
 
 
 def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
-    """Raise unless the run has the epoch and the step at which it starts.
+    """Raise unless the epoch and the step of ``start`` exist in the run.
 
     Raises:
         OptionsError: it does not, or the order before ``start`` is not known.
@@ -125,6 +125,6 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
         if assignment.lanes != usual:
             raise OptionsError(
                 f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
-                f"that this may not be the run to resume; use {divisors(usual)} workers, or "
+                f"this may not be the run to resume; use {divisors(usual)} workers, or "
                 f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
             )

@@ -29,8 +29,9 @@ class Epoch(NamedTuple):
 
     Attributes:
         number: scalar int64.
-        runs: vector int64: the first member of each run, in run order; empty for the stored order.
-        entries: vector int64: how many ranks after its first one each lane is entered; empty without lanes.
+        runs: int64 vector: the first member of each run, in run order; empty for the stored order.
+        entries: int64 vector: the number of ranks after its first at which each lane is entered; empty
+            without lanes.
     """
 
     number: tf.Tensor
@@ -43,11 +44,11 @@ class RunOrder:
     """The run order of each epoch of a population.
 
     Attributes:
-        num_positions: of an epoch, and the members of the population.
+        num_positions: positions of an epoch, and members of the population.
         run: the number of neighbors that stay together; 0 for the stored order.
-        seed: of all epochs.
-        lanes: of an epoch; 0 by steps.
-        is_entered: whether lanes are entered at random ranks, if they have two at least.
+        seed: seed of all epochs.
+        lanes: number of lanes of an epoch; 0 by steps.
+        is_entered: whether lanes are entered at random ranks, if they have at least two.
     """
 
     num_positions: int
@@ -88,7 +89,7 @@ class RunOrder:
         return Epoch(number, runs, entries)
 
     def members(self, epoch: Epoch, ranks: tf.Tensor) -> tf.Tensor:
-        """Return the members of these ranks, vectors int64."""
+        """Return the members of these ranks, int64 vectors."""
         if not self.run:
             return ranks
         return (gather(epoch.runs, ranks // self.run) + ranks % self.run) % self.num_positions
@@ -97,13 +98,13 @@ class RunOrder:
         """Return the intervals of neighbors that have the ranks ``[start, start + count)``.
 
         Args:
-            epoch: which one.
+            epoch: the epoch.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
 
         Returns:
             First members and counts, shape ``(intervals,)`` int64 each. An interval may pass the end of the
-            circle: then it continues with the first member.
+            circle; it then continues with the first member.
         """
         if not self.run:
             return starts, counts
@@ -119,13 +120,13 @@ def lane_ranks(
     Args:
         begins: shape ``(n,)`` int64: the first rank of each lane.
         ends: shape ``(n,)`` int64: the rank after its last one.
-        entries: shape ``(n,)`` int64: how many ranks after its first one it is entered.
+        entries: shape ``(n,)`` int64: the number of ranks after its first at which each lane is entered.
         starts: shape ``(n,)`` int64.
         counts: shape ``(n,)`` int64.
 
     Returns:
-        Starts and counts, shape ``(n, 2)`` int64 each: up to the lane's end, then from its begin; either may
-        be empty.
+        Starts and counts, shape ``(n, 2)`` int64 each: up to the end of the lane, then from its beginning;
+        either may be empty.
     """
     bounds = tf.stack([starts + entries, starts + entries + counts])
     pieces = tf.stack([tf.minimum(bounds, ends), tf.maximum(bounds, ends) - (ends - begins)], axis=2)

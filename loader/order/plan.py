@@ -1,4 +1,4 @@
-"""``Plan``: which examples one worker reads, in which order, at which steps; made before a shard is read."""
+"""``Plan``: which examples one worker reads, in which order and at which steps."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _is_adopted(options: object) -> bool:
 
 
 def _check_enterable(stored: Stored, population: Population, shuffle: Shuffle | None) -> None:
-    """Raise if single records of compressed shards would be read, each by decompressing all before it."""
+    """Raise if single records of compressed shards would be read, decompressing all before each of them."""
     is_full = shuffle is not None and shuffle.how == "full"
     if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
         raise OptionsError(

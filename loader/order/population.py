@@ -1,7 +1,7 @@
-"""Which examples an epoch has, and how often: members of a population, in stored order.
+"""The examples of an epoch, and how often each occurs: the members of a population, in stored order.
 
 ``Ranges`` are intervals of the split and ``Members`` single examples, each once. ``Groups`` have a quota
-each, which their examples fill in turn, epoch after epoch: classes in given ratios, or mixed datasets.
+each, filled by their examples in turn, epoch after epoch: classes in given ratios, or mixed datasets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Ranges:
     """All examples of some intervals of the split.
 
     Attributes:
-        starts: shape ``(ranges,)`` int64: the number of each one's first example.
+        starts: shape ``(ranges,)`` int64: the number of the first example of each interval.
         sizes: shape ``(ranges,)`` int64.
     """
 
@@ -32,7 +32,7 @@ class Ranges:
 
     @property
     def num_positions(self) -> int:
-        """The positions of an epoch."""
+        """The number of positions of an epoch."""
         return int(self.sizes.sum())
 
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
@@ -48,8 +48,8 @@ class Ranges:
 class Groups:
     """Groups with a quota each, evenly spread over an epoch.
 
-    An epoch resumes each group where the one before ended, so that after any number of epochs the numbers of
-    times that examples of a group have been used differ by at most one.
+    Each group continues in an epoch where the previous one ended, so that after any number of epochs the
+    numbers of times that examples of a group have been used differ by at most one.
 
     Attributes:
         members: int64: the numbers of each group's examples, group after group, each in stored order.
@@ -57,7 +57,7 @@ class Groups:
         sizes: shape ``(groups,)`` int64: the examples of each group.
         quotas: shape ``(groups,)`` int64: the positions of each group in an epoch.
         pattern: shape ``(num_positions,)`` int32: the group of each position in stored order.
-        turns: shape ``(num_positions,)`` int64: how many positions of its group come before it.
+        turns: shape ``(num_positions,)`` int64: the number of positions of its group before it.
     """
 
     # tensors, so that the graph holds them once
@@ -70,7 +70,7 @@ class Groups:
 
     @property
     def num_positions(self) -> int:
-        """The positions of an epoch."""
+        """The number of positions of an epoch."""
         return int(self.pattern.shape[0])
 
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
@@ -86,14 +86,14 @@ class Members:
     """Some examples, each once.
 
     Attributes:
-        members: their numbers, ascending, a vector int64; a tensor, so that the graph holds it once.
+        members: their numbers in ascending order, an int64 vector; a tensor, so that the graph holds it once.
     """
 
     members: tf.Tensor
 
     @property
     def num_positions(self) -> int:
-        """The positions of an epoch."""
+        """The number of positions of an epoch."""
         return int(self.members.shape[0])
 
     def numbers(self, epoch: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
@@ -106,7 +106,7 @@ Population: TypeAlias = "Ranges | Members | Groups"
 
 
 def ranges_of(num_examples: int, take: int | Part | None) -> Ranges:
-    """Return the first ``take`` of so many examples, or a part of them; None for all."""
+    """Return the first ``take`` of ``num_examples`` examples, or a part of them; None for all."""
     low, high = (
         (0, num_examples if take is None else take)
         if not isinstance(take, Part)
@@ -134,7 +134,7 @@ def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> 
     counts = np.array(quotas, np.int64)
     group = np.repeat(np.arange(len(counts)), counts)
     turn = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    # the turns of each group lie at even distances in the epoch
+    # the positions of each group are evenly spaced in the epoch
     order = np.argsort((turn + 0.5) / counts[group], kind="stable")
     return Groups(
         members=tf.constant(np.concatenate(members), tf.int64),
@@ -147,9 +147,9 @@ def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> 
 
 
 def quotas_of(weights: Sequence[float], num_positions: int) -> list[int]:
-    """Return whole numbers that add up to ``num_positions``, in the ratios of ``weights`` as far as they can.
+    """Return integers that add up to ``num_positions``, in the ratios of ``weights`` as closely as possible.
 
-    By largest remainders, of equal ones the first.
+    Uses the method of largest remainders; of equal remainders, the first is rounded up.
     """
     exact = np.array(weights, np.float64) / sum(weights) * num_positions
     quotas = np.floor(exact).astype(np.int64)

@@ -1,4 +1,4 @@
-"""All randomness of the loader: a hash of a seed and of what is asked for, in the graph or on numbers.
+"""All randomness of the loader: hashes of a seed and of integers, computed in the graph or in Python.
 
 It is implemented here, and pinned by a test, so that no release of TensorFlow changes an order.
 """
@@ -9,16 +9,16 @@ import hashlib
 
 import tensorflow as tf
 
-# What a hash is for: its first word after the seed, so that no two uses get the same bits.
+# The uses of a hash; each is the first word after the seed, so that no two uses get the same bits.
 RUNS, ROTATION, CROP, FLIP, MAP, LANES = range(6)
-# of SplitMix64
+# Constants of SplitMix64.
 _STEP = 0x9E3779B97F4A7C15
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
 
 def order_seed(seed: int, build_id: str) -> int:
-    """Return the seed of a dataset's order, 63 bits: another dataset has another order."""
+    """Return the seed of a dataset's order, 63 bits, so that different datasets have different orders."""
     digest = hashlib.sha256(f"{seed} {build_id}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
@@ -33,7 +33,7 @@ def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
 
 
 def hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
-    """Return the state after these words; it stays a number as long as it depends on numbers only."""
+    """Return the state after these words: a Python integer if all of them are integers."""
     for word in words:
         if isinstance(state, int) and isinstance(word, int):
             state = _splitmix64_of_number((state + word) % 2**64)

@@ -23,10 +23,10 @@ class Source:
     """The split that is read.
 
     Attributes:
-        root: the dataset's directory; of several, the first one's.
-        manifest: of the dataset; of several, one with their shards under absolute paths.
-        name: of the split.
-        sizes: the examples of each dataset that is mixed, in order; empty for one alone.
+        root: the directory of the dataset, or of the first of several.
+        manifest: the manifest of the dataset; of several, one that lists their shards with absolute paths.
+        name: name of the split.
+        sizes: number of examples of each mixed dataset, in order; empty for a single dataset.
     """
 
     root: Path
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def label(self) -> str:
-        """How errors name the split."""
+        """The name of the split in errors."""
         return f"split {self.name!r}" if self.sizes else f"split {self.name!r} of {self.root}"
 
     def labels(self) -> npt.NDArray[np.int64]:
@@ -91,7 +91,7 @@ def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
     """Return ``split``, or the name of the only split.
 
     Args:
-        manifest: of the dataset.
+        manifest: the manifest of the dataset.
         split: a name, or None.
         root: the dataset's directory, for errors.
 
@@ -101,11 +101,11 @@ def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
     """
     names = ", ".join(map(repr, manifest.splits))
     if split is not None and not isinstance(split, str):
-        raise OptionsError(f"split={split!r} must be one name; there is {names}")
+        raise OptionsError(f"split={split!r} must be one name; the splits are {names}")
     if split is None and len(manifest.splits) > 1:
         raise InputError(f"{root} has several splits; name one of {names}")
     if split is not None and split not in manifest.splits:
-        raise InputError(f"{root} has no split {split!r}; there is {names}")
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
     return split if split is not None else next(iter(manifest.splits))
 
 
@@ -118,7 +118,7 @@ def _open_mix(mix: Mix, split: str | None) -> Source:
         for what in ("features", "class_names"):
             if getattr(manifest.schema, what) != getattr(first.schema, what):
                 raise InputError(
-                    f"{root} and {roots[0]} differ in their {what.replace('_', ' ')}, so that they cannot be "
+                    f"{root} and {roots[0]} differ in their {what.replace('_', ' ')}, so they cannot be "
                     "mixed; build one of them again with the schema of the other"
                 )
         if manifest.compression != first.compression:

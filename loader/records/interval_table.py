@@ -16,9 +16,9 @@ class IntervalTable:
     """Consecutive intervals of members, each in one shard; none is empty.
 
     Attributes:
-        ends: shape ``(n,)`` int64: the member after each one's last.
-        columns: shape ``(n, 3)`` int64: the shard, and what is added to a member to get the record in the
-            shard and the example's number.
+        ends: shape ``(n,)`` int64: the member after the last one of each interval.
+        columns: shape ``(n, 3)`` int64: the shard, and the numbers added to a member to get its record in the
+            shard and its example number.
         is_bad: shape ``(n,)``: whether the records are damaged.
     """
 
@@ -31,9 +31,9 @@ def interval_table(shards: Shards, ranges: Ranges | None = None, *, circular: bo
     """Return the intervals of the members of ``ranges``, or of all examples.
 
     Args:
-        shards: of the split.
-        ranges: which examples there are, in ascending order; None for all, members being numbers.
-        circular: whether all members follow the last one again, once.
+        shards: the shards of the split.
+        ranges: the examples of the population, in ascending order; None for all, whose members are numbers.
+        circular: whether the table holds all members twice, as for a circle.
     """
     num_examples = int(shards.sizes.sum())
     starts = np.zeros(1, np.int64) if ranges is None else ranges.starts

@@ -18,7 +18,7 @@ from tfshards.loader.order.population import Population, Ranges
 from tfshards.loader.records.interval_table import IntervalTable, interval_table
 from tfshards.loader.records.shards import PADDING, RecordIntervals, Shards, read_intervals
 
-# Runs whose intervals are planned together: a million of them, for all lanes, would take hundreds of MB.
+# Number of runs whose intervals are computed together: a million of them would take hundreds of MB.
 BLOCK_RUNS = 1024
 # Records that are read one by one are sorted in units of at most this many records or bytes.
 UNIT_RECORDS = 4096
@@ -37,9 +37,9 @@ class RecordReader:
     """Reads the records of a worker's epochs.
 
     Attributes:
-        shards: of the split.
-        population: which examples there are.
-        order: of the population's members.
+        shards: the shards of the split.
+        population: the examples of an epoch.
+        order: the order of the members of the population.
         record_bytes: the mean size of a record.
     """
 
@@ -54,10 +54,10 @@ class RecordReader:
         """Return ``(number, record)`` of the ranks ``[start, start + count)`` of an epoch, then of padding.
 
         Args:
-            epoch: which one.
+            epoch: the epoch.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
-            num_padding: scalar int64, or None where no epoch has any.
+            num_padding: scalar int64, or None if no epoch has padding.
         """
         ranges = self._ranges
         unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
@@ -78,10 +78,10 @@ class RecordReader:
 
     @property
     def unit_bytes(self) -> tuple[int, int]:
-        """The bytes of records that each open stream holds, and the bytes more while it reads a unit."""
+        """The bytes of records that each open stream holds, and the additional ones while it reads a unit."""
         if self._ranges is not None or self.record_bytes >= SORTED_BYTES:
             return 0, 0
-        # in the order of the epoch, and one by one; before, as they were read, with what was skipped
+        # held in the order of the epoch and as single elements; while reading, also with the skipped records
         read = min(self._bridge * self._unit, int(self.shards.sizes.sum()))
         return int(2 * self._unit * self.record_bytes), int(read * self.record_bytes)
 
@@ -97,7 +97,7 @@ class RecordReader:
 
     @property
     def _lane_ranks(self) -> int:
-        """The most ranks that are read by one call; by steps they are few."""
+        """The maximum number of ranks read by one call; few by steps."""
         return -(-self.order.num_positions // self.order.lanes) if self.order.lanes else 0
 
     @property
@@ -123,7 +123,7 @@ class RecordReader:
         return RecordIntervals(*columns)
 
     def record_intervals(self, table: IntervalTable, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
-        """Return what holds the members ``[start, start + count)``, with padding for each damaged one."""
+        """Return the records of the members ``[start, start + count)``; padding replaces damaged ones."""
         _, row, starts, counts = split(table.ends, starts, counts)
         shard, to_record, to_number = tf.unstack(gather(table.columns, row), axis=1)
         intervals = RecordIntervals(shard, starts + to_record, counts, starts + to_number)

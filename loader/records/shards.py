@@ -1,6 +1,6 @@
-"""Records by their numbers: a split's shards as a table, and datasets that read intervals of them.
+"""The shards of a split as a table, and datasets that read intervals of their records.
 
-An interval is entered by a real seek, at an offset from the shard's index; nothing before it is read.
+An interval is read from its offset in the shard's index; nothing before it is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_OFFSETS = 1 << 17
 COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
 # Used instead of an example's number for a record that only pads a batch.
 PADDING = -2
-# From here downwards: a record that could not be read, see ``missing_number``.
+# This number and lower ones mean a record that could not be read; see ``missing_number``.
 _MISSING = -3
 # A larger buffer would only displace other data from the CPU cache.
 BUFFER_BYTES = 1 << 16
@@ -40,14 +40,14 @@ class Shards:
 
     Attributes:
         paths: shape ``(num_shards,)``.
-        sizes: shape ``(num_shards,)`` int64: records in each.
+        sizes: shape ``(num_shards,)`` int64: the number of records in each.
         offsets: int64: the byte at which the records 0, stride, 2 * stride, ... of each shard start.
         first_offsets: shape ``(num_shards,)`` int64: the index in ``offsets`` at which each shard begins.
-        stride: the distance of two records whose offsets are known.
-        compression: of the files, by TensorFlow's name.
-        buffer_bytes: what each open file reads ahead; 0 for nothing.
-        bad_starts: int64, ascending: the numbers of examples at which intervals of damaged ones start,
-            instead of which the first good one is read.
+        stride: the distance between two records whose offsets are known.
+        compression: TensorFlow's name of the compression of the files.
+        buffer_bytes: number of bytes that each open file reads ahead; 0 for none.
+        bad_starts: int64, ascending: the numbers of the examples at which intervals of damaged ones start;
+            the first good example is read instead of each.
         bad_ends: int64: where these intervals end.
     """
 
@@ -73,7 +73,7 @@ class Shards:
 
     @property
     def first_good(self) -> tuple[int, int]:
-        """The shard of the first example that is not damaged, and which of its records it is."""
+        """The shard of the first example that is not damaged, and the index of its record in the shard."""
         number = self.first_good_number
         shard = int(np.searchsorted(np.cumsum(self.sizes), number, side="right"))
         shard = min(shard, len(self.sizes) - 1)
@@ -91,10 +91,10 @@ def shards_of(
 
     Args:
         root: the dataset's directory.
-        split: its shards.
-        indexes: of the shards.
-        compression: of the shards.
-        damage: which records of each shard are damaged; empty if none is.
+        split: the split.
+        indexes: the indexes of the shards.
+        compression: the compression of the shards.
+        damage: masks of the damaged records of each shard; empty if there is no damage.
     """
     bad = np.concatenate([[False], *damage, [False]])
     edges = np.flatnonzero(np.diff(bad)).astype(np.int64)
@@ -116,13 +116,13 @@ def shards_of(
 
 
 class RecordIntervals(NamedTuple):
-    """Intervals of records, each in one shard: vectors int64.
+    """Intervals of records, each in one shard, as int64 vectors.
 
     Attributes:
-        shards: which one.
-        firsts: the first record in it.
+        shards: the index of the shard.
+        firsts: the index of the first record in the shard.
         counts: the number of records.
-        numbers: the number of the first one, or ``PADDING`` for a single record that fills a batch.
+        numbers: the number of the first example, or ``PADDING`` for a single record that fills a batch.
     """
 
     shards: tf.Tensor
@@ -134,8 +134,8 @@ class RecordIntervals(NamedTuple):
 def read_intervals(shards: Shards, intervals: RecordIntervals) -> tf.data.Dataset:
     """Return ``(number, record)``, int64 and string, of the records of ``intervals``.
 
-    A record that cannot be read, and all after it in its interval, come as empty strings, with a number that
-    ``missing_number`` decodes: TensorFlow's own error would not name the file.
+    A record that cannot be read, and all after it in its interval, are empty strings with a number that
+    ``missing_number`` decodes, because TensorFlow's own error would not name the file.
     """
     firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
     offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
@@ -146,7 +146,7 @@ def read_intervals(shards: Shards, intervals: RecordIntervals) -> tf.data.Datase
 
 
 def missing_number(number: tf.Tensor) -> tf.Tensor:
-    """Return the number of the first example of the interval in which a record of this number is missing."""
+    """Return the number of the first example of the interval in which this record is missing."""
     return _MISSING - number
 
 
@@ -168,6 +168,6 @@ def _read_interval(
         records = records.skip(hop)
     # zip() uses up a number for each failure, so even a missing file fails at most `count` times.
     numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
-    # TensorFlow's reader does not notice a file that ends early between two records.
+    # TensorFlow's reader does not detect a file that ends early between two records.
     missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
     return numbered.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)

@@ -1,4 +1,4 @@
-"""The records of one worker in the order of its steps: which positions are read together, in which stream."""
+"""Read the records of one worker in the order of its steps, in streams of neighboring positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfshards.loader.order.epoch import Epoch, lane_ranks
 from tfshards.loader.order.plan import Plan
 from tfshards.loader.records.record_reader import RecordReader
 
-# By steps: the streams that are open, and read, at the same time.
+# By steps: the number of streams that are open and read at the same time.
 STREAMS_OPEN = 2
 
 
@@ -21,7 +21,7 @@ def read_groups(plan: Plan, records: RecordReader) -> tf.data.Dataset:
 
     ``epoch`` (int64) has shape ``(readers,)``, ``numbers`` (int64, see ``read_intervals``) and ``records``
     (string) have shape ``(readers, steps * batch_size / readers)``, where ``steps`` is ``assignment.group``,
-    and fewer at the end of an epoch. Each reader has a part of every step's rows: its lanes.
+    or fewer at the end of an epoch. Each reader reads a part of every step's rows: its lanes.
     """
     assignment, start = plan.assignment, plan.begin
     end = plan.epochs if plan.epochs is not None else tf.int64.max
@@ -67,7 +67,7 @@ def read_groups(plan: Plan, records: RecordReader) -> tf.data.Dataset:
 def _read_lanes(
     assignment: Assignment, records: RecordReader, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor
 ) -> tf.data.Dataset:
-    """Return the groups of a reader's rows of an epoch, from a step on."""
+    """Return the groups of a reader's rows of an epoch, starting at a step."""
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
     lanes = range(assignment.lanes + 1)

@@ -1,4 +1,4 @@
-"""``memory_budget=``: what a pipeline holds at most, and how far ahead it may work for that.
+"""``memory_budget=``: the maximum memory of a pipeline, and how far ahead it may work within it.
 
 The order never depends on it: only how much is read, decoded and batched ahead of the training step.
 """
@@ -25,30 +25,30 @@ from tfshards.loader.resources.pixels import most_pixels, record_lengths
 from tfshards.schemas import OptionsError
 from tfshards.schemas.sizes import size
 
-# Copies of a decoded image that decoding holds for a moment: its pixels, a progressive JPEG's coefficients.
+# Copies of an image that exist during decoding: its pixels, and the coefficients of a progressive JPEG.
 _DECODING_COPIES = 3
-# The result of resizing is float32 before it is what was asked for.
+# The result of resizing is float32 before it is converted to the requested dtype.
 _RESIZING_BYTES = 8
-# glibc's allocator keeps what was freed in one arena from the threads of others: up to as much again. Large
-# blocks go back to the system, or are reused whole: batches of 18 and 73 MiB were held without slack.
+# The allocator of glibc does not reuse memory freed in one arena for threads of others: up to twice the size.
+# Large blocks are returned to the system or reused: batches of 18 and 73 MiB took no additional memory.
 _SLACK = 2
 _LARGE_BLOCK = 128 << 10
 _BUFFERS = 8 << 20
-# The order of an epoch takes some ten numbers for each run while it is made.
+# Computing the order of an epoch takes some ten numbers per run.
 _RUN_BYTES = 80
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the pipeline works on; sizes in bytes.
+    """The sizes of what the pipeline processes, in bytes.
 
     Attributes:
         batch_size: number of examples in a batch.
-        group: the records that are parsed together.
-        open_streams: the records that are read before they are parsed, and the files' buffers.
-        decoding: of one example, while its images are decoded; 0 if none are.
-        example: of one example as it is delivered.
-        by_example: whether examples are worked on one by one, and then put into batches.
+        group: size of the records that are parsed together.
+        open_streams: size of the records that are read but not parsed yet, and of the buffers of files.
+        decoding: additional size of one example while its images are decoded; 0 if none are.
+        example: size of one example as it is delivered.
+        by_example: whether examples are processed one by one and then batched.
         num_steps: number of steps of the run; None for no end.
     """
 
@@ -61,10 +61,10 @@ class Sizes:
     num_steps: int | None = None
 
     def held(self, ahead: Ahead) -> int:
-        """Return the bytes that are held at most."""
-        # Groups are read, put together, dealt out; parsing holds records, copies in order, and values.
+        """Return the maximum number of bytes in memory."""
+        # Groups are read, joined and distributed; parsing holds records, ordered copies, and values.
         groups = (3 + 3 * ahead.parsed) * self.group
-        # one batch is made, one is trained on; a short run has no more than its steps
+        # one batch is being made and one is in use; a short run has no more batches than steps
         num_batches = 2 + ahead.batches
         if self.num_steps is not None:
             num_batches = min(num_batches, self.num_steps)
@@ -82,10 +82,10 @@ def _slack(block: int) -> int:
 
 
 def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
-    """Return the most of ``ahead`` that a budget in bytes allows.
+    """Return the largest part of ``ahead`` that a budget in bytes allows.
 
     Raises:
-        OptionsError: it does not even allow the least; the message names the budget that does.
+        OptionsError: it does not allow the minimum; the message names the budget that does.
     """
     for each in _ever_less(ahead):
         least = sizes.held(each)
@@ -98,25 +98,25 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
 
 
 def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content, spec: object) -> Sizes:
-    """Return what the pipeline works on.
+    """Return the sizes of what the pipeline processes.
 
     Args:
         source: the split that is read.
-        plan: which of its examples, in which order.
+        plan: the examples to read, and their order.
         reader: reads the records, from the paths of the dataset.
-        content: what a batch holds.
+        content: the content of a batch.
         spec: the specification of an example as it is delivered.
     """
     assignment, shards = plan.assignment, reader.shards
     lengths = record_lengths(shards, source.split)
     pixels = most_pixels(source, shards, lengths, tuple(content.images))
     group = longest_records(lengths, assignment.group * assignment.batch_size)
-    # the streams that come next are opened, too
+    # the next streams are opened as well
     num_open = max(assignment.worker_lanes if assignment.lanes else 0, 2 * STREAMS_OPEN)
     held, more = reader.unit_bytes
-    # readers of lanes and streams by steps are as many
+    # there are as many readers of lanes as streams by steps
     files = (shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
-    # By lanes the next group is read ahead; by steps, the streams that are open and those that come next.
+    # By lanes the next group is read ahead; by steps, the open streams and the next ones.
     stream = min(STREAM_BYTES, source.split.record_bytes)
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream
     longest = int(lengths.max(initial=0))
@@ -132,7 +132,7 @@ def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content,
 
 
 def longest_records(lengths: npt.NDArray[np.float64], count: int) -> int:
-    """Return the bytes of the ``count`` longest of records; where there are fewer, they come again."""
+    """Return the bytes of the ``count`` longest records; if there are fewer, they are repeated."""
     if not len(lengths):
         return 0
     rounds, rest = divmod(count, len(lengths))
@@ -141,12 +141,12 @@ def longest_records(lengths: npt.NDArray[np.float64], count: int) -> int:
 
 
 def delivered_bytes(spec: object, longest: int) -> int:
-    """Return the bytes of one example of ``spec``; ``longest`` are those of the longest record."""
+    """Return the bytes of one example of ``spec``; ``longest`` is the size of the longest record."""
     num_bytes = 0
     for tensor in tf.nest.flatten(spec):
         dtype = tensor.dtype
         if isinstance(tensor, tf.RaggedTensorSpec) or dtype == tf.string or not _has_size(tensor.shape):
-            # what has no fixed size comes as it is stored; small numbers are stored shorter than they come
+            # values without a fixed size are as large as stored; small integers are stored in fewer bytes
             num_bytes += longest * (1 if dtype == tf.string else dtype.size)
         else:
             num_bytes += prod(tensor.shape) * dtype.size
@@ -158,7 +158,7 @@ def _has_size(shape: tf.TensorShape) -> bool:
 
 
 def decoding_bytes(image: Image, pixels: int) -> int:
-    """Return the bytes that decoding one image of so many pixels takes."""
+    """Return the bytes that decoding one image of ``pixels`` pixels takes."""
     channels = image.channels or 3
     resized = prod(image.size) * channels * _RESIZING_BYTES if image.size is not None else 0
     return _DECODING_COPIES * pixels * channels + resized

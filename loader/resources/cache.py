@@ -43,9 +43,9 @@ def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool)
     """Return ``shards`` with the paths of their copies, after making those that are missing.
 
     Args:
-        shards: of the split.
-        source: the split as the manifest has it.
-        folder: for the copies of any number of datasets.
+        shards: the shards of the split.
+        source: the split as in the manifest.
+        folder: folder for the copies of any number of datasets.
         strict: whether a shard that differs from the manifest is an error; if not, that shard is read from
             the dataset.
 
@@ -83,7 +83,7 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
     if num_bytes > free:
         raise InputError(
             f"{folder}: caching {len(missing)} shards of split {name!r} needs {size(num_bytes)}, "
-            f"{size(free)} are free: use another disk, or leave cache= out"
+            f"but only {size(free)} is free; use another disk, or leave cache= out"
         )
     copying = _Copying(num_bytes, f"{root}: caching split {name!r}")
 
@@ -147,10 +147,10 @@ def _identity(path: Path) -> tuple[int, ...]:
 
 
 def _verified_blocks(path: Path, shard: Shard, count: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the bytes of a shard's file, and raise after the last ones unless their digest is the manifest's.
+    """Yield the bytes of a shard's file, and raise at the end unless their digest matches the manifest.
 
     Raises:
-        _OtherBytesError: it is not, or the file cannot be read.
+        _OtherBytesError: it does not, or the file cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -189,13 +189,13 @@ class _Copying:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from making the same copies, and remove the partial files of a killed process."""
+    """Prevent other processes from making the same copies, and remove partial files of a killed process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _LOG.warning("%s: another process fills this cache; waiting for it", folder)
+            _LOG.warning("%s: another process is filling this cache; waiting for it", folder)
             fcntl.flock(file, fcntl.LOCK_EX)
         for unfinished in folder.rglob(".*.tmp"):
             unfinished.unlink()

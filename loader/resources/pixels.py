@@ -13,13 +13,13 @@ from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import Split
 
-# Number of longest records to examine: cheap, but more than one in case one is unusual.
+# Number of longest records to examine; more than one because one may be unusual.
 _NUM_LOOKS = 16
 _HEADER_BYTES = 12
 
 
 def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
-    """Return the bytes of the records: of large splits, means over the few between two known offsets."""
+    """Return the sizes of the records; in large splits, means over the records between two known offsets."""
     sizes, ends = shards.sizes, np.array([shard.record_bytes for shard in split.shards], np.int64)
     lengths = []
     for shard, first in enumerate(shards.first_offsets):
@@ -33,7 +33,7 @@ def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
 def most_pixels(
     source: Source, shards: Shards, lengths: npt.NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, int]:
-    """Return, for each of the images ``names``, the most pixels that one of the longest records has.
+    """Return the maximum number of pixels of each of the images ``names`` in the longest records.
 
     Of compressed shards the first records are examined, since compressed shards can only be read from the
     start.
@@ -75,7 +75,7 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
 
 
 def _pixels(encoded: tf.Tensor) -> int:
-    """Return the pixels of an image; 1 of one that cannot be decoded, which is reported when it is read."""
+    """Return the number of pixels of an image; 1 if it cannot be decoded, which is reported on reading."""
     try:
         if tf.io.is_jpeg(encoded):
             shape = tf.io.extract_jpeg_shape(encoded).numpy()

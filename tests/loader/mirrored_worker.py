@@ -1,6 +1,6 @@
 """A program: one worker of MultiWorkerMirroredStrategy; it prints what it saw as JSON.
 
-Run by test_several_hosts.py, as each task of a cluster. Usage: mirrored_worker.py LABELLED CASES [keras]
+Run by test_several_hosts.py, as each task of a cluster. Usage: mirrored_worker.py LABELED CASES [keras]
 """
 
 import json
@@ -111,21 +111,21 @@ def fit(strategy, path):
     }
 
 
-def main(labelled, cases, *what):
+def main(labeled, cases, *what):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     worker = loader.Worker.from_environment()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loader.load(labelled, batch_size=4)
+        loader.load(labeled, batch_size=4)
         with strategy.scope():
-            loader.load(labelled, batch_size=4)
+            loader.load(labeled, batch_size=4)
     found = {"worker": [worker.index, worker.count], "warned": [str(each.message) for each in caught]}
     warnings.simplefilter("error", UserWarning)
     started = time.monotonic()
     found["cases"] = [loop(strategy, *case) for case in json.loads(cases)]
     found["seconds"] = time.monotonic() - started
     if what:
-        found |= {"own": own_loop(strategy, labelled), "tf_keras": fit(strategy, labelled)}
+        found |= {"own": own_loop(strategy, labeled), "tf_keras": fit(strategy, labeled)}
     json.dump(found, sys.stdout)
 
 

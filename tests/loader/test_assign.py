@@ -137,7 +137,7 @@ def test_the_steps_of_all_workers_are_consecutive_positions(shuffle):
         (10**6, Stored(1024, is_permuted=False), 128, "less where neighbors are similar"),
         (1000, Stored(1024), 7, "two runs a lane, in a small split"),
         (6400, Stored(1024, is_permuted=False), 12, "eight runs a lane where neighbors are similar"),
-        (10**6, Stored(10**6), 2, "two records, however large they are"),
+        (10**6, Stored(10**6), 2, "at least two records, even if large"),
         (0, Stored(1), 2, "no examples"),
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),
     ],

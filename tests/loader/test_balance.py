@@ -10,12 +10,12 @@ NUMBERED = Schema((Feature("label", "label", "int64"),))
 
 
 @pytest.fixture
-def labelled(write_dataset, tmp_path):
+def labeled(write_dataset, tmp_path):
     def make(schema, counts):
         names = schema.class_names
         labels = {name: names.index(name) if names else int(name) for name in counts}
         examples = [{"label": labels[name]} for name, count in counts.items() for _ in range(count)]
-        return write_dataset(tmp_path / "labelled", schema, {"train": [examples]}, {"train": counts})
+        return write_dataset(tmp_path / "labeled", schema, {"train": [examples]}, {"train": counts})
 
     return make
 
@@ -30,20 +30,20 @@ def labelled(write_dataset, tmp_path):
         (NUMBERED, {"7": 1, "-1": 3, "10": 4}, {-1: 8 / 9, 7: 8 / 3, 10: 2 / 3}, "classes without names"),
     ],
 )
-def test_all_classes_have_the_same_total_weight(labelled, schema, counts, weights, reason):
-    found = loader.class_weights(labelled(schema, counts), "train")
+def test_all_classes_have_the_same_total_weight(labeled, schema, counts, weights, reason):
+    found = loader.class_weights(labeled(schema, counts), "train")
     assert found == pytest.approx(weights), reason
     assert list(found) == sorted(weights)
 
 
-def test_the_mean_weight_of_the_examples_is_one(labelled):
+def test_the_mean_weight_of_the_examples_is_one(labeled):
     counts = {"cat": 5, "dog": 1, "eel": 7}
-    weights = loader.class_weights(labelled(NAMED, counts))
+    weights = loader.class_weights(labeled(NAMED, counts))
     assert sum(weights[i] * counts[name] for i, name in enumerate(NAMED.class_names)) == pytest.approx(13)
 
 
-def test_a_split_without_labels_has_no_weights(numbered, labelled):
-    for path in (numbered([4]), labelled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
+def test_a_split_without_labels_has_no_weights(numbered, labeled):
+    for path in (numbered([4]), labeled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
         with pytest.raises(
             InputError, match=r"split 'train' of .* has no labels, so its classes cannot be weighted"
         ):
@@ -51,7 +51,7 @@ def test_a_split_without_labels_has_no_weights(numbered, labelled):
 
 
 def test_weights_of_an_unknown_split_are_refused(numbered):
-    with pytest.raises(InputError, match="has no split 'val'; there is 'train'"):
+    with pytest.raises(InputError, match="has no split 'val'; the splits are 'train'"):
         loader.class_weights(numbered([4]), "val")
 
 

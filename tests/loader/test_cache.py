@@ -89,7 +89,7 @@ def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(program
     for ended in both:
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.split()[-1] == str(sum(range(COUNT)))
-    assert sum("another process fills this cache" in ended.stderr for ended in both) == 1
+    assert sum("another process is filling this cache" in ended.stderr for ended in both) == 1
     assert len(copies(near)) == SHARDS
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied(datase
 def test_copies_that_do_not_fit_raise_before_the_first_step(dataset, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
     monkeypatch.setattr(caching.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(InputError, match=r"caching 3 shards .* needs 1\.2 MiB, 1\.0 MiB are free"):
+    with pytest.raises(InputError, match=r"caching 3 shards .* needs 1\.2 MiB, but only 1\.0 MiB is free"):
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"Not a directory|File exists"):

@@ -212,7 +212,10 @@ def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp
         ({"classes": "cat"}, r"classes='cat' must be a list such as"),
         ({"classes": []}, "names no class; leave it out"),
         ({"classes": ["cat", "cat"]}, "names a class twice"),
-        ({"classes": ["cow"]}, "names 'cow', which is not a class; there are 'cat', 'dog', 'eel', 'fox'"),
+        (
+            {"classes": ["cow"]},
+            "names 'cow', which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'",
+        ),
         ({"classes": [4]}, "names 4, which is not a class"),
         ({"classes": ["fox"]}, r"has no examples of classes=\['fox'\]"),
         ({"classes": {"cat": 1, "fox": 1}}, "has no examples of 'fox'; leave it out of the ratios"),

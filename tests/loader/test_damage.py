@@ -87,9 +87,9 @@ def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
         (None, "cannot be read: No such file"),
         (b"0 16\nnothing\n", "line 2: is 'nothing', must be two integers and a newline"),
         (b"\xff\xfe", "is not ASCII text"),
-        (b"", "describes 0 records in 0 bytes, but the manifest has 5 records in"),
+        (b"", "describes 0 records in 0 bytes, but the manifest lists 5 records in"),
         (b"0 30\n31 30\n", "line 2: is 31 30, but the record starts at 30"),
-        (b"0 30\n30 30\n", "describes 2 records in 60 bytes, but the manifest has 5 records"),
+        (b"0 30\n30 30\n", "describes 2 records in 60 bytes, but the manifest lists 5 records"),
     ],
 )
 def test_error_names_a_missing_or_wrong_index(copied, content, message):
@@ -146,7 +146,7 @@ def test_an_edited_manifest_is_rejected(copied, change, message):
     ("field", "value", "message"),
     [
         ("path", "x.tfrecord", "x.tfrecord: cannot be read: No such file"),
-        ("num_examples", 6, "describes 5 records in [0-9]+ bytes, but the manifest has 6 records"),
+        ("num_examples", 6, "describes 5 records in [0-9]+ bytes, but the manifest lists 6 records"),
         (
             "last_bytes",
             "00" * 8,

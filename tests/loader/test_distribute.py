@@ -38,7 +38,7 @@ def dataset(write_dataset, tmp_path_factory):
         for number, label in enumerate(LABELS)
     ]
     counts = {str(label): LABELS.count(label) for label in range(3)}
-    path = tmp_path_factory.mktemp("labelled")
+    path = tmp_path_factory.mktemp("labeled")
     return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]}, {"train": counts})
 
 

@@ -76,7 +76,7 @@ def test_a_worker_is_read_from_the_variables(environment, variables, worker, rea
             r"OMPI_COMM_WORLD_RANK=4 with OMPI_COMM_WORLD_SIZE=4 must be an integer from 0 to 3;",
         ),
         (openmpi("x", 4), "OMPI_COMM_WORLD_RANK=x with .* must be an integer from 0 to 3"),
-        (openmpi(0, 0), "OMPI_COMM_WORLD_SIZE=0 must be an integer from 1 on"),
+        (openmpi(0, 0), "OMPI_COMM_WORLD_SIZE=0 must be an integer of at least 1"),
         (
             openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
             "contradictory .*: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE: 1 of 2, "

@@ -32,21 +32,21 @@ def plainly(encoded, channels):
     return tf.io.decode_image(encoded, channels)
 
 
-JPEG, GREY_JPEG = (tf.io.encode_jpeg(picture(31, 23, channels)).numpy() for channels in (3, 1))
-PNG, GREY_PNG, ALPHA_PNG = (tf.io.encode_png(picture(31, 23, channels)).numpy() for channels in (3, 1, 4))
+JPEG, GRAY_JPEG = (tf.io.encode_jpeg(picture(31, 23, channels)).numpy() for channels in (3, 1))
+PNG, GRAY_PNG, ALPHA_PNG = (tf.io.encode_png(picture(31, 23, channels)).numpy() for channels in (3, 1, 4))
 
 
 @pytest.mark.parametrize(
     ("encoded", "channels", "reason"),
     [
         (JPEG, 3, "as stored"),
-        (JPEG, 1, "colour to grey"),
-        (GREY_JPEG, 1, "grey as stored"),
-        (GREY_JPEG, 3, "grey to color"),
+        (JPEG, 1, "color to gray"),
+        (GRAY_JPEG, 1, "gray as stored"),
+        (GRAY_JPEG, 3, "gray to color"),
         (PNG, 3, "as stored"),
         (PNG, 4, "with an opaque channel"),
-        (GREY_PNG, 1, "grey as stored"),
-        (GREY_PNG, 3, "grey to color"),
+        (GRAY_PNG, 1, "gray as stored"),
+        (GRAY_PNG, 3, "gray to color"),
         (ALPHA_PNG, 4, "as stored"),
         (ALPHA_PNG, 3, "without its alpha"),
     ],
@@ -89,7 +89,7 @@ def test_the_centered_box_is_the_largest_of_the_aspect_ratio(height, width, size
 
 
 @pytest.mark.parametrize(
-    ("encoded", "channels"), [(JPEG, 3), (GREY_JPEG, 3), (PNG, 3), (ALPHA_PNG, 4), (PNG, 1)]
+    ("encoded", "channels"), [(JPEG, 3), (GRAY_JPEG, 3), (PNG, 3), (ALPHA_PNG, 4), (PNG, 1)]
 )
 def test_a_center_crop_is_the_centered_box_resized(encoded, channels):
     pixels = plainly(encoded, channels)[4:27]
@@ -118,7 +118,7 @@ def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, w
         assert 1.1 < aspect.max() < 1.42
         assert len(np.unique(boxes, axis=0)) > 50
     if (height, width) == (2, 500):
-        assert np.unique(boxes, axis=0).tolist() == [[0, 249, 2, 2]], "the centred box where none fits"
+        assert np.unique(boxes, axis=0).tolist() == [[0, 249, 2, 2]], "the centered box if none fits"
 
 
 @pytest.mark.parametrize("encoded", [JPEG, PNG])

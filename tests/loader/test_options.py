@@ -58,7 +58,7 @@ def normalized(normalize, channels=None):
         ),
         (lambda: normalized(0.5), r"Image.normalize=0.5 must be \(mean, std\) or one of unit, symm"),
         (lambda: normalized((0.5,)), r"Image.normalize=\(0.5,\) must be \(mean, std\) or one of"),
-        (lambda: normalized((0, "1")), r"holds '1'; mean and std must be finite numbers, or one a channel"),
+        (lambda: normalized((0, "1")), r"holds '1'; mean and std must be finite numbers, or one per channel"),
         (lambda: normalized(([0, [1, 2], 3], 1)), r"holds \[1, 2\]; mean and std must be finite numbers"),
         (lambda: normalized((float("nan"), 1)), "holds nan; mean and std must be finite"),
         (lambda: normalized((0, (1, 1, float("inf")))), "holds inf; mean and std must be finite"),
@@ -149,18 +149,26 @@ def mixed(write_dataset, tmp_path_factory):
         ({"class_names": "cat"}, OptionsError, r"class_names='cat' must be a list of names, such as"),
         ({"class_names": {"cat": 0}}, OptionsError, r"class_names=\{'cat': 0\} must be a list of names"),
         ({"start": 3}, OptionsError, r"start=3 must be loader\.Position"),
-        ({"split": ["train"]}, OptionsError, r"split=\['train'\] must be one name; there is 'train', 'val'"),
+        (
+            {"split": ["train"]},
+            OptionsError,
+            r"split=\['train'\] must be one name; the splits are 'train', 'val'",
+        ),
         ({"remainder": "wrap"}, OptionsError, "remainder='wrap' must be one of drop, pad, keep"),
         (
             {"select": "label"},
             OptionsError,
             r"select='label' must be a tuple of names, such as select=\('label',\)",
         ),
-        ({"select": ()}, OptionsError, r"select=\(\) is empty; there are 'photo', 'label', 'sample_weight'"),
+        (
+            {"select": ()},
+            OptionsError,
+            r"select=\(\) is empty; the features are 'photo', 'label', 'sample_weight'",
+        ),
         (
             {"select": ("label", "lable")},
             OptionsError,
-            r"select=\('label', 'lable'\) has no feature for 'lable'; there are 'photo', 'label'",
+            r"select=\('label', 'lable'\) has no feature for 'lable'; the features are 'photo', 'label'",
         ),
         ({"select": ["label", "label"]}, OptionsError, "names a feature twice"),
         (
@@ -184,7 +192,7 @@ def mixed(write_dataset, tmp_path_factory):
             "Shuffle.lanes=3 does not divide the global batch size 2",
         ),
         ({"split": None}, InputError, "has several splits; name one of 'train', 'val'"),
-        ({"split": "test"}, InputError, "has no split 'test'; there is 'train', 'val'"),
+        ({"split": "test"}, InputError, "has no split 'test'; the splits are 'train', 'val'"),
     ],
 )
 def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, error, message):

@@ -24,9 +24,9 @@ def path(numbered):
 def run(programs, path, write_dataset, tmp_path_factory):
     """What the coordinator found, and what it wrote to stderr."""
     examples = [{"x": [number % 3, number % 5], "label": number % 3} for number in range(COUNT)]
-    labelled = write_dataset(tmp_path_factory.mktemp("labelled"), SCHEMA, {"train": [examples]})
+    labeled = write_dataset(tmp_path_factory.mktemp("labeled"), SCHEMA, {"train": [examples]})
     folder = tmp_path_factory.mktemp("servers")
-    arguments = [path, labelled]
+    arguments = [path, labeled]
     ((stdout, stderr),) = run_cluster(
         programs, folder, "server_cluster.py", arguments, TASKS, until="chief", timeout=600
     )
@@ -89,9 +89,9 @@ def test_fit_of_keras_3_is_refused(run):
             "progress",
             r"a Progress counts steps that all workers take together, .* use start=loader\.Position",
         ),
-        ("cache", "cache='disk:near' would copy the shards to the coordinator's host alone; leave it out"),
+        ("cache", "cache='disk:near' would copy the shards only to the coordinator's host; leave it out"),
         ("odd", "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"),
-        ("select", r"select=\('nope',\) has no feature for 'nope'; there are 'number'"),
+        ("select", r"select=\('nope',\) has no feature for 'nope'; the features are 'number'"),
         ("load", r"scope of a ParameterServerStrategy, but load\(\) without worker= reads the whole split"),
     ],
 )

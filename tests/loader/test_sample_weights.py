@@ -29,8 +29,8 @@ def examples():
 
 
 @pytest.fixture(scope="module")
-def labelled(write_dataset, tmp_path_factory):
-    path = tmp_path_factory.mktemp("labelled")
+def labeled(write_dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp("labeled")
     schema, shards = Schema(FEATURES, tuple(COUNTS)), {"train": [examples()[:3], examples()[3:]]}
     return write_dataset(path, schema, shards, {"train": COUNTS})
 
@@ -62,16 +62,16 @@ def weights_of(dataset):
         ("sample_weight", OWN),
     ],
 )
-def test_each_example_has_its_weight_and_padding_has_weight_zero(labelled, sample_weights, wanted):
+def test_each_example_has_its_weight_and_padding_has_weight_zero(labeled, sample_weights, wanted):
     options = {"batch_size": 3, "select": ("x",), "sample_weights": sample_weights}
-    assert weights_of(loader.load(labelled, **options)) == pytest.approx(wanted[:6])
-    assert weights_of(loader.load(labelled, **options, remainder="keep")) == pytest.approx(wanted)
-    padded = loader.load(labelled, **options, remainder="pad")
+    assert weights_of(loader.load(labeled, **options)) == pytest.approx(wanted[:6])
+    assert weights_of(loader.load(labeled, **options, remainder="keep")) == pytest.approx(wanted)
+    padded = loader.load(labeled, **options, remainder="pad")
     assert [spec.shape.as_list() for spec in padded.element_spec] == [[3, 2], [3]]
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
 
 
-def test_weights_stay_with_their_examples_under_every_other_option(labelled):
+def test_weights_stay_with_their_examples_under_every_other_option(labeled):
     options = {
         "batch_size": 2,
         "select": ("times",),
@@ -80,23 +80,23 @@ def test_weights_stay_with_their_examples_under_every_other_option(labelled):
     }
     for more in ({}, {"map_fn": lambda example, _: (example["times"],)}):
         for remainder in ("drop", "keep", "pad"):
-            dataset = loader.load(labelled, **options, **more, remainder=remainder)
+            dataset = loader.load(labeled, **options, **more, remainder=remainder)
             pairs = [pair for batch in dataset.as_numpy_iterator() for pair in zip(*batch, strict=True)]
             assert all(weight == number for number, weight in pairs)
             assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
 
 
-def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labelled):
+def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
     options = {"batch_size": 7, "select": None}
-    (batch,) = loader.load(labelled, **options, sample_weights="sample_weight").as_numpy_iterator()
+    (batch,) = loader.load(labeled, **options, sample_weights="sample_weight").as_numpy_iterator()
     assert list(batch) == ["x", "label", "sample_weight", "times", "name"]
     assert batch["sample_weight"].tolist() == OWN
     batch, second = loader.load(
-        labelled, batch_size=4, sample_weights="sample_weight", remainder="pad"
+        labeled, batch_size=4, sample_weights="sample_weight", remainder="pad"
     ).as_numpy_iterator()
     assert second["sample_weight"].tolist() == [0, 4, 5, 0]
     mapped = loader.load(
-        labelled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
+        labeled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
     )
     assert list(mapped.element_spec) == ["x", "sample_weight"]
 
@@ -117,7 +117,7 @@ def test_classes_without_names_are_weighted_by_number(numbered_classes):
     assert weights_of(balanced) == pytest.approx([EVEN[label] for label in LABELS])
 
 
-def test_keras_learns_the_same_from_balanced_weights_and_class_weights(labelled):
+def test_keras_learns_the_same_from_balanced_weights_and_class_weights(labeled):
     import keras
 
     numbers, vectors = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
@@ -125,14 +125,14 @@ def test_keras_learns_the_same_from_balanced_weights_and_class_weights(labelled)
     def trained(loss, class_weight=None, **options):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, kernel_initializer="zeros")])
         model.compile(keras.optimizers.SGD(0.1), loss(from_logits=True))
-        dataset = loader.load(labelled, batch_size=2, select=("x", "label"), **options)
+        dataset = loader.load(labeled, batch_size=2, select=("x", "label"), **options)
         model.fit(dataset, epochs=2, class_weight=class_weight, shuffle=False, verbose=0)
         return model.get_weights()
 
     def one_hot(example, _):
         return example["x"], tf.one_hot(example["label"], 4)
 
-    by_keras = trained(numbers, loader.class_weights(labelled))
+    by_keras = trained(numbers, loader.class_weights(labeled))
     for by_us in (
         trained(numbers, sample_weights="balanced"),
         trained(vectors, sample_weights="balanced", map_fn=one_hot),
@@ -144,7 +144,9 @@ def test_keras_learns_the_same_from_balanced_weights_and_class_weights(labelled)
 def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
     lying = numbered_classes({"0": 5, "1": 2})
     dataset = loader.load(lying, batch_size=7, sample_weights="balanced", select=("x",))
-    message = "feature label holds the class 2, which by the manifest no example has; `tfshards verify"
+    message = (
+        "feature label holds the class 2, which no example has according to the manifest; `tfshards verify"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 
@@ -156,22 +158,28 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
         ({"cat": -1}, r"sample_weights\['cat'\]=-1 must be a number of at least 0"),
         ({"cat": float("nan")}, r"sample_weights\['cat'\]=nan must be a number of at least 0"),
         ({"cat": "2"}, r"sample_weights\['cat'\]='2' must be a number of at least 0"),
-        ({"cat": 1, "cow": 2}, "names 'cow', which is not a class; there are 'cat', 'dog', 'eel', 'fox'"),
-        ({4: 1}, "names 4, which is not a class; there are 'cat', 'dog', 'eel', 'fox'"),
+        (
+            {"cat": 1, "cow": 2},
+            "names 'cow', which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'",
+        ),
+        ({4: 1}, "names 4, which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'"),
         ({"cat": 1, 0: 1}, "sample_weights= has two weights for the class 'cat'"),
         ({"cat": 1, "dog": 1}, "has no weight for the class 'eel', which 1 examples of split 'train' have"),
-        ("even", "sample_weights='even' is neither 'balanced' nor a feature; there are 'x', 'label'"),
-        ("x", r"'x' must name a feature that holds one number an example, but it is a float of shape \(2,\)"),
+        ("even", "sample_weights='even' is neither 'balanced' nor a feature; the features are 'x', 'label'"),
+        (
+            "x",
+            r"'x' must name a feature that holds one number per example, but it is a float of shape \(2,\)",
+        ),
         ("label", "'label' must name a feature .* but it is a label .*weights by class are 'balanced'"),
-        ("name", "'name' must name a feature that holds one number an example, but it is a bytes"),
+        ("name", "'name' must name a feature that holds one number per example, but it is a bytes"),
     ],
 )
-def test_invalid_weights_are_refused(labelled, sample_weights, message):
+def test_invalid_weights_are_refused(labeled, sample_weights, message):
     with pytest.raises(OptionsError, match=message):
-        loader.load(labelled, batch_size=2, select=("x",), sample_weights=sample_weights)
+        loader.load(labeled, batch_size=2, select=("x",), sample_weights=sample_weights)
 
 
-def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, numbered_classes, labelled):
+def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, numbered_classes, labeled):
     for path, select in ((numbered([4]), None), (numbered_classes({}), ("x",))):
         for sample_weights in ("balanced", {0: 1}):
             with pytest.raises(
@@ -182,4 +190,4 @@ def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, nu
         "add 'sample_weight', which is a feature already; use select=, or sample_weights='sample_weight'"
     )
     with pytest.raises(OptionsError, match=message):
-        loader.load(labelled, batch_size=2, sample_weights="balanced")
+        loader.load(labeled, batch_size=2, sample_weights="balanced")

@@ -32,32 +32,32 @@ THREE = [
 
 
 @pytest.fixture(scope="module")
-def labelled(write_dataset, tmp_path_factory):
+def labeled(write_dataset, tmp_path_factory):
     examples = [{"x": x, "label": label} for x, label in zip(X, LABELS, strict=True)]
-    path = tmp_path_factory.mktemp("labelled")
+    path = tmp_path_factory.mktemp("labeled")
     return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]})
 
 
-def run(programs, folder, numbered, labelled, cases, num_workers, *what):
+def run(programs, folder, numbered, labeled, cases, num_workers, *what):
     """Return what each worker found, and what all of them wrote to stderr."""
     given = [
         (str(numbered(sizes)), size, {"remainder": remainder, "shuffled": shuffled})
         for sizes, size, remainder, shuffled, _ in cases
     ]
-    arguments = [labelled, json.dumps(given), *what]
+    arguments = [labeled, json.dumps(given), *what]
     tasks = {"worker": num_workers}
     read = run_cluster(programs, folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=600)
     return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
 
 
 @pytest.fixture(scope="module")
-def two(programs, numbered, labelled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("two"), numbered, labelled, TWO, 2, "keras")
+def two(programs, numbered, labeled, tmp_path_factory):
+    return run(programs, tmp_path_factory.mktemp("two"), numbered, labeled, TWO, 2, "keras")
 
 
 @pytest.fixture(scope="module")
-def three(programs, numbered, labelled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("three"), numbered, labelled, THREE, 3)
+def three(programs, numbered, labeled, tmp_path_factory):
+    return run(programs, tmp_path_factory.mktemp("three"), numbered, labeled, THREE, 3)
 
 
 CASES = [("two", *number_and_case) for number_and_case in enumerate(TWO)]
@@ -120,11 +120,11 @@ def softmax(x, kernel, bias):
 
 
 @pytest.fixture(scope="module")
-def trained(labelled):
+def trained(labeled):
     """The weights after two epochs of gradient descent on the global batches, in NumPy."""
     options = {"select": ("x", "label"), "shuffle": loader.Shuffle(seed=1), "epochs": 2}
     kernel, bias = np.zeros((2, 3)), np.zeros(3)
-    for x, label in loader.load(labelled, batch_size=GLOBAL_BATCH_SIZE, **options).as_numpy_iterator():
+    for x, label in loader.load(labeled, batch_size=GLOBAL_BATCH_SIZE, **options).as_numpy_iterator():
         error = (softmax(x, kernel, bias) - np.eye(3)[label]) / GLOBAL_BATCH_SIZE
         kernel, bias = kernel - 0.1 * x.T @ error, bias - 0.1 * error.sum(0)
     return kernel, bias

@@ -184,9 +184,7 @@ def test_intact_records_of_a_different_dataset_are_an_error(numbered, tmp_path):
     path = shutil.copytree(numbered([5, 5]), tmp_path / "copy")
     one, two = sorted(path.glob("*.tfrecord-*"))
     one.write_bytes(two.read_bytes())
-    with pytest.raises(
-        FormatError, match=f"{one.name}: its records are not those of the manifest: .* instead of"
-    ):
+    with pytest.raises(FormatError, match=f"{one.name}: its records differ from the manifest: .* instead of"):
         loader.load(path, batch_size=2, remainder="pad", on_damage="skip")
 
 

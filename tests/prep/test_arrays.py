@@ -166,7 +166,7 @@ STRINGS = {
     "bytes": (np.array([b"", b"\xff\0a", b"cat"]), [b"", b"\xff\0a", b"cat"]),
     "text": (np.array(["", "Straße", "猫"]), [b"", "Straße".encode(), "猫".encode()]),
     "big-endian text": (np.array(["", "猫"], ">U3"), [b"", "猫".encode()]),
-    "names that are no UTF-8": (np.array(["caf\udce9", "a"]), [b"caf\xe9", b"a"]),
+    "names that are not UTF-8": (np.array(["caf\udce9", "a"]), [b"caf\xe9", b"a"]),
     "lists of bytes": (np.array([[b"a", b"bc"], [b"", b"d"]]), [[b"a", b"bc"], [b"", b"d"]]),
     "tables of text": (np.array([[["a"], ["ü"]]]), [[b"a", "ü".encode()]]),
     "text in Fortran order": (
@@ -274,7 +274,7 @@ COMMAND_LINES = {
     "one name twice": (["x.npy", "x=y.npy"], r"^x=y\.npy: two arrays are named 'x'; name them with"),
     "the name of the row number": (["key=x.npy"], r"^key=x\.npy: an array cannot be named 'key'"),
     "the same by its stem": (["key.npy"], r"^key\.npy: an array cannot be named 'key'; name it with NAME="),
-    "a name that is no text": (["a\nb=x.npy"], r"cannot be named 'a\\nb'"),
+    "a name that is not printable": (["a\nb=x.npy"], r"cannot be named 'a\\nb'"),
 }
 
 
@@ -314,12 +314,15 @@ IN_MEMORY = {
     ),
     "too many dimensions": ({"x": np.zeros((2,) + (1,) * 33)}, r"^array 'x': shape has 33 dimensions"),
     "no name": ({"": np.zeros(2)}, r"^array '': name is ''"),
-    "a name that is no text": ({"a\n": np.zeros(2)}, r"^array 'a\\n': name is 'a\\n', must be one or more"),
+    "a name that is not printable": (
+        {"a\n": np.zeros(2)},
+        r"^array 'a\\n': name is 'a\\n', must be one or more",
+    ),
     "the name of the row number": (
         {"key": np.zeros(2)},
         r"^an array is named 'key', which is the name of the row number",
     ),
-    "text that is no Unicode": (
+    "text that is not Unicode": (
         {"x": np.array(["\ud800"])},
         r"^array 'x': holds text that is not valid Unicode",
     ),
@@ -588,9 +591,9 @@ def test_options_may_be_given_between_arrays(arguments, in_folder, capfd):
 )
 def test_a_mistake_between_arrays_is_reported_in_one_line(arguments, message, in_folder, capfd):
     assert main(["build", "arrays", *arguments]) == 2
-    told = capfd.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    err = capfd.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_the_output_may_be_next_to_the_arrays(tmp_path):

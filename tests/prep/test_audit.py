@@ -190,7 +190,7 @@ def test_a_distance_of_none_compares_bytes_only(dataset):
 
 
 def test_blank_pages_are_compared_by_bytes_only(dataset):
-    blank = {f"train/cat/b{grey}.png": encoded(Image.new("L", (160, 120), grey)) for grey in (250, 251)}
+    blank = {f"train/cat/b{gray}.png": encoded(Image.new("L", (160, 120), gray)) for gray in (250, 251)}
     again = {"val/cat/blank.png": encoded(Image.new("L", (160, 120), 250))}
     made = audit(dataset({**blank, **again}))
     assert [finding.message for finding in made.findings] == [

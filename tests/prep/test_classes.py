@@ -20,7 +20,7 @@ NAMES = {
     "what steers a terminal": ("\x1b[31mred", "\u202egnp.", "\t", "\x7f", "\x00"),
     "quotes": ('"', "'", '\\"', "\\'", '"""', "a'b\"c"),
     "spaces": (" ", "a ", " a", "a  b", "\u00a0", "\u3000"),
-    "names that are no UTF-8": ("caf\udce9", "\udcff\udc80", "猫"),
+    "names that are not UTF-8": ("caf\udce9", "\udcff\udc80", "猫"),
     "a mark at the beginning": ("\ufeffcat", "dog"),
     "case and Unicode forms": ("cat", "Cat", "caf\u00e9", "cafe\u0301"),
     "comments and numbers": ("# a", "0", "1", "-"),
@@ -201,7 +201,7 @@ LACKING = {
             r"warning: the split 'val' has no examples of 'c\n'; the classes keep their numbers",
         ],
     ),
-    "one that no split has is told once": (
+    "a class that no split has is reported once": (
         {"train/cat/1.png": 1, "val/cat/1.png": 2, "train/dog/": b""},
         Options(),
         ["warning: the class folder 'dog' holds no images; it keeps its number"],

@@ -23,7 +23,7 @@ def encoded(pixels: np.ndarray, name: str = "PNG", **options: object) -> bytes:
 
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
-RGB, GREY = NOISE[..., :3], NOISE[..., 0]
+RGB, GRAY = NOISE[..., :3], NOISE[..., 0]
 
 
 def turned() -> bytes:
@@ -33,13 +33,13 @@ def turned() -> bytes:
 
 
 def animated() -> bytes:
-    return encoded(GREY, "GIF", save_all=True, append_images=[Image.fromarray(GREY // n) for n in (2, 3)])
+    return encoded(GRAY, "GIF", save_all=True, append_images=[Image.fromarray(GRAY // n) for n in (2, 3)])
 
 
 FILES = {
     "alpha.png": encoded(NOISE),
     "animated.gif": animated(),
-    "grey.png": encoded(GREY),
+    "grey.png": encoded(GRAY),
     "plain.png": encoded(RGB),
     "progressive.jpg": encoded(RGB, "JPEG", progressive=True),
     "turned.jpg": turned(),

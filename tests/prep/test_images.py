@@ -38,7 +38,7 @@ def noise(channels: int = 3) -> np.ndarray:
 
 
 RGB = Image.fromarray(smooth())
-GREY = RGB.convert("L")
+GRAY = RGB.convert("L")
 PALETTE = RGB.quantize(16)
 RGBA = Image.fromarray(noise(4), "RGBA")
 CORNER = tuple(int(value) for value in smooth()[3, 3])
@@ -106,7 +106,7 @@ def flipped(data: bytes, place: int) -> bytes:
 KEPT = {
     "JPEG of orientation 9, which is none": turned("JPEG", 9),
     "RGB JPEG": JPEG,
-    "grey JPEG": encoded(GREY, "JPEG"),
+    "grey JPEG": encoded(GRAY, "JPEG"),
     "progressive JPEG": encoded(RGB, "JPEG", progressive=True),
     "JPEG without subsampling": encoded(RGB, "JPEG", subsampling=0),
     "JPEG of RGB components": encoded(RGB, "JPEG", keep_rgb=True),
@@ -115,15 +115,15 @@ KEPT = {
     "JPEG of orientation 0, which is none": turned("JPEG", 0),
     "JPEG with EXIF that is none": with_exif_bytes(b"Exif\0\0junkjunkjunk"),
     "JPEG with EXIF that is cut": with_exif_bytes(b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01"),
-    "JPEG with previews behind it": encoded(
+    "JPEG followed by previews": encoded(
         RGB, "MPO", save_all=True, append_images=[RGB.resize((9, 9))], quality=95
     ),
-    "JPEG with bytes behind its end": JPEG + b"junk" * 1000,
-    "JPEG that ends early and says so": JPEG[:-120] + JPEG[-2:],
+    "JPEG with trailing bytes": JPEG + b"junk" * 1000,
+    "JPEG with an early end marker": JPEG[:-120] + JPEG[-2:],
     "JPEG with restarts": encoded(RGB, "JPEG", restart_marker_blocks=1),
     "JPEG with fill bytes before its markers": JPEG[:2] + b"\xff\xff" + JPEG[2:],
     "RGB PNG": PNG,
-    "grey PNG": encoded(GREY, "PNG"),
+    "grey PNG": encoded(GRAY, "PNG"),
     "PNG of 1 bit": encoded(RGB.convert("1"), "PNG"),
     "grey PNG of 2 bits": png(header(depth=2, color=0), pixels(rows(depth=2, channels=1))),
     "grey PNG of 4 bits": png(header(depth=4, color=0), pixels(rows(depth=4, channels=1))),
@@ -150,7 +150,7 @@ RE_ENCODED = {
     "CMYK JPEG with a profile": encoded(RGB.convert("CMYK"), "JPEG", icc_profile=b"junk" * 50),
     "palette PNG": encoded(PALETTE, "PNG"),
     "palette PNG with a transparent color": encoded(PALETTE, "PNG", transparency=3),
-    "grey PNG with a transparent color": encoded(GREY, "PNG", transparency=int(np.asarray(GREY)[3, 3])),
+    "grey PNG with a transparent color": encoded(GRAY, "PNG", transparency=int(np.asarray(GRAY)[3, 3])),
     "RGB PNG with a transparent color": encoded(RGB, "PNG", transparency=CORNER),
     "PNG of 1 bit with a transparent color": png(
         header(depth=1, color=0), chunk(b"tRNS", b"\0\1"), pixels(rows(depth=1, channels=1))
@@ -158,8 +158,8 @@ RE_ENCODED = {
     "RGBA PNG": encoded(RGBA, "PNG"),
     "PNG of grey and alpha": encoded(RGBA.convert("LA"), "PNG"),
     "RGB PNG of 16 bits": png(header(depth=16), pixels(rows(depth=16))),
-    "PNG with bytes behind its end": PNG + b"junk",
-    "PNG with a palette beside RGB": png(header(), chunk(b"PLTE", bytes(30)), pixels()),
+    "PNG with trailing bytes": PNG + b"junk",
+    "PNG with a palette and RGB": png(header(), chunk(b"PLTE", bytes(30)), pixels()),
     "PNG with two palettes": png(header(), chunk(b"PLTE", bytes(30)), chunk(b"PLTE", bytes(30)), pixels()),
     "PNG with two headers": png(header(), header(), pixels()),
     "PNG with text before its header": png(chunk(b"tEXt", b"by\0me"), header(), pixels()),
@@ -238,12 +238,12 @@ REJECTED = {
     ),
     "PNG with an unknown filter": (png(header(), pixels(b"\x09" + rows()[1:])), "damaged", ""),
     "animated GIF": (
-        encoded(RGB, "GIF", save_all=True, append_images=[GREY]),
+        encoded(RGB, "GIF", save_all=True, append_images=[GRAY]),
         "animated",
         "has 2 frames",
     ),
-    "animated PNG": (encoded(RGB, "PNG", save_all=True, append_images=[GREY]), "animated", "has 2 frames"),
-    "animated WebP": (encoded(RGB, "WEBP", save_all=True, append_images=[GREY]), "animated", "has 2 frames"),
+    "animated PNG": (encoded(RGB, "PNG", save_all=True, append_images=[GRAY]), "animated", "has 2 frames"),
+    "animated WebP": (encoded(RGB, "WEBP", save_all=True, append_images=[GRAY]), "animated", "has 2 frames"),
     "TIFF of two pages": (encoded(RGB, "TIFF", save_all=True, append_images=[RGB]), "animated", "has 2"),
     "TIFF of floats above white": (
         encoded(Image.new("F", (3, 3), 1.5), "TIFF"),
@@ -255,12 +255,12 @@ REJECTED = {
         "unsupported",
         "mode I: has values outside of 0 (black) to 65535 (white)",
     ),
-    "JPEG that says 144 megapixels": (
+    "JPEG with 144 megapixels in its header": (
         declared(12_000, 12_000),
         "too large",
         "12000 x 12000 pixels; at most 89000000",
     ),
-    "JPEG that says 3.6 gigapixels": (declared(60_000, 60_000), "too large", "exceeds limit"),
+    "JPEG with 3.6 gigapixels in its header": (declared(60_000, 60_000), "too large", "exceeds limit"),
     "PNG with a side of a million and one": (
         png(header(1_000_001, 1, depth=1, color=0), pixels(rows(1_000_001, 1, depth=1, channels=1))),
         "too large",
@@ -334,7 +334,7 @@ def test_a_check_of_headers_accepts_a_jpeg_with_damaged_data():
 
 SEEDS = {
     "JPEG": JPEG,
-    "grey JPEG": encoded(GREY, "JPEG", progressive=True),
+    "grey JPEG": encoded(GRAY, "JPEG", progressive=True),
     "turned JPEG": turned("JPEG", 6),
     "PNG": png(header(), pixels()),
     "interlaced PNG": png(header(interlaced=1), pixels(INTERLACED_ROWS)),

@@ -78,7 +78,7 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
         (
             [[], [3]],
             Feature("x", "int", "int64", (None,)),
-            "none in the first record, whose type others tell",
+            "none in the first record; others determine the type",
         ),
         ([[5], []], Feature("x", "int", "int64", (None,)), "none in the last"),
         ([[b"a", b"b"], [b"c", b""]], Feature("x", "bytes", "bytes", (2,)), "strings"),
@@ -91,12 +91,12 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
         (
             [picture("L", name="JPEG"), picture("L")],
             Feature("x", "image", "uint8", (4, 5, 1)),
-            "grey ones of two formats",
+            "gray ones of two formats",
         ),
         (
             [picture("L"), picture("RGB")],
             Feature("x", "image", "uint8", (4, 5, 3)),
-            "grey among color is delivered as color",
+            "gray among color is delivered as color",
         ),
         (
             [picture(name="WEBP"), picture()],
@@ -108,7 +108,7 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
             Feature("x", "bytes", "bytes", (None,)),
             "images are one a record",
         ),
-        ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is no image"),
+        ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is not an image"),
     ],
 )
 def test_the_feature_is_inferred_from_the_values(values, feature, reason):

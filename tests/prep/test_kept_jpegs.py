@@ -11,7 +11,7 @@ from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 
-from .nasty.kind import GREY, RGB, encoded
+from .nasty.kind import GRAY, RGB, encoded
 from .nasty_images import KINDS
 
 JPEGS = {name: kind for name, kind in KINDS.items() if kind.data.startswith(b"\xff\xd8\xff")}
@@ -53,7 +53,7 @@ def test_a_jpeg_is_judged_as_by_the_parser_of_pillow(name, monkeypatch):
     "whole",
     [
         encoded(RGB, "JPEG"),
-        encoded(GREY, "JPEG"),
+        encoded(GRAY, "JPEG"),
         encoded(RGB, "JPEG", progressive=True),
         encoded(RGB, "JPEG", restart_marker_rows=1, comment=b"a comment"),
     ],
@@ -78,5 +78,5 @@ def test_a_damaged_jpeg_is_judged_as_by_the_parser_of_pillow(whole, monkeypatch)
 def test_most_jpegs_do_not_need_the_parser_of_pillow(monkeypatch):
     """Otherwise the tests above would compare the parser of Pillow with itself."""
     monkeypatch.setattr(normalizing.Image, "open", None)
-    for data in (encoded(RGB, "JPEG"), encoded(GREY, "JPEG"), encoded(RGB, "JPEG", progressive=True)):
+    for data in (encoded(RGB, "JPEG"), encoded(GRAY, "JPEG"), encoded(RGB, "JPEG", progressive=True)):
         assert normalize(data, ImageOptions(), b".jpg").data is data

@@ -241,13 +241,13 @@ def test_other_classes_are_refused(two, tmp_path):
 
 
 def test_other_features_are_refused(two, tmp_path):
-    grey = build_photos(tmp_path, "grey", range(50, 54), ANY, images=ImageOptions(channels=1))
+    gray = build_photos(tmp_path, "grey", range(50, 54), ANY, images=ImageOptions(channels=1))
     message = (
         r"^the feature 'image' is \(image, uint8, \[\?, \?, 3\]\) in .*/a, and "
         r"\(image, uint8, \[\?, \?, 1\]\) in .*/grey; merged datasets must have the same features"
     )
     with pytest.raises(InputError, match=message):
-        merge([two[0], grey], tmp_path / "out", log=quiet)
+        merge([two[0], gray], tmp_path / "out", log=quiet)
     build_quietly(Arrays({"x": np.arange(4)}), tmp_path / "x", shards=1)
     with pytest.raises(InputError, match=r"^the feature 'image' is .* in .*/a, and missing in .*/x; merged"):
         merge([two[0], tmp_path / "x"], tmp_path / "out", log=quiet)

@@ -260,7 +260,7 @@ def test_copies_that_do_not_fit_on_the_disk_are_not_started(path, tmp_path, monk
     source = Arrays.open([str(path)])
     (tmp_path / "staged").mkdir()
     with pytest.raises(
-        InputError, match=r"staged: the copy of the arrays needs about 156\.5 KiB, and 97\.7 KiB are free"
+        InputError, match=r"staged: the copy of the arrays needs about 156\.5 KiB, but only 97\.7 KiB is free"
     ):
         source.stage(tmp_path / "staged")
     assert list((tmp_path / "staged").iterdir()) == []

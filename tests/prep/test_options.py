@@ -16,7 +16,10 @@ HALVES = {"train": 0.5, "val": 0.5}
 
 WRONG = {
     "ratios that do not add up": ({"splits": {"train": 0.9}}, r"^the split ratios train=0\.9 add up to 0\.9"),
-    "a ratio that is no number": ({"splits": {"train": "most"}}, r"^splits='train=most' must be NAME=RATIO"),
+    "a ratio that is not a number": (
+        {"splits": {"train": "most"}},
+        r"^splits='train=most' must be NAME=RATIO",
+    ),
     "no number": ({"splits": {"train": float("nan")}}, r"^splits='train=nan' must be NAME=RATIO"),
     "a split without a name": ({"splits": {"": 1}}, r"^the split name '' must be letters"),
     "strata and groups": (
@@ -37,7 +40,7 @@ WRONG = {
         {"max_rejected": "-1%"},
         r"^max_rejected='-1%' must lie between 0% and 100%$",
     ),
-    "rejects that are no number": (
+    "a limit that is not a number": (
         {"max_rejected": "few"},
         r"^max_rejected='few' must be a share such as 1%",
     ),

@@ -235,7 +235,7 @@ def test_a_disk_without_space_is_reported_before_anything_is_written(
     source = Arrays({"x": argument.partition("=")[2]})
     with pytest.raises(
         InputError,
-        match=r"disk/out: the dataset needs about 535\.2 KiB, and \d+\.\d KiB are free; make room or",
+        match=r"disk/out: the dataset needs about 535\.2 KiB, but only \d+\.\d KiB is free; free some",
     ):
         quiet_build(source, small_disk / "out")
     assert list(small_disk.iterdir()) == []
@@ -265,7 +265,7 @@ def test_free_space_is_that_of_the_file_system_of_the_folder(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     require_space(tmp_path, free // 2, "half of it")
     with pytest.raises(
-        InputError, match=r": twice of it needs about \d+\.\d GiB, and \d+\.\d GiB are free; make"
+        InputError, match=r": twice of it needs about \d+\.\d GiB, but only \d+\.\d GiB is free; free"
     ):
         require_space(tmp_path, free * 2, "twice of it")
 

@@ -303,10 +303,10 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
     refused(dataset, photos, match, contents)
 
 
-def plain_png(grey: int) -> bytes:
+def plain_png(gray: int) -> bytes:
     """Return an image whose size in bytes does not depend on its content."""
     file = io.BytesIO()
-    Image.new("L", (4, 4), grey).save(file, "PNG", compress_level=0)
+    Image.new("L", (4, 4), gray).save(file, "PNG", compress_level=0)
     return file.getvalue()
 
 

@@ -539,7 +539,7 @@ def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_
             # the remaining size is not known
             reshard(old, out, options=ShardOptions(compression=compression), log=quiet)
         else:
-            with pytest.raises(InputError, match=r"the dataset needs about 9.9 KiB, and 1000 B are free"):
+            with pytest.raises(InputError, match=r"the dataset needs about 9.9 KiB, but only 1000 B is free"):
                 reshard(old, out, log=quiet)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with pytest.raises(InputError, match="the dataset needs about"):

@@ -158,7 +158,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda path: path.write_text('{"shard": {"path": "x"}, "rejected": []}'),
         ".build/{id}/first/train-00002.done",
     ),
-    "the note is no object": (lambda path: path.write_text("[]"), ".build/{id}/first/train-00002.done"),
+    "the note is not an object": (lambda path: path.write_text("[]"), ".build/{id}/first/train-00002.done"),
 }
 
 

@@ -124,8 +124,8 @@ COMPRESSED = gzip.compress(b"".join(b"".join(frames_of([(b"abc",)] * 9, "none").
         pytest.param(COMPRESSED[:5], id="half a header"),
         pytest.param(COMPRESSED[:-6] + b"\0" + COMPRESSED[-5:], id="another checksum"),
         pytest.param(COMPRESSED[:12] + b"\xff" + COMPRESSED[13:], id="another code"),
-        pytest.param(COMPRESSED + b"x", id="a byte behind it"),
-        pytest.param(b"abc", id="no gzip file"),
+        pytest.param(COMPRESSED + b"x", id="a trailing byte"),
+        pytest.param(b"abc", id="not a gzip file"),
     ],
 )
 def test_damaged_compressed_data_are_reported_with_the_record(data, tmp_path):

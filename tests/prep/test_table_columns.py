@@ -255,7 +255,7 @@ def tables(draw):
     return pa.table(columns), draw(st.integers(1, num_rows))
 
 
-def alike(row: dict[str, object]) -> str:
+def as_text(row: dict[str, object]) -> str:
     """Return the values as text, in which NaN equals NaN but 0.0 differs from -0.0."""
     return repr({name: value.encode() if isinstance(value, str) else value for name, value in row.items()})
 
@@ -276,7 +276,7 @@ def test_every_row_is_read_back_once_with_its_values(tmp_path_factory, made):
         }
         for row in table.to_pylist()
     ]
-    assert list(map(alike, read_back(folder / "out"))) == list(map(alike, expected))
+    assert list(map(as_text, read_back(folder / "out"))) == list(map(as_text, expected))
     assert verify(folder / "out", deep=True)
 
 

@@ -132,7 +132,7 @@ BAD_FILES = {
         b'a,b\n1,"x\n2,y\n3,z\n',
         r"cannot be read: a quote is not closed: the last value extends over several lines$",
     ),
-    "a header that is no text": (
+    "a header that is not text": (
         "rows.csv",
         b"\xff\xfea\x00\n",
         # the second is of Python 3.10

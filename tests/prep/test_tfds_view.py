@@ -201,18 +201,16 @@ def encode(mode: str, file_format: str) -> bytes:
     return file.getvalue()
 
 
-LABELLED = Schema(
-    (Feature("image", "raw", "uint8", (2,)), Feature("label", "label", "int64")), ("cat", "dog")
-)
+LABELED = Schema((Feature("image", "raw", "uint8", (2,)), Feature("label", "label", "int64")), ("cat", "dog"))
 
 
-def labelled(number: int, start: int = 0) -> list[dict]:
+def labeled(number: int, start: int = 0) -> list[dict]:
     return [{"image": np.uint8([i, i]), "label": i % 2} for i in range(start, start + number)]
 
 
 def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
-    splits = {"train": [labelled(3), labelled(0), labelled(2, 3)], "val-2": [labelled(1, 7)]}
-    manifest = dataset(tmp_path, LABELLED, splits)
+    splits = {"train": [labeled(3), labeled(0), labeled(2, 3)], "val-2": [labeled(1, 7)]}
+    manifest = dataset(tmp_path, LABELED, splits)
     builder = tfds.builder_from_directory(tmp_path)
     assert {name: split.shard_lengths for name, split in builder.info.splits.items()} == {
         "train": [3, 0, 2],
@@ -230,22 +228,22 @@ def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
 
 
 def test_a_split_without_examples_is_left_out_so_that_all_others_read_at_once(tmp_path):
-    dataset(tmp_path, LABELLED, {"train": [labelled(2)], "val": [labelled(0)]})
+    dataset(tmp_path, LABELED, {"train": [labeled(2)], "val": [labeled(0)]})
     assert {name: len(ds) for name, ds in tfds.builder_from_directory(tmp_path).as_dataset().items()} == {
         "train": 2
     }
 
 
 def test_as_supervised_delivers_the_image_and_its_label(tmp_path):
-    schema = Schema((*LABELLED.features, Feature("key", "bytes", "bytes")), LABELLED.class_names)
-    dataset(tmp_path, schema, {"train": [[{**labelled(1, 5)[0], "key": b"5"}]]})
+    schema = Schema((*LABELED.features, Feature("key", "bytes", "bytes")), LABELED.class_names)
+    dataset(tmp_path, schema, {"train": [[{**labeled(1, 5)[0], "key": b"5"}]]})
     ((image, label),) = tfds.builder_from_directory(tmp_path).as_dataset(split="train", as_supervised=True)
     assert (image.numpy().tolist(), int(label)) == ([5, 5], 1)
 
 
 def test_two_inputs_are_not_supervised(tmp_path):
-    schema = Schema((*LABELLED.features, Feature("mask", "raw", "uint8", (1,))), LABELLED.class_names)
-    dataset(tmp_path, schema, {"train": [[{**labelled(1)[0], "mask": np.uint8([1])}]]})
+    schema = Schema((*LABELED.features, Feature("mask", "raw", "uint8", (1,))), LABELED.class_names)
+    dataset(tmp_path, schema, {"train": [[{**labeled(1)[0], "mask": np.uint8([1])}]]})
     assert tfds.builder_from_directory(tmp_path).info.supervised_keys is None
 
 
@@ -298,7 +296,7 @@ def test_a_line_of_labels_is_the_name_as_a_python_literal():
     ],
 )
 def test_any_valid_name_opens_under_the_nearest_name_that_tfds_allows(name, shown, tmp_path):
-    dataset(tmp_path, LABELLED, {"train": [labelled(1)]}, name)
+    dataset(tmp_path, LABELED, {"train": [labeled(1)]}, name)
     builder = tfds.builder_from_directory(tmp_path)
     assert builder.name == shown
     # TFDS parses names when a dataset is requested by name, not when a directory is opened
@@ -317,7 +315,7 @@ def test_any_name_of_a_feature_is_read_and_has_its_class_names(name, tmp_path):
 SOUND = Manifest(
     "photos",
     BUILD_ID,
-    LABELLED,
+    LABELED,
     {"train": Split((shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001"),))},
     Totals(1, 1),
 )

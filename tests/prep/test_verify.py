@@ -200,7 +200,7 @@ FAULTS = {
         [r"00000-of-00002: cannot be read: No such file or directory$"],
         [r"cannot be read: No such file or directory$"],
     ),
-    "a pipe in the place of a shard": (
+    "a pipe instead of a shard": (
         lambda root: (first_shard(root).unlink(), os.mkfifo(root / read_manifest(root).shards[0].path)),
         [r"00000-of-00002: cannot be read: is not a regular file$"],
         [r"00000-of-00002: cannot be read: is not a regular file$"],
@@ -223,7 +223,7 @@ FAULTS = {
         [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
         [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
     ),
-    "a pipe in the place of an index": (
+    "a pipe instead of an index": (
         lambda root: (index_of_first(root).unlink(), os.mkfifo(index_of_first(root))),
         [r"^index/.*\.idx: cannot be read: is not a regular file$"],
         [r"^index/.*\.idx: cannot be read: is not a regular file$"],
@@ -271,7 +271,7 @@ FAULTS = {
         [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
         [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
     ),
-    "a pipe in the place of labels": (
+    "a pipe instead of labels": (
         lambda root: (labels_of_first(root).unlink(), os.mkfifo(labels_of_first(root))),
         [r"^index/.*\.labels: cannot be read: is not a regular file$"],
         [r"^index/.*\.labels: cannot be read: is not a regular file$"],
@@ -302,7 +302,7 @@ FAULTS = {
         [],
         [r"^splits\.train\.label_counts: differ from the records: 'cat' occurs 6 times, not 7, "],
     ),
-    "a record twice, in the place of another": (
+    "a record twice, instead of another": (
         lambda root: rewrite(root, repeat_a_record),
         [],
         [r"00000-of-00002: record \d at byte \d+, key '(.*)': has the key of record \d of .*00000-of-00002$"],

@@ -440,7 +440,7 @@ def test_any_value_at_any_place_is_read_or_reported(data):
             ("totals", "reasons", "lost"),
             {"x": 1},
             "totals.reasons.lost: is not a field of this format",
-            id="there is no other outcome",
+            id="an unknown outcome",
         ),
         pytest.param(
             ("schema", "features", 1, "dtype"),
@@ -549,9 +549,9 @@ def test_only_the_classes_of_a_scalar_label_are_counted(feature):
     assert problems_of(signed(manifest)) == [("splits.all.label_counts", message)]
     uncounted = dataclasses.replace(manifest, splits={"all": Split((shard("x", labels_digest=""),))})
     assert problems_of(signed(uncounted)) == []
-    labelled = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
+    labeled = dataclasses.replace(manifest, splits={"all": Split((shard("x"),))})
     message = "is given, but the schema has no scalar feature of kind 'label'"
-    assert problems_of(signed(labelled)) == [("splits.all.shards[0].labels_digest", message)]
+    assert problems_of(signed(labeled)) == [("splits.all.shards[0].labels_digest", message)]
 
 
 def test_labels_are_not_checked_against_a_faulty_schema():
@@ -624,9 +624,9 @@ def test_a_document_that_is_not_an_object_is_reported(text, found):
     ("requires", "needed"),
     [
         pytest.param("tfshards>=3.2", "tfshards>=3.2", id="as in the file"),
-        pytest.param(None, "a newer tfshards", id="it does not say"),
-        pytest.param(["tfshards>=3"], "a newer tfshards", id="in a form that is not ours"),
-        pytest.param("\x1b[31m", "a newer tfshards", id="nothing that a terminal obeys"),
+        pytest.param(None, "a newer tfshards", id="not in the file"),
+        pytest.param(["tfshards>=3"], "a newer tfshards", id="in an unknown form"),
+        pytest.param("\x1b[31m", "a newer tfshards", id="no control characters"),
     ],
 )
 def test_a_newer_format_is_reported_with_the_release_that_reads_it_and_nothing_else(requires, needed):

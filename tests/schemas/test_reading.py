@@ -37,13 +37,15 @@ def test_any_json_value_is_read_back_unchanged(value):
         pytest.param('{"a": 1', "Expecting ',' delimiter", id="a cut file"),
         pytest.param("{} {}", "Extra data", id="two documents"),
         pytest.param("\ufeff{}", "BOM", id="a byte order mark is not JSON"),
-        pytest.param('{"a": 1, "b": 2, "a": 3}', "the name 'a' is repeated in an object", id="which one?"),
+        pytest.param(
+            '{"a": 1, "b": 2, "a": 3}', "the name 'a' is repeated in an object", id="a repeated name"
+        ),
         pytest.param('[{"a": {"b\\n": 1, "b\\n": 1}}]', r"the name 'b\n' is repeated", id="also deep inside"),
-        pytest.param("[NaN]", "NaN is not JSON", id="Python would take it"),
+        pytest.param("[NaN]", "NaN is not JSON", id="Python would accept it"),
         pytest.param("[-Infinity]", "-Infinity is not JSON", id="and this"),
         pytest.param("[1e999]", "the number '1e999' is too large", id="and make infinity of this"),
-        pytest.param("[" * 100_000, "recursion", id="nested until the stack ends"),
-        pytest.param("9" * 5000, "integer string conversion", id="digits without end"),
+        pytest.param("[" * 100_000, "recursion", id="nested too deeply"),
+        pytest.param("9" * 5000, "integer string conversion", id="too many digits"),
     ],
 )
 def test_text_that_is_not_strict_json_is_refused(text, message):

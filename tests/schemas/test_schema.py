@@ -120,7 +120,7 @@ def test_several_labels_may_have_class_names():
                 ("schema.features", "contains the name 'key' 2 times"),
                 ("schema.class_names", "contains the name 'a' 2 times"),
             ],
-            id="unsound parts do not hide what is wrong with the sound ones",
+            id="faulty features do not hide other faults",
         ),
         pytest.param(
             {"features": [LABEL.to_json() | {"dtype": "x"}], "class_names": ["a"]},

@@ -8,8 +8,8 @@ from PIL import Image
 
 from .kind import (
     BILEVEL,
-    GREY,
-    GREY_ALPHA,
+    GRAY,
+    GRAY_ALPHA,
     HEIGHT,
     PALETTE,
     RGB,
@@ -87,7 +87,7 @@ KINDS: dict[str, Kind] = {
     "BMP, 1 bit, two colors": converted(".bmp", bmp(1, _COLORS[:16], colors=2), "palette to RGB"),
     "BMP, 4 bits": converted(".bmp", bmp(4, _COLORS[:16], colors=16), "palette to RGB"),
     "BMP, 8 bits": converted(".bmp", encoded(PALETTE, "BMP"), "palette to RGB"),
-    "BMP, grey": converted(".bmp", encoded(GREY, "BMP")),
+    "BMP, grey": converted(".bmp", encoded(GRAY, "BMP")),
     "BMP, 16 bits": converted(".bmp", bmp(16, _COLORS[:64])),
     "BMP, 16 bits, masks of 5, 6 and 5": converted(
         ".bmp", bmp(16, _COLORS[:64], compression=3, masks=_BITFIELDS)
@@ -149,8 +149,8 @@ KINDS: dict[str, Kind] = {
     "TGA, 24 bits": converted(".tga", encoded(RGB, "TGA")),
     "TGA, run lengths": converted(".tga", encoded(RGB, "TGA", compression="tga_rle")),
     "TGA, alpha": converted(".tga", encoded(RGBA, "TGA"), "alpha over white"),
-    "TGA, grey and alpha": converted(".tga", encoded(GREY_ALPHA, "TGA"), "alpha over white"),
-    "TGA, grey": converted(".tga", encoded(GREY, "TGA")),
+    "TGA, grey and alpha": converted(".tga", encoded(GRAY_ALPHA, "TGA"), "alpha over white"),
+    "TGA, grey": converted(".tga", encoded(GRAY, "TGA")),
     "TGA, palette": converted(".tga", encoded(PALETTE, "TGA"), "palette to RGB"),
     "TGA, palette of 16 bits": converted(
         ".tga",

@@ -8,7 +8,7 @@ import struct
 from .jpeg_by_hand import dc_jpeg, lossless_jpeg
 from .kind import (
     CMYK,
-    GREY,
+    GRAY,
     HEIGHT,
     OTHER,
     RGB,
@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
     ),
     "JPEG, restarts": kept(".jpg", RESTARTS),
     "JPEG, restarts out of order": kept(".jpg", RESTARTS.replace(b"\xff\xd2", b"\xff\xd5", 1)),
-    "JPEG, grey": kept(".jpg", encoded(GREY, "JPEG")),
+    "JPEG, grey": kept(".jpg", encoded(GRAY, "JPEG")),
     "JPEG, CMYK": converted(".jpg", _CMYK, "CMYK to RGB"),
     "JPEG, CMYK without Adobe's mark": converted(".jpg", _CMYK.replace(b"Adobe", b"Abode", 1), "CMYK to RGB"),
     "JPEG, YCCK": converted(".jpg", _CMYK.replace(_ADOBE + b"\0", _ADOBE + b"\x02", 1), "CMYK to RGB"),
@@ -195,7 +195,7 @@ KINDS: dict[str, Kind] = {
     "JPEG, progressive, turned": converted(
         ".jpg", encoded(RGB, "JPEG", progressive=True, exif=exif(5)), orientation=5
     ),
-    "JPEG, grey, turned": converted(".jpg", encoded(GREY, "JPEG", exif=exif(7)), orientation=7),
+    "JPEG, grey, turned": converted(".jpg", encoded(GRAY, "JPEG", exif=exif(7)), orientation=7),
     "JPEG, CMYK, turned": converted(
         ".jpg", encoded(CMYK, "JPEG", exif=exif(3)), "CMYK to RGB", orientation=3
     ),

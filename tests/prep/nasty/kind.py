@@ -61,11 +61,11 @@ def noise(channels: int = 3, seed: int = 7) -> np.ndarray:
 
 RGB = Image.fromarray(smooth())
 OTHER = Image.fromarray(smooth()[::-1, ::-1].copy())
-GREY = RGB.convert("L")
+GRAY = RGB.convert("L")
 BILEVEL = Image.fromarray(noise()[..., 0] > 99)
 PALETTE = RGB.quantize(16)
 RGBA = Image.fromarray(noise(4), "RGBA")
-GREY_ALPHA = Image.fromarray(noise(2), "LA")
+GRAY_ALPHA = Image.fromarray(noise(2), "LA")
 CMYK = Image.fromarray(255 - smooth()).convert("CMYK")
 # The same picture in every 16-bit mode.
 WORDS = (noise().astype(np.uint16) << 8 | noise(seed=8))[..., 0]

@@ -8,7 +8,7 @@ import struct
 from PIL import Image
 
 from .kind import (
-    GREY,
+    GRAY,
     HEIGHT,
     OTHER,
     PALETTE,
@@ -84,7 +84,7 @@ def _packed(codes: list[int]) -> bytes:
 KINDS: dict[str, Kind] = {
     "GIF, of 1987": converted(".gif", GIF.replace(b"GIF89a", b"GIF87a", 1), "palette to RGB"),
     "GIF, of 1989": converted(".gif", GIF.replace(b"GIF87a", b"GIF89a", 1), "palette to RGB"),
-    "GIF, grey": converted(".gif", encoded(GREY, "GIF"), "palette to RGB"),
+    "GIF, grey": converted(".gif", encoded(GRAY, "GIF"), "palette to RGB"),
     "GIF, not interlaced": converted(".gif", encoded(PALETTE, "GIF", interlace=False), "palette to RGB"),
     "GIF, transparent": converted(
         ".gif", encoded(PALETTE, "GIF", transparency=2), "palette to RGB", "alpha over white"
@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
     ),
     "WebP, lossy": converted(".webp", encoded(RGB, "WEBP")),
     "WebP, lossless": converted(".webp", _STILL),
-    "WebP, grey": converted(".webp", encoded(GREY, "WEBP")),
+    "WebP, grey": converted(".webp", encoded(GRAY, "WEBP")),
     "WebP, lossy, alpha": converted(".webp", encoded(RGBA, "WEBP"), "alpha over white"),
     "WebP, lossless, alpha": converted(".webp", encoded(RGBA, "WEBP", lossless=True), "alpha over white"),
     "WebP, turned": converted(".webp", encoded(RGB, "WEBP", exif=exif(6)), orientation=6),
@@ -140,7 +140,7 @@ KINDS: dict[str, Kind] = {
         "unreadable",
     ),
     "AVIF, still": converted(".avif", encoded(RGB, "AVIF")),
-    "AVIF, grey": converted(".avif", encoded(GREY, "AVIF")),
+    "AVIF, grey": converted(".avif", encoded(GRAY, "AVIF")),
     "AVIF, alpha": converted(".avif", encoded(RGBA, "AVIF"), "alpha over white"),
     "AVIF, turned": converted(".avif", encoded(RGB, "AVIF", exif=exif(6)), orientation=6),
     "AVIF, mirrored": converted(".avif", encoded(RGB, "AVIF", exif=exif(5)), orientation=5),

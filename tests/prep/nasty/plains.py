@@ -9,7 +9,7 @@ from PIL import Image
 
 from .kind import (
     BILEVEL,
-    GREY,
+    GRAY,
     GREY_16,
     HEIGHT,
     RGB,
@@ -53,7 +53,7 @@ KINDS: dict[str, Kind] = {
     "PPM, 60,000 x 60,000 in twenty bytes": rejected(".ppm", b"P6 60000 60000 255\n", "too large"),
     "PPM, 9,000 x 9,000 in twenty bytes": rejected(".ppm", b"P6 9000 9000 255\n", "damaged"),
     "PPM, text, 9,000 x 9,000 in twenty bytes": rejected(".ppm", b"P3 9000 9000 255\n1 2 3", "damaged"),
-    "PGM, binary": converted(".pgm", encoded(GREY, "PPM")),
+    "PGM, binary": converted(".pgm", encoded(GRAY, "PPM")),
     "PGM, text": converted(".pgm", b"P2\n" + _SIZE + b"\n255\n" + _GREYS),
     "PGM, 16 bits": converted(".pgm", encoded(GREY_16, "PPM"), "32 bits to 8"),
     "PBM, binary": converted(".pbm", encoded(BILEVEL, "PPM"), "1 bit to 8"),
@@ -67,7 +67,7 @@ KINDS: dict[str, Kind] = {
         ".qoi", b"qoif" + struct.pack(">IIBB", 60_000, 60_000, 3, 0) + bytes(16), "too large"
     ),
     "SGI, RGB": converted(".sgi", encoded(RGB, "SGI")),
-    "SGI, grey": converted(".sgi", encoded(GREY, "SGI")),
+    "SGI, grey": converted(".sgi", encoded(GRAY, "SGI")),
     "SGI, alpha": converted(".sgi", encoded(RGBA, "SGI"), "alpha over white"),
     "SGI, 16 bits": converted(".sgi", encoded(RGB, "SGI", bpc=2)),
     "SGI, cut": rejected(".sgi", encoded(RGB, "SGI")[:-500], "damaged"),
@@ -76,7 +76,7 @@ KINDS: dict[str, Kind] = {
     ),
     "JPEG 2000, RGB": converted(".jp2", _JP2),
     "JPEG 2000, lossy": converted(".jpx", encoded(RGB, "JPEG2000", irreversible=True, quality_layers=[20])),
-    "JPEG 2000, grey": converted(".jp2", encoded(GREY, "JPEG2000")),
+    "JPEG 2000, grey": converted(".jp2", encoded(GRAY, "JPEG2000")),
     "JPEG 2000, alpha": converted(".jp2", encoded(RGBA, "JPEG2000"), "alpha over white"),
     "JPEG 2000, 16 bits": converted(".jp2", encoded(GREY_16, "JPEG2000"), "16 bits to 8"),
     "JPEG 2000, tiles": converted(".jp2", encoded(RGB, "JPEG2000", tile_size=(16, 16))),

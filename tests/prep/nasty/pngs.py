@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 
 from .kind import (
-    GREY,
+    GRAY,
     HEIGHT,
     OTHER,
     PALETTE,
@@ -222,7 +222,7 @@ KINDS: dict[str, Kind] = {
     ),
     "PNG, animated, a picture that is no frame": rejected(
         ".png",
-        encoded(RGB, "PNG", save_all=True, default_image=True, append_images=[OTHER, GREY.convert("RGB")]),
+        encoded(RGB, "PNG", save_all=True, default_image=True, append_images=[OTHER, GRAY.convert("RGB")]),
         "animated",
     ),
     "PNG, an animation of one frame": converted(

@@ -69,9 +69,9 @@ def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
         if image.mode.startswith("I") or image.mode == "F":
             values = np.asarray(image)
             bits = image.tag_v2[258][0] if image.format == "TIFF" and image.mode == "I;16" else 16
-            grey = np.rint(values * 255) if image.mode == "F" else values >> bits - 8
+            gray = np.rint(values * 255) if image.mode == "F" else values >> bits - 8
             opacity = np.where(values == image.info["transparency"], 0, 255) if has_alpha else None
-            parts = [grey] * 3 + ([opacity] if has_alpha else [])
+            parts = [gray] * 3 + ([opacity] if has_alpha else [])
             return np.stack(parts, axis=2).astype(np.uint8)
         return np.asarray(image.convert("RGBA" if has_alpha else "RGB"))
 

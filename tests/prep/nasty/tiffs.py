@@ -10,9 +10,9 @@ from PIL import Image, TiffImagePlugin
 from .kind import (
     BILEVEL,
     CMYK,
-    GREY,
+    GRAY,
+    GRAY_ALPHA,
     GREY_16,
-    GREY_ALPHA,
     HEIGHT,
     OTHER,
     PALETTE,
@@ -54,7 +54,7 @@ def by_hand(
     return mark + struct.pack(order + "HI", 42, 8) + body + more + data
 
 
-def grey(
+def gray(
     depth: int = 8, compression: int = 1, size: tuple[int, int] = (WIDTH, HEIGHT), **rest: object
 ) -> bytes:
     """Return a gray TIFF of one strip."""
@@ -123,16 +123,16 @@ KINDS: dict[str, Kind] = {
         ".tif", encoded(BILEVEL, "TIFF", compression="tiff_raw_16"), "unsupported"
     ),
     "TIFF, fax, too few strips": rejected(".tif", _fax_of_strips(6), "damaged"),
-    "TIFF, fax, eight bits": rejected(".tif", grey(8, 4), "unsupported"),
-    "TIFF, grey": converted(".tif", encoded(GREY, "TIFF")),
-    "TIFF, grey, white is zero": converted(".tif", encoded(GREY, "TIFF", tiffinfo=_tags(t262=0))),
-    "TIFF, grey, 4 bits": converted(".tif", grey(4)),
+    "TIFF, fax, eight bits": rejected(".tif", gray(8, 4), "unsupported"),
+    "TIFF, grey": converted(".tif", encoded(GRAY, "TIFF")),
+    "TIFF, grey, white is zero": converted(".tif", encoded(GRAY, "TIFF", tiffinfo=_tags(t262=0))),
+    "TIFF, grey, 4 bits": converted(".tif", gray(4)),
     "TIFF, tiles": converted(".tif", tiled()),
     "TIFF, strips": converted(".tif", encoded(RGB.resize((330, 250)), "TIFF", strip_size=3000)),
     "TIFF, palette": converted(".tif", encoded(PALETTE, "TIFF"), "palette to RGB"),
     "TIFF, 16 bits": converted(".tif", encoded(GREY_16, "TIFF"), "16 bits to 8"),
-    "TIFF, 16 bits, big-endian": converted(".tif", grey(16, order=">"), "16 bits to 8"),
-    "TIFF, 12 bits": converted(".tif", grey(12), "16 bits to 8"),
+    "TIFF, 16 bits, big-endian": converted(".tif", gray(16, order=">"), "16 bits to 8"),
+    "TIFF, 12 bits": converted(".tif", gray(12), "16 bits to 8"),
     "TIFF, 32 bits": converted(
         ".tif", encoded(Image.fromarray(np.asarray(GREY_16).astype(np.int32)), "TIFF"), "32 bits to 8"
     ),
@@ -148,7 +148,7 @@ KINDS: dict[str, Kind] = {
         ".tif", encoded(Image.new("F", (3, 3), float("nan")), "TIFF"), "unsupported"
     ),
     "TIFF, alpha": converted(".tif", encoded(RGBA, "TIFF"), "alpha over white"),
-    "TIFF, grey and alpha": converted(".tif", encoded(GREY_ALPHA, "TIFF"), "alpha over white"),
+    "TIFF, grey and alpha": converted(".tif", encoded(GRAY_ALPHA, "TIFF"), "alpha over white"),
     "TIFF, CMYK": converted(".tif", encoded(CMYK, "TIFF"), "CMYK to RGB"),
     "TIFF, LAB": converted(".tif", encoded(Image.fromarray(noise(), "LAB"), "TIFF"), "LAB to RGB"),
     "TIFF, BigTIFF": converted(".tif", encoded(RGB, "TIFF", big_tiff=True)),
@@ -168,13 +168,13 @@ KINDS: dict[str, Kind] = {
     "TIFF, cut": rejected(".tif", PLAIN[:-100], "damaged"),
     "TIFF, cut, LZW": rejected(".tif", encoded(RGB, "TIFF", compression="tiff_lzw")[:300], "unreadable"),
     "TIFF, header alone": rejected(".tif", PLAIN[:8], "unreadable"),
-    "TIFF, a directory that comes after itself": converted(".tif", grey(more=struct.pack("<I", 8))),
+    "TIFF, a directory that comes after itself": converted(".tif", gray(more=struct.pack("<I", 8))),
     "TIFF, a directory beyond its end": rejected(".tif", b"II*\0\xff\xff\xff\x7f", "unreadable"),
     "TIFF, no directory": rejected(".tif", b"II*\0\x08\0\0\0\0\0" + bytes(4), "unreadable"),
-    "TIFF, an unknown compression": rejected(".tif", grey(compression=999), "unreadable"),
-    "TIFF, pixels beyond its end": rejected(".tif", grey()[:150], "damaged"),
-    "TIFF, 60,000 x 60,000 in a kilobyte": rejected(".tif", grey(size=(60_000, 60_000)), "too large"),
-    "TIFF, 9,000 x 9,000 in a kilobyte": rejected(".tif", grey(size=(9_000, 9_000)), "damaged"),
-    "TIFF, four billion columns": rejected(".tif", grey(size=(0xFFFFFFFF, 1)), "too large"),
-    "TIFF, no columns": rejected(".tif", grey(size=(0, 5)), "unreadable"),
+    "TIFF, an unknown compression": rejected(".tif", gray(compression=999), "unreadable"),
+    "TIFF, pixels beyond its end": rejected(".tif", gray()[:150], "damaged"),
+    "TIFF, 60,000 x 60,000 in a kilobyte": rejected(".tif", gray(size=(60_000, 60_000)), "too large"),
+    "TIFF, 9,000 x 9,000 in a kilobyte": rejected(".tif", gray(size=(9_000, 9_000)), "damaged"),
+    "TIFF, four billion columns": rejected(".tif", gray(size=(0xFFFFFFFF, 1)), "too large"),
+    "TIFF, no columns": rejected(".tif", gray(size=(0, 5)), "unreadable"),
 }
