@@ -69,7 +69,7 @@ GRAY_ALPHA = Image.fromarray(noise(2), "LA")
 CMYK = Image.fromarray(255 - smooth()).convert("CMYK")
 # The same picture in every 16-bit mode.
 WORDS = (noise().astype(np.uint16) << 8 | noise(seed=8))[..., 0]
-GREY_16 = Image.fromarray(WORDS)
+GRAY_16 = Image.fromarray(WORDS)
 
 
 def encoded(image: Image.Image, file_format: str, **options: object) -> bytes:

@@ -10,7 +10,7 @@ from PIL import Image
 from .kind import (
     BILEVEL,
     GRAY,
-    GREY_16,
+    GRAY_16,
     HEIGHT,
     RGB,
     RGBA,
@@ -25,7 +25,7 @@ from .kind import (
 _JP2 = encoded(RGB, "JPEG2000")
 _QOI = encoded(RGBA, "QOI")
 _ASCII = " ".join(map(str, noise().ravel())).encode()
-_GREYS = " ".join(map(str, noise()[..., 0].ravel())).encode()
+_GRAYS = " ".join(map(str, noise()[..., 0].ravel())).encode()
 _SIZE = f"{WIDTH} {HEIGHT}".encode()
 _FLOATS = (noise()[..., 0] / np.float32(255)).astype("<f4").tobytes()
 
@@ -54,8 +54,8 @@ KINDS: dict[str, Kind] = {
     "PPM, 9,000 x 9,000 in twenty bytes": rejected(".ppm", b"P6 9000 9000 255\n", "damaged"),
     "PPM, text, 9,000 x 9,000 in twenty bytes": rejected(".ppm", b"P3 9000 9000 255\n1 2 3", "damaged"),
     "PGM, binary": converted(".pgm", encoded(GRAY, "PPM")),
-    "PGM, text": converted(".pgm", b"P2\n" + _SIZE + b"\n255\n" + _GREYS),
-    "PGM, 16 bits": converted(".pgm", encoded(GREY_16, "PPM"), "32 bits to 8"),
+    "PGM, text": converted(".pgm", b"P2\n" + _SIZE + b"\n255\n" + _GRAYS),
+    "PGM, 16 bits": converted(".pgm", encoded(GRAY_16, "PPM"), "32 bits to 8"),
     "PBM, binary": converted(".pbm", encoded(BILEVEL, "PPM"), "1 bit to 8"),
     "PBM, text": converted(".pbm", b"P1\n3 2\n1 0 1\n011", "1 bit to 8"),
     "PFM, little-endian": converted(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "float to 8 bits"),
@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
     "JPEG 2000, lossy": converted(".jpx", encoded(RGB, "JPEG2000", irreversible=True, quality_layers=[20])),
     "JPEG 2000, grey": converted(".jp2", encoded(GRAY, "JPEG2000")),
     "JPEG 2000, alpha": converted(".jp2", encoded(RGBA, "JPEG2000"), "alpha over white"),
-    "JPEG 2000, 16 bits": converted(".jp2", encoded(GREY_16, "JPEG2000"), "16 bits to 8"),
+    "JPEG 2000, 16 bits": converted(".jp2", encoded(GRAY_16, "JPEG2000"), "16 bits to 8"),
     "JPEG 2000, tiles": converted(".jp2", encoded(RGB, "JPEG2000", tile_size=(16, 16))),
     "JPEG 2000, codestream": converted(".j2k", encoded(RGB, "JPEG2000", no_jp2=True)),
     "JPEG 2000, cut": rejected(".jp2", encoded(Image.fromarray(noise()), "JPEG2000")[:-300], "damaged"),

@@ -11,8 +11,8 @@ from .kind import (
     BILEVEL,
     CMYK,
     GRAY,
+    GRAY_16,
     GRAY_ALPHA,
-    GREY_16,
     HEIGHT,
     OTHER,
     PALETTE,
@@ -130,11 +130,11 @@ KINDS: dict[str, Kind] = {
     "TIFF, tiles": converted(".tif", tiled()),
     "TIFF, strips": converted(".tif", encoded(RGB.resize((330, 250)), "TIFF", strip_size=3000)),
     "TIFF, palette": converted(".tif", encoded(PALETTE, "TIFF"), "palette to RGB"),
-    "TIFF, 16 bits": converted(".tif", encoded(GREY_16, "TIFF"), "16 bits to 8"),
+    "TIFF, 16 bits": converted(".tif", encoded(GRAY_16, "TIFF"), "16 bits to 8"),
     "TIFF, 16 bits, big-endian": converted(".tif", gray(16, order=">"), "16 bits to 8"),
     "TIFF, 12 bits": converted(".tif", gray(12), "16 bits to 8"),
     "TIFF, 32 bits": converted(
-        ".tif", encoded(Image.fromarray(np.asarray(GREY_16).astype(np.int32)), "TIFF"), "32 bits to 8"
+        ".tif", encoded(Image.fromarray(np.asarray(GRAY_16).astype(np.int32)), "TIFF"), "32 bits to 8"
     ),
     "TIFF, 32 bits above white": rejected(
         ".tif", encoded(Image.new("I", (3, 3), 65_536), "TIFF"), "unsupported"
