@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def file_digest(path: Path, tick: Callable[[int], object] | None = None) -> str:
             if tick:
                 tick(num_bytes)
     return f"sha256:{digest.hexdigest()}"
+
+
+def regular_size(path: Path) -> int:
+    """Return the size of a file.
+
+    Raises:
+        OSError: it is missing, or is a pipe, a device or a folder, which must not be read.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(None, "is not a regular file", str(path))
+    return status.st_size
 
 
 def last_bytes_of(path: Path) -> str:

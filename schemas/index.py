@@ -22,6 +22,9 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 # A frame is: length (8 bytes), masked crc32c of the length (4), data, masked crc32c of the data (4).
 FRAME_OVERHEAD = 16
 
+# Bytes of the longest line: two numbers of at most 18 digits, a space and a newline.
+MAX_LINE = 38
+
 # every number of 18 digits fits int64
 _LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 

@@ -5,17 +5,16 @@ They read so little that they always run. The last bytes detect a shard of a dif
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-from tfshards.schemas import FormatError, Problem, Shard, Split
-from tfshards.schemas.digests import NUM_LAST_BYTES
-from tfshards.schemas.index import RecordIndex, index_path, parse_index
+from tfshards.schemas import Problem, Shard, Split
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.files import last_bytes_of, regular_size
+from tfshards.schemas.index import RecordIndex
 
 # More than there are CPUs: the threads mostly wait for storage.
 NUM_THREADS = 16
@@ -23,6 +22,7 @@ REMEDY = (
     "`tfshards verify` lists all faults, `tfshards verify --repair` rebuilds the files from their source; "
     "or restore them from a backup"
 )
+_NO_RECORDS = RecordIndex(np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,13 @@ def inspect_shards(root: Path, split: Split) -> list[Inspected]:
 def _inspect(root: Path, shard: Shard) -> Inspected:
     problem = _file_problem(root, shard)
     file_problems = () if problem is None else (Problem(shard.path, problem),)
-    index, problems = _read_index(root, shard)
-    return Inspected(index, file_problems, tuple(problems))
+    index, problems = read_index(root, shard)
+    return Inspected(_NO_RECORDS if index is None else index, file_problems, tuple(problems))
 
 
 def _file_problem(root: Path, shard: Shard) -> str | None:
     try:
-        with (root / shard.path).open("rb", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - NUM_LAST_BYTES))
-            last_bytes = file.read(NUM_LAST_BYTES).hex()
+        size, last_bytes = regular_size(root / shard.path), last_bytes_of(root / shard.path)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     if size != shard.num_bytes:
@@ -69,24 +66,3 @@ def _file_problem(root: Path, shard: Shard) -> str | None:
             "different file"
         )
     return None
-
-
-def _read_index(root: Path, shard: Shard) -> tuple[RecordIndex, list[Problem]]:
-    path = index_path(shard.path)
-    nothing = RecordIndex(np.zeros(0, np.int64))
-    try:
-        data = (root / path).read_bytes()
-        index = parse_index(data.decode("ascii"), path)
-    except OSError as error:
-        return nothing, [Problem(path, f"cannot be read: {error.strerror}")]
-    except UnicodeDecodeError:
-        return nothing, [Problem(path, "is not ASCII text")]
-    except FormatError as error:
-        return nothing, [Problem(f"{path}: {problem.place}", problem.message) for problem in error.problems]
-    found = f"{len(index.lengths)} records in {index.num_bytes} bytes"
-    expected = f"{shard.num_examples} records in {shard.record_bytes} bytes"
-    if found != expected:
-        return nothing, [Problem(path, f"describes {found}, but the manifest lists {expected} for its shard")]
-    if f"sha256:{sha256(data).hexdigest()}" != shard.index_digest:
-        return nothing, [Problem(path, "its digest differs from the manifest")]
-    return index, []

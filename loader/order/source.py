@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Problem, Split, read_manifest
-from tfshards.schemas.labels import labels_path, parse_labels
+from tfshards.schemas.companions import read_labels
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,12 @@ class Source:
         Raises:
             FormatError: a file of labels cannot be read, or differs from the manifest.
         """
-        problems, labels = [], [np.zeros(0, np.int64)]
+        problems: list[Problem] = []
+        labels = [np.zeros(0, np.int64)]
         for shard in self.split.shards:
-            path = labels_path(shard.path)
-            try:
-                data = (self.root / path).read_bytes()
-            except OSError as error:
-                problems.append(Problem(path, f"cannot be read: {error.strerror}"))
-                continue
-            if f"sha256:{sha256(data).hexdigest()}" != shard.labels_digest:
-                problems.append(Problem(path, "its digest differs from the manifest"))
-                continue
-            labels.append(parse_labels(data, shard.num_examples, path))
+            found, of_shard = read_labels(self.root, shard)
+            problems += of_shard
+            labels += [] if found is None else [found]
         if problems:
             raise FormatError(
                 f"{self.root}: the labels of the shards (`tfshards verify --repair` rebuilds them)", problems

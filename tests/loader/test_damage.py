@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 
@@ -86,16 +87,25 @@ def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
     [
         (None, "cannot be read: No such file"),
         (b"0 16\nnothing\n", "line 2: is 'nothing', must be two integers and a newline"),
-        (b"\xff\xfe", "is not ASCII text"),
-        (b"", "describes 0 records in 0 bytes, but the manifest lists 5 records in"),
+        (b"\xff\xfe", "holds characters other than digits and spaces"),
+        (b"", "has 0 records of 0 bytes, but the manifest lists 5 of"),
         (b"0 30\n31 30\n", "line 2: is 31 30, but the record starts at 30"),
-        (b"0 30\n30 30\n", "describes 2 records in 60 bytes, but the manifest lists 5 records"),
+        (b"0 30\n30 30\n", "has 2 records of 60 bytes, but the manifest lists 5 of"),
     ],
 )
 def test_error_names_a_missing_or_wrong_index(copied, content, message):
     index = copied / index_path(shard_of(copied, 1).name)
     index.unlink() if content is None else index.write_bytes(content)
     with pytest.raises(FormatError, match=f"1 problem\n.*{index.name}.*{message}"):
+        loader.load(copied, batch_size=2)
+
+
+@pytest.mark.parametrize("path_of", [lambda shard: shard.name, lambda shard: index_path(shard.name)])
+def test_error_names_a_pipe_in_place_of_a_file_which_would_never_end(copied, path_of):
+    path = copied / path_of(shard_of(copied, 1))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(FormatError, match=f"1 problem\n.*{path.name}: cannot be read: is not a regular file"):
         loader.load(copied, batch_size=2)
 
 
@@ -146,13 +156,13 @@ def test_an_edited_manifest_is_rejected(copied, change, message):
     ("field", "value", "message"),
     [
         ("path", "x.tfrecord", "x.tfrecord: cannot be read: No such file"),
-        ("num_examples", 6, "describes 5 records in [0-9]+ bytes, but the manifest lists 6 records"),
+        ("num_examples", 6, "has 5 records of [0-9]+ bytes, but the manifest lists 6 of"),
         (
             "last_bytes",
             "00" * 8,
             "ends with the bytes [0-9a-f]{16} instead of 0{16} as in the manifest: it is a different file",
         ),
-        ("index_digest", f"sha256:{'0' * 64}", "its digest differs from the manifest"),
+        ("index_digest", f"sha256:{'0' * 64}", "its bytes have changed: the digest differs"),
     ],
 )
 def test_an_edited_manifest_with_a_valid_digest_does_not_match_its_files(copied, field, value, message):
