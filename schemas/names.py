@@ -18,6 +18,11 @@ _RESERVED = re.compile(
 )
 
 
+def rejects_name(build_id: str) -> str:
+    """Return the name of the file that lists the rejected inputs of a build."""
+    return f"rejected-{build_id}.jsonl"
+
+
 def name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a dataset or split, or None."""
     if not _NAME.fullmatch(name):

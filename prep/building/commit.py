@@ -13,6 +13,7 @@ from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.names import rejects_name
 
 # The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size", "modified")
@@ -23,7 +24,7 @@ def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> No
     # if the manifest survives a power failure, the names of shards and indexes must survive as well
     sync_directory(area.out / "index")
     if rejects:
-        write_atomically(area.out / f"rejected-{manifest.build_id}.jsonl", rejects_text(rejects))
+        write_atomically(area.out / rejects_name(manifest.build_id), rejects_text(rejects))
     write_manifest(manifest, area.out)
 
 

@@ -13,7 +13,7 @@ from tfshards.schemas import FormatError, Manifest, Problem, read_manifest
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
-from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.names import MANIFEST_NAME, rejects_name
 
 _NOTE_NAME = "build.json"
 _BUILD_ID = re.compile("[0-9a-f]{8}")
@@ -109,7 +109,7 @@ def note_build(area: Path, options: Mapping[str, Json]) -> None:
 
 def unnamed_files(folder: Path, manifest: Manifest | None) -> Iterator[Path]:
     """Yield the files of builds that the manifest does not name, each shard before its index and labels."""
-    named = {f"rejected-{manifest.build_id}.jsonl"} if manifest else set()
+    named = {rejects_name(manifest.build_id)} if manifest else set()
     for shard in manifest.shards if manifest else ():
         named |= {shard.path, *shard.companion_digests}
     indexes = {path.name for path in _listed(folder / "index")}

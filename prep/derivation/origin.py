@@ -10,11 +10,12 @@ from tfshards.prep.building.commit import read_rejects, rejects_text
 from tfshards.prep.records.reader import FrameReader
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Manifest, Shard, read_manifest
+from tfshards.schemas.companions import read_index, read_labels
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.index import IntArray, RecordIndex, index_path, parse_index
+from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.labels import labels_path, parse_labels
 from tfshards.schemas.manifest import file_problems
+from tfshards.schemas.names import rejects_name
 
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
@@ -38,8 +39,10 @@ class Origin:
         Raises:
             InputError: the index is missing or damaged.
         """
-        path = index_path(shard.path)
-        return parse_index(self._checked_file(shard, path).decode("ascii"), path)
+        index, problems = read_index(self.root, shard)
+        if index is None:
+            raise self._damaged(str(problems[0]))
+        return index
 
     def frames(self, shard: Shard) -> FrameReader:
         """Return a reader of single frames of a shard.
@@ -56,10 +59,12 @@ class Origin:
         Raises:
             InputError: the file of labels is missing or damaged.
         """
-        path = labels_path(shard.path)
-        if path not in shard.companion_digests:
+        if not shard.labels_digest:
             return None
-        return parse_labels(self._checked_file(shard, path), shard.num_examples, path)
+        labels, problems = read_labels(self.root, shard)
+        if problems:
+            raise self._damaged(str(problems[0]))
+        return labels
 
     def rejects(self) -> list[Reject]:
         """Return the rejected inputs.
@@ -69,7 +74,7 @@ class Origin:
         """
         if not self.manifest.totals.rejected:
             return []
-        name = f"rejected-{self.manifest.build_id}.jsonl"
+        name = rejects_name(self.manifest.build_id)
         rejects = read_rejects(self.root / name)
         if bytes_digest(rejects_text(rejects)) != self.manifest.rejects_digest:
             raise self._damaged(f"{name}: its digest differs from the manifest's")
@@ -79,16 +84,6 @@ class Origin:
         """Return what the manifest of a derived dataset records about this one."""
         manifest = self.manifest
         return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
-
-    def _checked_file(self, shard: Shard, path: str) -> bytes:
-        """Return the content of the index or labels of a shard, after comparing its digest."""
-        try:
-            data = (self.root / path).read_bytes()
-        except OSError as error:
-            raise self._damaged(f"{path}: cannot be read: {error.strerror}") from None
-        if bytes_digest(data) != shard.companion_digests[path]:
-            raise self._damaged(f"{path}: its digest differs from the manifest's")
-        return data
 
     def _damaged(self, problem: str) -> InputError:
         return InputError(f"{self.root} is damaged: {problem}; {SEE_VERIFY}")

@@ -11,6 +11,7 @@ from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, last_bytes_of, regular_size
 from tfshards.schemas.index import IntArray, RecordIndex
+from tfshards.schemas.names import rejects_name
 
 # Called with the number of bytes that were read since the last call.
 Tick: TypeAlias = Callable[[int], object]
@@ -67,16 +68,11 @@ def companions(folder: Path, shard: Shard) -> Companions:
     return Companions(index, labels, of_index + of_labels)
 
 
-def rejects_path(manifest: Manifest) -> str:
-    """Return the path of the rejects file relative to the dataset."""
-    return f"rejected-{manifest.build_id}.jsonl"
-
-
 def rejects_problems(folder: Path, manifest: Manifest) -> list[Problem]:
     """Return the problems of the rejects file; empty if nothing was rejected."""
     if not manifest.rejects_digest:
         return []
-    path = rejects_path(manifest)
+    path = rejects_name(manifest.build_id)
     try:
         regular_size(folder / path)
         sound = file_digest(folder / path) == manifest.rejects_digest

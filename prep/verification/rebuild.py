@@ -19,13 +19,13 @@ from tfshards.prep.building.restore import kind_of_source, restored_options, res
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Reader, Source
-from tfshards.prep.verification.check_files import rejects_path
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.files import bytes_digest, sync_directory, write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import shown
+from tfshards.schemas.names import rejects_name
 
 _REMEDY = (
     "the content of an input has changed, but not its size and modification time; give the inputs that the "
@@ -53,12 +53,13 @@ def rebuild(
         source = restored_source(manifest, inputs) if isinstance(inputs, Sequence) else inputs
         reader = source.stage(staging / "source")
         build = _Rebuild(folder, manifest, reader, _plan(reader, manifest), staging)
-        if rejects_path(manifest) in damaged:
+        name = rejects_name(manifest.build_id)
+        if name in damaged:
             rejects = build.rejects()
-            write_atomically(folder / rejects_path(manifest), rejects_text(rejects))
-            yield rejects_path(manifest)
+            write_atomically(folder / name, rejects_text(rejects))
+            yield name
         else:
-            rejects = read_rejects(folder / rejects_path(manifest)) if manifest.totals.rejected else []
+            rejects = read_rejects(folder / name) if manifest.totals.rejected else []
         layouts = final_layouts(build.plan, rejects, restored_options(manifest))
         for split, layout in layouts.items():
             for index, numbers in enumerate(layout):
@@ -136,8 +137,8 @@ class _Rebuild:
         found += repeated_inputs(self.plan, first, restored_options(self.manifest), lambda _: None)
         if bytes_digest(rejects_text(found)) != self.manifest.rejects_digest:
             raise InputError(
-                f"{rejects_path(self.manifest)}: the rejected inputs, or the reasons, differ from those in "
-                f"the dataset; {_REMEDY}"
+                f"{rejects_name(self.manifest.build_id)}: the rejected inputs, or the reasons, differ from "
+                f"those in the dataset; {_REMEDY}"
             )
         return found
 

@@ -12,13 +12,14 @@ from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.registry import KINDS
-from tfshards.prep.verification.check_files import rejects_path, rejects_problems, shard_problems
+from tfshards.prep.verification.check_files import rejects_problems, shard_problems
 from tfshards.prep.verification.rebuild import rebuild
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
 from tfshards.schemas import Manifest, Problem, read_manifest
 from tfshards.schemas.files import bytes_digest, write_atomically
+from tfshards.schemas.names import rejects_name
 
 # A source, or its inputs as they are named on the command line.
 Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str] | None"
@@ -74,7 +75,7 @@ def _rebuilt(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs
                 (folder / path).parent.mkdir(exist_ok=True)
                 write_atomically(folder / path, data)
                 yield path
-    if source and damaged & {rejects_path(manifest), *(shard.path for shard in manifest.shards)}:
+    if source and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
         inputs = [os.fspath(source)] if isinstance(source, (str, os.PathLike)) else source
         yield from rebuild(folder, manifest, damaged, inputs)
 
@@ -84,5 +85,5 @@ def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) ->
     for shard in manifest.shards:
         if not {shard.path, *shard.companion_digests}.isdisjoint(repaired):
             yield from (found for found in shard_problems(folder, shard) if found.place in repaired)
-    if rejects_path(manifest) in repaired:
+    if rejects_name(manifest.build_id) in repaired:
         yield from rejects_problems(folder, manifest)

@@ -18,6 +18,7 @@ from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import escaped
 
@@ -72,7 +73,7 @@ def _check_not_rejected(root: Path, manifest: Manifest, wanted: bytes) -> None:
     if manifest.totals.rejected:
         # the file only adds a reason to the message: without it, the key is reported as unknown
         with suppress(InputError):
-            rejects = read_rejects(root / f"rejected-{manifest.build_id}.jsonl")
+            rejects = read_rejects(root / rejects_name(manifest.build_id))
     for reject in rejects:
         if to_bytes(reject.key) == wanted:
             raise InputError(f"{root} has rejected {reject.key!r} ({reject.reason}): {reject.detail}")

@@ -304,7 +304,7 @@ def test_damaged_labels_are_named(two, tmp_path):
         BuildError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its bytes have changed"
     ):
         merge(two, tmp_path / "out", log=quiet)
-    with pytest.raises(InputError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its digest differs"):
+    with pytest.raises(InputError, match=r"/b is damaged: index/b-train-.*\.labels: its bytes have changed"):
         merge(two, tmp_path / "out", shards=2, log=quiet)
 
 
