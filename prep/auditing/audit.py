@@ -24,7 +24,7 @@ from tfshards.prep.auditing.findings import (
 )
 from tfshards.prep.auditing.repeats import Partners, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
-from tfshards.prep.auditing.survey import Survey, compared_features, survey
+from tfshards.prep.auditing.survey import Survey, compared_names, survey
 from tfshards.schemas import Manifest, read_manifest
 
 
@@ -69,7 +69,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
     counts = _label_counts(seen, manifest)
     findings: list[Finding] = []
     notes = list(_notes(seen, manifest, distance))
-    if compared_features(manifest):
+    if compared_names(manifest):
         found = find_repeats(seen, distance)
         if not found.is_complete:
             notes.append(
@@ -86,7 +86,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
 
 
 def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[str]:
-    compared = compared_features(manifest)
+    compared = compared_names(manifest)
     images = [feature.name for feature in manifest.schema.features if feature.kind == "image"]
     if not compared:
         yield "no feature besides key and label: duplicates were not searched"

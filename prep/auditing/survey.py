@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
 from tfshards.prep.imaging.stored import glance
+from tfshards.prep.records.content import compared_features
 from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.values import parse_record
@@ -71,12 +72,11 @@ class _Rows:
     num_flat: int = 0
 
 
-def compared_features(manifest: Manifest) -> tuple[str, ...]:
-    """Return the features by which examples are compared: the first image, else all but key and label."""
-    schema = manifest.schema
-    images = [feature.name for feature in schema.features if feature.kind == "image"]
-    label = schema.label.name if schema.label else ""
-    return tuple(images[:1] or [name for name in schema.names if name not in ("key", label)])
+def compared_names(manifest: Manifest) -> list[str]:
+    """Return the names of the compared features: the first image, else all but key and label."""
+    compared = compared_features(manifest.schema)
+    images = [feature.name for feature in compared if feature.kind == "image"]
+    return images[:1] or [feature.name for feature in compared]
 
 
 def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
@@ -124,7 +124,7 @@ def _read(
 ) -> _Rows:
     rows = _Rows([], [], [], [], [], {})
     path = root / shard.path
-    compared = compared_features(manifest)
+    compared = compared_names(manifest)
     is_image = any(feature.kind == "image" for feature in manifest.schema.features)
     label = manifest.schema.label
     for number, (offset, data) in enumerate(read_records(path, manifest.compression)):

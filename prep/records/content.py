@@ -14,9 +14,17 @@ from tfshards.schemas import Feature, InputError, Schema
 DIGEST_BYTES = 16
 
 
+def compared_features(schema: Schema) -> list[Feature]:
+    """Return the features whose values are the content: the images; without images, all but key and label."""
+    images = [feature for feature in schema.features if feature.kind == "image"]
+    return images or [
+        feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
+    ]
+
+
 def check_comparable(schema: Schema) -> None:
     """Raise InputError if examples hold only keys and labels, so that all would be duplicates."""
-    if not _compared(schema):
+    if not compared_features(schema):
         raise InputError(
             "duplicates= compares images, or values other than the label, and the source has neither;"
             " leave it out"
@@ -25,7 +33,7 @@ def check_comparable(schema: Schema) -> None:
 
 def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
     """Return a function that maps the values of an example, in the schema's order, to 32 hex digits."""
-    compared = _compared(schema)
+    compared = compared_features(schema)
     indices = [schema.features.index(feature) for feature in compared]
     encode = example_encoder(Schema(tuple(compared)))
 
@@ -36,8 +44,3 @@ def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
         return hashed.hexdigest()
 
     return digest
-
-
-def _compared(schema: Schema) -> list[Feature]:
-    images = [feature for feature in schema.features if feature.kind == "image"]
-    return images or [feature for feature in schema.features if feature.name not in ("key", "label")]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.prep.test_resume import build_command, killed_when
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, verify
+from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
 from tfshards.prep.writing.area import AREA_NAME
@@ -211,6 +211,10 @@ ARRAYS = {
     "rows": ({"x": X}, ["0", "1", "2", "3", "5"]),
     "rows of another label": ({"x": X, "label": np.arange(6)}, ["0", "1", "2", "3", "5"]),
     "rows that differ in another value": ({"x": X, "y": np.arange(6.0)}, [*"012345"]),
+    "rows that differ in a label that holds no classes": (
+        {"x": X, "label": np.linspace(0, 1, 6)},
+        [*"012345"],
+    ),
     "more rows than ten": ({"x": np.arange(12) % 11}, [str(n) for n in range(11)]),
 }
 
@@ -221,6 +225,13 @@ def test_the_first_of_equal_rows_is_kept(arrays, stay, tmp_path, quiet_build):
     manifest = quiet_build(Arrays(arrays), out, shards=2, options=DROP)
     assert kept(out, manifest) == sorted(stay)
     assert verify(out, deep=True)
+
+
+def test_the_label_of_a_table_is_excluded_whatever_its_name(tmp_path, quiet_build):
+    (tmp_path / "t.csv").write_text("x,species\n1,a\n2,a\n1,b\n")
+    source = Table(tmp_path / "t.csv", columns=ColumnRoles(label="species"))
+    manifest = quiet_build(source, tmp_path / "out", options=DROP)
+    assert kept(tmp_path / "out", manifest) == ["0", "1"]
 
 
 def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
