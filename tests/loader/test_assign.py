@@ -40,10 +40,10 @@ def assignments(num_examples, batch_size, num_workers, remainder, shuffle, store
     ]
 
 
-def places(assignment: Assignment, step):
+def positions(assignment: Assignment, step):
     """Return the positions that a worker reads for a step, and the number of rows that they fill."""
     found = step_intervals(assignment, step)
-    return [place for start, count in found for place in range(start, start + count)]
+    return [position for start, count in found for position in range(start, start + count)]
 
 
 def check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle):
@@ -55,7 +55,7 @@ def check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle
     assert {worker.num_steps for worker in workers} == {steps}
     read = []
     for step in range(steps):
-        found = [places(worker, step) for worker in workers]
+        found = [positions(worker, step) for worker in workers]
         assert all(len(share) <= batch_size for share in found)
         # only the last step may be smaller than a full batch
         if step < steps - 1 or remainder == "drop":
@@ -116,8 +116,8 @@ def test_global_batches_are_the_same_positions_for_every_worker_count_that_divid
         shares = assignments(1000, 48 // num_workers, num_workers, remainder, Shuffle())
         assert {share.run for share in shares} == {whole.run}
         for step in range(whole.num_steps):
-            together = sorted(itertools.chain.from_iterable(places(share, step) for share in shares))
-            assert together == sorted(places(whole, step))
+            together = sorted(itertools.chain.from_iterable(positions(share, step) for share in shares))
+            assert together == sorted(positions(whole, step))
 
 
 @pytest.mark.parametrize("shuffle", [None, Shuffle(how="full")])
@@ -125,7 +125,7 @@ def test_the_steps_of_all_workers_are_consecutive_positions(shuffle):
     for num_workers in range(1, 9):
         workers = assignments(100, 3, num_workers, "keep", shuffle)
         for step in range(workers[0].num_steps):
-            read = list(itertools.chain.from_iterable(places(worker, step) for worker in workers))
+            read = list(itertools.chain.from_iterable(positions(worker, step) for worker in workers))
             first = step * 3 * num_workers
             assert read == list(range(first, min(first + 3 * num_workers, 100)))
 

@@ -84,10 +84,10 @@ def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_equally(
         found = Counter(LABELS[number] for number in flat(steps[10 * epoch : 10 * epoch + 10]))
         assert found == {0: 20, 1: 20, 2: 40}
     used = Counter(flat(steps))
-    for label, places in ((0, 60), (1, 60), (2, 120)):
+    for label, positions in ((0, 60), (1, 60), (2, 120)):
         members = [number for number in range(COUNT) if LABELS[number] == label]
         uses = [used[number] for number in members]
-        assert sum(uses) == places
+        assert sum(uses) == positions
         assert max(uses) - min(uses) <= 1
     # each batch has its share of each class, as far as its positions are random or unshuffled
     if shuffle is None:

@@ -48,10 +48,10 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
     for count in COUNTS:
         sizes = sizes_of(count, num_shards)
         table = interval_table(without_files(sizes))
-        places = np.arange(count)
-        shard, to_record, to_number = table.columns[np.searchsorted(table.ends, places, side="right")].T
+        positions = np.arange(count)
+        shard, to_record, to_number = table.columns[np.searchsorted(table.ends, positions, side="right")].T
         assert (to_number == 0).all()
-        records = list(zip(shard.tolist(), (places + to_record).tolist(), strict=True))
+        records = list(zip(shard.tolist(), (positions + to_record).tolist(), strict=True))
         assert records == [(index, record) for index, size in enumerate(sizes) for record in range(size)]
         for num_workers, batch_size, order, remainder in itertools.product(
             WORKERS, BATCH_SIZES, ORDERS, REMAINDERS
@@ -76,12 +76,12 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
             for worker in workers:
                 for step in range(steps):
                     taken = [
-                        place
+                        position
                         for first, n in step_intervals(worker, step)
-                        for place in range(first, first + n)
+                        for position in range(first, first + n)
                     ]
                     assert len(taken) == batch_size if remainder == "drop" else len(taken) <= batch_size
-                    read += [records[place] for place in taken]
+                    read += [records[position] for position in taken]
             assert len(set(read)) == len(read)
             assert len(read) == (steps * global_batch_size if remainder == "drop" else count)
 

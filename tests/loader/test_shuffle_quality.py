@@ -35,8 +35,8 @@ def arithmetic(count, shuffle, record_bytes):
     seed = order_seed(shuffle.seed, "0123abcd")
     order = RunOrder(num_positions=count, run=assignment.run, seed=seed, lanes=assignment.lanes)
     steps = [step_intervals(assignment, step) for step in range(assignment.num_steps)]
-    places = [place for step in steps for start, n in step for place in range(start, start + n)]
-    return [members_by_position(order, epoch)[places] for epoch in range(EPOCHS)]
+    positions = [position for step in steps for start, n in step for position in range(start, start + n)]
+    return [members_by_position(order, epoch)[positions] for epoch in range(EPOCHS)]
 
 
 def buffered():
