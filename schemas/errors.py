@@ -69,6 +69,12 @@ class FormatError(TfshardsError, ValueError):
         return "\n".join(lines)
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first ``most`` names on one line, and how many there are besides: ``a, b and 7 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def one_line(text: str) -> str:
     r"""Return ``text`` with each character that is not printable escaped, such as ``\n`` or ``\x1b``."""
     if text.isprintable():

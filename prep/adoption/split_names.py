@@ -11,6 +11,7 @@ from itertools import islice
 
 from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
 
 _SHOWN = 5
@@ -64,7 +65,7 @@ def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, 
             splits[name].append(path)
     for name, found in splits.items():
         if not found:
-            known = f"; the files are {_listed(paths)}" if paths else ""
+            known = f"; the files are {listed(paths, _SHOWN)}" if paths else ""
             raise InputError(f"splits={ {name: globs[name]}!r} matches no TFRecord file{known}")
     return {name: sorted(found, key=natural) for name, found in splits.items()}
 
@@ -192,8 +193,3 @@ def _words(name: str) -> list[str]:
     """
     alone = [word for word in re.split(r"[-.]", name) if _WORD.fullmatch(word)]
     return alone or [word for word in _SEPARATOR.split(name) if _WORD.fullmatch(word)]
-
-
-def _listed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-    return f"{', '.join(paths[:_SHOWN])}{more}"

@@ -17,6 +17,7 @@ from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
@@ -107,9 +108,8 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
     for split, examples in membership.examples.items():
         lacking = np.setdiff1d(present, listing.labels[examples]).tolist()
         if lacking:
-            listed = ", ".join(repr(names[label]) if names else str(label) for label in lacking[:_SHOWN])
-            more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-            yield f"the split {split!r} has no examples of {listed}{more}; the classes keep their numbers"
+            classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
+            yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 
 def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas.errors import listed
 
 _SHOWN = 5
 # The escapes of labels.txt (see views.labels), which are fewer than those of Python.
@@ -108,9 +109,7 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return f"{shown}{more} {'are' if len(names) > 1 else 'is'}"
+    return f"{listed([repr(name) for name in names], _SHOWN)} {'are' if len(names) > 1 else 'is'}"
 
 
 def _unescaped(line: str, where: str) -> str:

@@ -17,6 +17,7 @@ from tfshards.prep.verification.check_files import Tick, companions, file_proble
 from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
+from tfshards.schemas.errors import listed
 
 T = TypeVar("T")
 
@@ -147,6 +148,4 @@ def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Prob
             if seen.get(label, 0) != split.label_counts.get(label, 0)
         ]
         if wrong:
-            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-            message = f"differ from the records: {', '.join(wrong[:_SHOWN])}{more}"
-            yield Problem(f"splits.{name}.label_counts", message)
+            yield Problem(f"splits.{name}.label_counts", f"differ from the records: {listed(wrong, _SHOWN)}")

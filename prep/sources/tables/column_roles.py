@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import listed
 
 _FILE_NAME = "file_name"
 _SUFFIX = "_file_name"
@@ -73,7 +74,7 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *columns.drop]
     for name in named:
         if name not in names:
-            raise InputError(f"{path} has no column {name!r}; its columns are {listed(names)}")
+            raise InputError(f"{path} has no column {name!r}; its columns are {listed_columns(names)}")
         if named.count(name) > 1:
             raise InputError(f"the column {name!r} has two roles; name it once")
     free = [name for name in names if name not in named]
@@ -97,10 +98,9 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     return AssignedColumns(images, label, split, others, masks, columns.label is not None)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed_columns(names: Sequence[str]) -> str:
     """Return names on one line, for a message."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(name if name.isprintable() else repr(name) for name in names[:_SHOWN]) + more
+    return listed([name if name.isprintable() else repr(name) for name in names], _SHOWN)
 
 
 def _check_features(features: Sequence[str], path: str) -> None:

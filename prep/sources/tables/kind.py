@@ -87,7 +87,7 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
     from tfshards.prep.sources.tables.files import read_table, table_path
     from tfshards.prep.sources.tables.source import Table
 
@@ -101,7 +101,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     stored = {*images.values(), *schema.names, split}
     drop = tuple(name for name in names if name not in stored)
     if drop and recorded.is_grown:
-        recorded.log(f"columns left out because the dataset does not have them: {listed(drop)}")
+        recorded.log(f"columns left out because the dataset does not have them: {listed_columns(drop)}")
     columns = ColumnRoles(
         images=tuple(column for feature, column in images.items() if feature not in masks),
         masks=tuple(column for feature, column in images.items() if feature in masks),

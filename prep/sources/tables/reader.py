@@ -15,7 +15,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.image_file import read_image
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
-from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed
+from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import values_of
 from tfshards.prep.sources.tables.images import combined
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
@@ -131,7 +131,8 @@ class TableReader:
             **{column: PATH + feature for column, feature in self.columns.images.items()},
         }
         if by not in staged:
-            raise InputError(f"group_by={by!r} is not a column; the columns are {listed(sorted(staged))}")
+            columns = listed_columns(sorted(staged))
+            raise InputError(f"group_by={by!r} is not a column; the columns are {columns}")
         column = rows[staged[by]]
         if by == self.columns.label and self.schema.label and self.schema.class_names:
             # by name, because a new class changes the numbers
