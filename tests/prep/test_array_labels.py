@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays
+from tfshards.prep.cli.main import main
 from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import Feature, InputError, OptionsError
 
@@ -107,7 +108,7 @@ NOT_NAMED = {
     ),
     "no labels": (
         {"x": np.array([0, 1])},
-        r"^class_names= needs an array named 'label'; rename the array of labels, or leave out the names$",
+        r"^class_names= needs an array of labels; name it with label=, or leave out the names$",
     ),
     "fractions": (
         {"label": np.array([0.0])},
@@ -152,3 +153,110 @@ def test_class_names_are_stored_in_the_dataset(quiet_build, tmp_path):
         manifest = quiet_build(Arrays(arrays, class_names=names), tmp_path / f"out{len(counts)}", shards=2)
         assert manifest.schema.class_names == (names or ("a", "b"))
         assert list(manifest.splits["train"].label_counts.values()) == counts
+
+
+@pytest.mark.parametrize(
+    ("arrays", "label", "found", "reason"),
+    [
+        (
+            {"images": np.zeros((2, 3)), "labels": np.array([1, 0])},
+            None,
+            "labels",
+            "labels.npy next to images.npy",
+        ),
+        ({"X": np.zeros((2, 3)), "y": np.array(["b", "a"])}, None, "y", "as in scikit-learn"),
+        ({"y": np.array([5, 6]), "label": np.array([1, 0])}, None, "label", "label is first"),
+        ({"y": np.array([1, 0]), "labels": np.array([5, 6])}, "y", "y", "named by the user"),
+        ({"species": np.array([1, 0])}, "species", "species", "any name"),
+        ({"y": np.array([1, 0])}, "", None, "none is wanted"),
+        ({"y": np.array([0.5, 1.5])}, None, None, "a quantity"),
+        ({"x": np.array([0, 1])}, None, None, "no usual name"),
+    ],
+)
+def test_the_array_of_labels_is_found_by_its_name(arrays, label, found, reason, tmp_path):
+    listing = stage(Arrays(arrays, label=label), tmp_path / "staged").listing()
+    labels = [feature.name for feature in listing.schema.features if feature.kind == "label"]
+    assert labels == [found] * (found is not None), reason
+    assert (listing.labels is None) == (found is None), reason
+    if found:
+        assert listing.labels.tolist() == [1, 0], reason
+
+
+SPLITS = np.array(["test", "train", "val", "train"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "split", "wanted", "reason"),
+    [
+        ({"split": SPLITS}, None, {"train": [1, 3], "val": [2], "test": [0]}, "text, in the usual order"),
+        ({"split": np.array([1, 0, 1, 0])}, None, {"0": [1, 3], "1": [0, 2]}, "numbers of folds"),
+        ({"fold": SPLITS}, "fold", {"train": [1, 3], "val": [2], "test": [0]}, "named by the user"),
+        ({"y": SPLITS}, "y", {"train": [1, 3], "val": [2], "test": [0]}, "not the label, then"),
+        ({"split": SPLITS}, "", None, "none is wanted"),
+        ({"split": np.zeros(4)}, None, None, "no names of splits"),
+        ({"split": np.zeros((4, 2), np.int64)}, None, None, "several numbers for each example"),
+        ({"fold": SPLITS}, None, None, "no usual name"),
+    ],
+)
+def test_the_array_of_splits_is_found_by_its_name_and_is_not_stored(arrays, split, wanted, reason, tmp_path):
+    reader = stage(Arrays({"x": np.arange(4), **arrays}, split=split), tmp_path / "staged")
+    listing = reader.listing()
+    if wanted is None:
+        assert listing.splits is None, reason
+        assert listing.schema.names == ("x", *arrays, "key"), reason
+        assert "split_array" not in reader.options(), reason
+        return
+    assert [(name, rows.tolist()) for name, rows in listing.splits.items()] == list(wanted.items()), reason
+    assert listing.schema.names == ("x", "key"), reason
+    assert reader.options()["split_array"] == next(iter(arrays)), reason
+    rows = listing.rows(np.arange(4))
+    assert [outcome.values for outcome in reader.read(rows, listing.schema)] == [
+        (number, b"%d" % number) for number in range(4)
+    ]
+
+
+WRONG_ROLES = {
+    "no such labels": ({"label": "z"}, r"^label='z': is not the name of an array; the arrays are x, many$"),
+    "no such splits": ({"split": "z"}, r"^split='z': is not the name of an array; the arrays are x, many$"),
+    "labels that are quantities": ({"label": "x"}, r"^label='x': does not hold classes, which are one"),
+    "splits that are quantities": ({"split": "x"}, r"^array 'x': names of splits must be one string or one"),
+    "too many splits": ({"split": "many"}, r"^array 'many': names 101 splits, more than 100; if it does no"),
+    "two roles": ({"label": "x", "split": "x"}, r"^label='x' is also split=; an array has one role$"),
+}
+
+
+@pytest.mark.parametrize(("roles", "message"), WRONG_ROLES.values(), ids=WRONG_ROLES.keys())
+def test_an_array_that_cannot_have_its_role_is_reported(roles, message, tmp_path):
+    with pytest.raises((InputError, OptionsError), match=message):
+        stage(Arrays({"x": np.zeros(101), "many": np.arange(101)}, **roles), tmp_path / "staged").listing()
+
+
+def test_a_value_that_cannot_name_a_split_is_reported_with_its_row(tmp_path):
+    arrays = {"x": np.zeros(3), "split": np.array(["train", "a/b", "a/b"])}
+    with pytest.raises(InputError, match=r"^array 'split', row 1: the split name "):
+        stage(Arrays(arrays), tmp_path / "staged").listing()
+
+
+@pytest.mark.parametrize(
+    ("roles", "features", "splits"),
+    [
+        ({}, ["x", "y", "key"], ["train", "test"]),
+        ({"label": "", "split": ""}, ["x", "y", "split", "key"], ["train"]),
+    ],
+)
+def test_a_repair_keeps_the_roles_of_the_build(roles, features, splits, tmp_path, quiet_build):
+    for name, array in {"x": np.zeros((4, 2)), "y": np.arange(4) % 2, "split": SPLITS}.items():
+        np.save(
+            tmp_path / f"{name}.npy", np.where(array == "val", "test", array) if name == "split" else array
+        )
+    inputs = [str(tmp_path / f"{name}.npy") for name in ("x", "y", "split")]
+    out = tmp_path / "out"
+    manifest = quiet_build(Arrays.open(inputs, **roles), out)
+    assert list(manifest.schema.names) == features
+    assert list(manifest.splits) == splits
+    assert manifest.schema["y"].kind == ("int" if roles else "label")
+    shard = out / manifest.shards[0].path
+    whole = shard.read_bytes()
+    shard.write_bytes(b"x" + whole[1:])
+    assert main(["verify", str(out), *(argument for path in inputs for argument in ("--repair", path))]) == 0
+    assert shard.read_bytes() == whole

@@ -26,15 +26,35 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="store this array as an int64 or float list rather than as bytes; repeatable",
     )
+    parser.add_argument(
+        "--label",
+        metavar="NAME",
+        help="array of classes, one string or integer per example; '' for none (default: label, labels or y, "
+        "the first that exists)",
+    )
+    parser.add_argument(
+        "--split-array",
+        dest="split",
+        metavar="NAME",
+        help="array that names the split of each example; '' for none (default: split, if it exists)",
+    )
 
 
 def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | None) -> Arrays:
-    return Arrays.open(options.source, lists=tuple(options.lists), class_names=class_names)
+    return Arrays.open(
+        options.source,
+        lists=tuple(options.lists),
+        class_names=class_names,
+        label=options.label,
+        split=options.split,
+    )
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
     lists = cast("list[str]", recorded.options.get("lists", []))
-    return Arrays.open(inputs, tuple(lists), recorded.class_names)
+    split = cast("str", recorded.options.get("split_array", ""))
+    label = next((feature.name for feature in recorded.schema.features if feature.kind == "label"), "")
+    return Arrays.open(inputs, tuple(lists), recorded.class_names, label=label, split=split)
 
 
 ARRAYS = SourceKind(

@@ -1,4 +1,4 @@
-"""The classes of arrays: the numbers in the feature ``label``, and the class names if there are any."""
+"""The classes of arrays: the numbers in the feature of labels, and the class names if there are any."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
-# With more distinct values than this, "label" holds quantities or plain strings rather than classes.
+# The array of labels, by name: the first of these that exists.
+LABEL_NAMES = ("label", "labels", "y")
+# With more distinct values than this, it holds quantities or plain strings rather than classes.
 _MAX_CLASSES = 10_000
 
 
@@ -30,10 +32,11 @@ class Labels:
     class_names: tuple[str, ...]
 
 
-def read_labels(array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
-    """Return the classes in the array ``label``, or None if it does not hold classes.
+def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
+    """Return the classes in the array of labels, or None if it does not hold classes.
 
     Args:
+        name: name of the array.
         array: array with one integer or string per example, or None if there is no such array.
         class_names: class names in label order; empty to use the strings in the array, sorted.
 
@@ -41,11 +44,11 @@ def read_labels(array: MappedArray | None, class_names: Sequence[str]) -> Labels
         InputError: a string is empty; or there are class names, and the array is missing or has other labels.
     """
     if class_names:
-        return Labels(_numbers(_named(array), class_names), tuple(class_names))
+        return Labels(_numbers(name, _named(name, array), class_names), tuple(class_names))
     if array is None or len(array.shape) != 1:
         return None
     if is_text(array):
-        return _sorted_classes(whole(array))
+        return _sorted_classes(name, whole(array))
     if not _is_integer(array):
         return None
     values = whole(array)
@@ -60,56 +63,54 @@ def _is_integer(array: MappedArray) -> bool:
     return dtype is not None and dtype.kind in "iu" and not (dtype.kind == "u" and dtype.itemsize == 8)
 
 
-def _named(array: MappedArray | None) -> MappedArray:
+def _named(name: str, array: MappedArray | None) -> MappedArray:
     if array is None:
-        raise InputError(
-            "class_names= needs an array named 'label'; rename the array of labels, or leave out the names"
-        )
+        raise InputError("class_names= needs an array of labels; name it with label=, or leave out the names")
     if len(array.shape) != 1 or not (is_text(array) or _is_integer(array)):
         dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype)
         raise InputError(
-            f"array 'label': holds {dtype} {array.shape[1:]} per example; class_names= needs one string, or "
+            f"array {name!r}: holds {dtype} {array.shape[1:]} per example; class_names= needs one string, or "
             "one integer that fits int64"
         )
     return array
 
 
-def _numbers(array: MappedArray, class_names: Sequence[str]) -> IntArray:
+def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntArray:
     values = whole(array)
     if is_text(array):
         number_of = {to_bytes(name): number for number, name in enumerate(class_names)}
-        names = strings("label", values)
-        for row, name in enumerate(names):
-            if name not in number_of:
+        names = strings(name, values)
+        for row, each in enumerate(names):
+            if each not in number_of:
                 raise InputError(
-                    f"array 'label', row {row}: {to_text(name)!r} is not one of the "
+                    f"array {name!r}, row {row}: {to_text(each)!r} is not one of the "
                     f"{len(class_names)} class names; add it at their end, or correct the label"
                 )
-        return np.array([number_of[name] for name in names], dtype=np.int64)
+        return np.array([number_of[each] for each in names], dtype=np.int64)
     numbers = values.astype(np.int64)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
     if len(wrong):
         row = int(wrong[0])
         raise InputError(
-            f"array 'label', row {row}: is {numbers[row]}; the {len(class_names)} class names are numbered "
+            f"array {name!r}, row {row}: is {numbers[row]}; the {len(class_names)} class names are numbered "
             f"from 0 to {len(class_names) - 1}"
         )
     return numbers
 
 
-def _sorted_classes(values: AnyArray) -> Labels | None:
+def _sorted_classes(name: str, values: AnyArray) -> Labels | None:
     distinct, indexes = np.unique(values, return_inverse=True)
     if len(distinct) > _MAX_CLASSES:
         return None
-    names = strings("label", distinct)
+    names = strings(name, distinct)
     if b"" in names:
         row = int(np.flatnonzero(indexes == names.index(b""))[0])
         raise InputError(
-            f"array 'label', row {row}: is an empty string, which is not a class name; fill it in, or "
+            f"array {name!r}, row {row}: is an empty string, which is not a class name; fill it in, or "
             "rename the array to store its strings"
         )
     # sorted by bytes, like folders; different strings may have the same bytes
     in_order = sorted(set(names))
-    number_of = {name: number for number, name in enumerate(in_order)}
-    numbers = np.array([number_of[name] for name in names], dtype=np.int64)[indexes]
+    number_of = {each: number for number, each in enumerate(in_order)}
+    numbers = np.array([number_of[each] for each in names], dtype=np.int64)[indexes]
     return Labels(numbers, tuple(map(to_text, in_order)))

@@ -20,8 +20,9 @@ from tfshards.prep.sources.arrays.files import (
     stage_chunks,
     two_features,
 )
-from tfshards.prep.sources.arrays.labels import read_labels
+from tfshards.prep.sources.arrays.labels import LABEL_NAMES, read_labels
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
+from tfshards.prep.sources.arrays.splits import is_split_array, splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.keys import RowKeys
@@ -38,8 +39,8 @@ class Arrays:
     """Arrays of equal length; the key of an example is its row number.
 
     Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
-    bytes. A feature named ``label`` holds classes if it consists of integer scalars (at most 10,000 different
-    ones, none negative), or of strings, which are then the class names.
+    bytes. The array of labels holds classes if it consists of integer scalars (at most 10,000 different ones,
+    none negative), or of strings, which are then the class names.
 
     Attributes:
         arrays: a dict by feature name of NumPy arrays, paths of .npy files, or lists of paths of files whose
@@ -48,8 +49,12 @@ class Arrays:
             such dicts or structured arrays, which are concatenated along axis 0; it is read once, so that a
             generator can supply arrays larger than memory.
         lists: names of the features to store as int64 or float lists.
-        class_names: class names in label order; the feature ``label`` must hold the names or their numbers.
+        class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
+        label: name of the array of labels; by default ``label``, ``labels`` or ``y``, the first that exists;
+            ``""`` for none.
+        split: name of the array that names the split of each example, as text or an integer, and is not
+            stored; by default ``split``, if it exists and holds such values; ``""`` for none.
 
     Raises:
         OptionsError: there are no arrays, or the class names are empty or repeated.
@@ -58,6 +63,8 @@ class Arrays:
     arrays: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk]
     lists: tuple[str, ...] = ()
     class_names: Sequence[str] | None = None
+    label: str | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
@@ -68,6 +75,8 @@ class Arrays:
         elif isinstance(self.arrays, Mapping) and not self.arrays:
             raise OptionsError("arrays= is empty; give at least one array")
         check_class_names(self.class_names)
+        if self.label and self.label == self.split:
+            raise OptionsError(f"label={self.label!r} is also split=; an array has one role")
 
     @classmethod
     def open(
@@ -75,6 +84,9 @@ class Arrays:
         arguments: Sequence[str],
         lists: tuple[str, ...] = (),
         class_names: Sequence[str] | None = None,
+        *,
+        label: str | None = None,
+        split: str | None = None,
     ) -> Arrays:
         """Return the arrays that the arguments of a command line describe.
 
@@ -84,12 +96,14 @@ class Arrays:
                 ``NAME=A.npy NAME=B.npy``.
             lists: see the class.
             class_names: see the class.
+            label: see the class.
+            split: see the class.
 
         Raises:
             OptionsError: an argument has another form, a name is repeated, or a part is missing.
             InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
         """
-        return cls(open_arguments(arguments), lists, class_names)
+        return cls(open_arguments(arguments), lists, class_names, label, split)
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the array files."""
@@ -107,7 +121,8 @@ class Arrays:
             preview: copy no more than listing and grouping need.
 
         Raises:
-            InputError: an array cannot be read, or the disk has too little space for the copies.
+            InputError: an array cannot be read, ``label`` or ``split`` is not the name of one, or the disk
+                has too little space for the copies.
         """
         given = self.arrays
         if isinstance(given, np.ndarray):
@@ -116,7 +131,24 @@ class Arrays:
             staged = _stage(given, folder, preview=preview)
         else:
             staged = stage_chunks(given, folder)
-        return ArraysReader(staged, self.lists, tuple(self.class_names or ()))
+        for role, name in (("label", self.label), ("split", self.split)):
+            if name and name not in staged:
+                raise InputError(
+                    f"{role}={name!r}: is not the name of an array; the arrays are {', '.join(staged)}"
+                )
+        label, split = self.label, self.split
+        if split is None and label != "split" and "split" in staged and is_split_array(staged["split"]):
+            split = "split"
+        if label is None:
+            label = next((name for name in LABEL_NAMES if name in staged and name != split), None)
+        return ArraysReader(
+            staged,
+            self.lists,
+            tuple(self.class_names or ()),
+            label or None,
+            split or None,
+            is_label_named=bool(self.label),
+        )
 
 
 def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> dict[str, MappedArray]:
@@ -145,15 +177,27 @@ class ArraysReader:
         arrays: mapped arrays by feature name.
         lists: see ``Arrays``.
         class_names: see ``Arrays``; empty if there are none.
+        label: name of the array of labels, or None.
+        split: name of the array of splits, or None.
+        is_label_named: whether the user named the array of labels.
     """
 
     arrays: Mapping[str, MappedArray]
     lists: tuple[str, ...]
     class_names: tuple[str, ...] = ()
+    label: str | None = None
+    split: str | None = None
+    is_label_named: bool = False
+
+    @property
+    def stored(self) -> dict[str, MappedArray]:
+        """The arrays that are features, by name."""
+        return {name: array for name, array in self.arrays.items() if name != self.split}
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        return {"source": "arrays", "lists": [*sorted(self.lists)]}
+        options: dict[str, Json] = {"source": "arrays", "lists": [*sorted(self.lists)]}
+        return options if self.split is None else {**options, "split_array": self.split}
 
     def listing(self) -> Listing:
         """Return the listing; only the labels are read.
@@ -178,14 +222,19 @@ class ArraysReader:
                 "an array is named 'key', which is the name of the row number; choose another name, "
                 "or name the structured array that has this field with NAME=FILE.npy"
             )
-        labels = read_labels(self.arrays.get("label"), self.class_names)
+        labels = read_labels(self.label or "", self.arrays.get(self.label or ""), self.class_names)
+        if labels is None and self.is_label_named:
+            raise InputError(
+                f"label={self.label!r}: does not hold classes, which are one string or one integer "
+                "of at least 0 per example, with at most 10,000 different values; leave out label="
+            )
         features = [
             feature_of(
-                name, array, as_list=name in self.lists, is_label=name == "label" and labels is not None
+                name, array, as_list=name in self.lists, is_label=name == self.label and labels is not None
             )
-            for name, array in self.arrays.items()
+            for name, array in self.stored.items()
         ]
-        size = sum(map(row_bytes, self.arrays.values()))
+        size = sum(map(row_bytes, self.stored.values()))
         if not size:
             # for arrays without values, the size of a file does not limit the number of rows
             raise InputError("the rows of the arrays hold no values; there is nothing to build")
@@ -195,13 +244,14 @@ class ArraysReader:
             sizes=np.full(count, size, dtype=np.int64),
             stamps=np.zeros(count, dtype=np.int64),
             labels=labels.numbers if labels else None,
+            splits=None if self.split is None else splits_of(self.split, self.arrays[self.split]),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()]),
         )
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row."""
         numbers = np.array([int(row.key) for row in rows], dtype=np.int64)
-        columns = [_values(schema[name], array, rows, numbers) for name, array in self.arrays.items()]
+        columns = [_values(schema[name], array, rows, numbers) for name, array in self.stored.items()]
         keys = [row.key.encode("ascii") for row in rows]
         return [Accepted(values) for values in zip(*columns, keys, strict=True)]
 
