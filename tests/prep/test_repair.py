@@ -222,6 +222,16 @@ def test_split_folders_and_a_label_map_need_no_options(image_folder, tmp_path, q
     assert contents(tmp_path / "out") == before
 
 
+def test_classes_without_a_folder_are_repaired(image_folder, tmp_path, quiet_build, contents):
+    root = image_folder({"a/1.png": 1, "a/2.png": 2})
+    source = ImageFolder(root, class_names=("b", "a"), allow_missing_classes=True)
+    quiet_build(source, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    flip(shard_path(tmp_path / "out"))
+    assert repair(tmp_path / "out", root).left == ()
+    assert contents(tmp_path / "out") == before
+
+
 def test_arrays_are_given_as_in_the_build(array_files, tmp_path, quiet_build, contents):
     images = np.arange(400, dtype=np.uint8).reshape(100, 4)
     labels = np.array(["dog", "cat"] * 50)

@@ -34,8 +34,8 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
         restored_images(recorded.options),
         class_names=recorded.class_names,
         follow_links=bool(follow_links),
-        # new images need not be of every class
-        allow_missing_classes=recorded.is_grown,
+        # the build may have allowed it, and new images need not be of every class
+        allow_missing_classes=recorded.class_names is not None,
     )
 
 
