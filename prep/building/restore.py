@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import cast
+from typing import TypeAlias, cast
 
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.options import Balance, Duplicates, Options
@@ -13,11 +14,28 @@ from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
-from tfshards.schemas import InputError, Manifest
+from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
+
+# A source, or its inputs as they are named on the command line.
+Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 # Options of builds that are not options of their sources.
 _OF_BUILDS = {*Options().to_json(), "duplicates", "compression", "shards", "seed", "appended", "follow_links"}
+
+
+def source_or_paths(given: Inputs) -> Source | list[str]:
+    """Return a source as it is, and paths as text.
+
+    Raises:
+        OptionsError: ``given`` is neither.
+    """
+    paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
+    if isinstance(paths, Sequence) and all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
+        return [os.fsdecode(path) for path in paths]
+    if isinstance(paths, Sequence) or not hasattr(paths, "stage"):
+        raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
+    return paths
 
 
 def restored_source(manifest: Manifest, inputs: Sequence[str]) -> Source:

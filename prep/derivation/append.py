@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 from tfshards.prep.building.build import manifest_of, write_shards
 from tfshards.prep.building.commit import commit, complete, rejects_text
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
-from tfshards.prep.building.restore import source_to_append
+from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.derivation.derive import join_splits, verify_examples
 from tfshards.prep.derivation.keys import has_keys
 from tfshards.prep.derivation.new_examples import NewExamples, find_new_examples
@@ -31,9 +31,6 @@ from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, Totals
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
-
-# A source of new examples, or paths as for a build.
-Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
 def append(
@@ -121,20 +118,13 @@ def append(
 def _source(given: Inputs, origin: Origin, *, follow_links: bool, log: Log) -> Source:
     """Return the source, with the dataset's options if paths are given, and with its class names."""
     manifest = origin.manifest
-    fault = OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
-    if isinstance(given, (str, bytes, os.PathLike)):
-        given = [given]
-    if isinstance(given, Sequence):
-        if not all(isinstance(path, (str, bytes, os.PathLike)) for path in given):
-            raise fault
-        inputs = [os.fsdecode(path) for path in given]
-        return source_to_append(manifest, inputs, follow_links=follow_links, log=log)
-    if not hasattr(given, "stage"):
-        raise fault
+    source = source_or_paths(given)
+    if isinstance(source, list):
+        return source_to_append(manifest, source, follow_links=follow_links, log=log)
     if follow_links:
         raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
     names = manifest.schema.class_names
-    return given.with_class_names(names) if names else given
+    return source.with_class_names(names) if names else source
 
 
 def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from tfshards.prep.building.output import locked
+from tfshards.prep.building.restore import Inputs, source_or_paths
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.sources.base import Source
@@ -21,12 +21,9 @@ from tfshards.schemas import Manifest, Problem, read_manifest
 from tfshards.schemas.files import bytes_digest, write_atomically
 from tfshards.schemas.names import rejects_name
 
-# A source, or its inputs as they are named on the command line.
-Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str] | None"
-
 
 def repair(
-    dataset: str | os.PathLike[str], source: Inputs = None, *, log: Log = lambda _: None
+    dataset: str | os.PathLike[str], source: Inputs | None = None, *, log: Log = lambda _: None
 ) -> RepairReport:
     """Rebuild the damaged files of a dataset, and return a report that is true if the dataset is sound now.
 
@@ -42,29 +39,33 @@ def repair(
         log: called with a line for each file that is rebuilt.
 
     Raises:
-        OptionsError: there are more inputs than the dataset was built from.
+        OptionsError: ``source`` is neither paths nor a source, or there are more inputs than the dataset was
+            built from.
         InputError: ``dataset`` is not a dataset, another process is writing to it, or the inputs are not
             those that it was built from.
         FormatError: the manifest is damaged, so that the dataset cannot be rebuilt.
     """
     folder = Path(dataset)
+    inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
     with locked(folder):
         manifest = read_manifest(folder)
         found = verify(folder).problems
         damaged = {problem.place for problem in found}
         repaired: list[str] = []
-        for path in _rebuilt(folder, manifest, damaged, source):
+        for path in _rebuilt(folder, manifest, damaged, inputs):
             log(f"{path}: rebuilt")
             repaired.append(path)
         if manifest.options.get("source") in KINDS:
             write_views(manifest, folder)
         left = [problem for problem in found if problem.place not in repaired]
         left += _still_damaged(folder, manifest, repaired)
-        return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(source))
+        return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
 
 
-def _rebuilt(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs) -> Iterator[str]:
+def _rebuilt(
+    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | list[str]
+) -> Iterator[str]:
     """Rebuild damaged files; yield the path of each."""
     for shard in manifest.shards:
         if shard.path in damaged or not damaged & set(shard.companion_digests):
@@ -75,8 +76,7 @@ def _rebuilt(folder: Path, manifest: Manifest, damaged: set[str], source: Inputs
                 (folder / path).parent.mkdir(exist_ok=True)
                 write_atomically(folder / path, data)
                 yield path
-    if source and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
-        inputs = [os.fspath(source)] if isinstance(source, (str, os.PathLike)) else source
+    if inputs and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
         yield from rebuild(folder, manifest, damaged, inputs)
 
 

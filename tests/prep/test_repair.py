@@ -232,6 +232,23 @@ def test_classes_without_a_folder_are_repaired(image_folder, tmp_path, quiet_bui
     assert contents(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize("kind", [str, os.fsencode, Path])
+def test_inputs_may_be_any_kind_of_path(kind, array_files, photos, dataset, tmp_path, quiet_build):
+    given = array_files(x=np.arange(10), y=np.arange(10.0))
+    quiet_build(Arrays.open(given), tmp_path / "arrays", shards=2)
+    flip(shard_path(tmp_path / "arrays"))
+    # without names, which a path cannot have
+    assert repair(tmp_path / "arrays", [kind(path.partition("=")[2]) for path in given]).left == ()
+    flip(shard_path(dataset))
+    assert repair(dataset, kind(photos)).left == ()
+
+
+@pytest.mark.parametrize("given", [7, [7]])
+def test_what_is_neither_paths_nor_a_source_is_refused(given, dataset):
+    with pytest.raises(OptionsError, match=r"^source=.* must be paths, or a source such as ImageFolder"):
+        repair(dataset, given)
+
+
 def test_arrays_are_given_as_in_the_build(array_files, tmp_path, quiet_build, contents):
     images = np.arange(400, dtype=np.uint8).reshape(100, 4)
     labels = np.array(["dog", "cat"] * 50)
@@ -431,3 +448,16 @@ def test_the_command_prints_what_was_wrong_and_what_was_rebuilt(dataset, photos,
             f"verify again with {more}\n"
         )
     assert Fraction(1) == restored_options(read_manifest(dataset)).rejected_share
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_sources_may_come_before_or_after_the_dataset(
+    is_first, array_files, tmp_path, quiet_build, capsys
+):
+    given = array_files(x=np.arange(10), y=np.arange(10.0))
+    out = tmp_path / "out"
+    quiet_build(Arrays.open(given), out, shards=2)
+    name = flip(shard_path(out)).name
+    sources = [text for path in given for text in ("--repair", path)]
+    assert main(["verify", *sources, str(out)] if is_first else ["verify", str(out), *sources]) == 0
+    assert f"rebuilt: {name}\n" in capsys.readouterr().out
