@@ -20,7 +20,8 @@ from tfshards.schemas.errors import FormatError, Problem
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 # A frame is: length (8 bytes), masked crc32c of the length (4), data, masked crc32c of the data (4).
-FRAME_OVERHEAD = 16
+HEADER_BYTES, FOOTER_BYTES = 12, 4
+FRAME_OVERHEAD = HEADER_BYTES + FOOTER_BYTES
 
 # Bytes of the longest line: two numbers of at most 18 digits, a space and a newline.
 MAX_LINE = 38

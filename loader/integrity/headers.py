@@ -20,15 +20,13 @@ import numpy.typing as npt
 from tfshards.schemas import Problem, Shard
 from tfshards.schemas.crc32c import masked_crc32c
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.manifest import Compression
 
 # Records are read in blocks of this size. If they are larger than _SPARSE_BYTES on average, only their
 # headers and footers are read.
 _BLOCK_BYTES = 4 << 20
 _SPARSE_BYTES = 32 << 10
-_HEADER_BYTES = 12
-_FOOTER_BYTES = 4
 # Limit per shard, because every record is wrong in a shard of a different dataset.
 _MOST_PROBLEMS = 5
 
@@ -119,16 +117,16 @@ def _frames(
             rows = np.stack([_sparse(file, int(offsets[i]), int(ends[i])) for i in range(first, last)])
         else:
             block = np.frombuffer(_read(file, start, end), np.uint8)
-            heads = (offsets[first:last] - start)[:, np.newaxis] + np.arange(_HEADER_BYTES)
-            tails = (ends[first:last] - start)[:, np.newaxis] + np.arange(-_FOOTER_BYTES, 0)
+            heads = (offsets[first:last] - start)[:, np.newaxis] + np.arange(HEADER_BYTES)
+            tails = (ends[first:last] - start)[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
             rows = block[np.concatenate([heads, tails], axis=1)]
-        yield first, rows[:, :_HEADER_BYTES], rows[:, _HEADER_BYTES:]
+        yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:]
         first = last
 
 
 def _sparse(file: BinaryIO, start: int, end: int) -> _Bytes:
-    header = _read(file, start, start + _HEADER_BYTES)
-    return np.frombuffer(header + _read(file, end - _FOOTER_BYTES, end), np.uint8)
+    header = _read(file, start, start + HEADER_BYTES)
+    return np.frombuffer(header + _read(file, end - FOOTER_BYTES, end), np.uint8)
 
 
 def _read(file: BinaryIO, start: int, end: int) -> bytes:

@@ -12,10 +12,10 @@ import tensorflow as tf
 from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import Split
+from tfshards.schemas.index import HEADER_BYTES
 
 # Number of longest records to examine; more than one because one may be unusual.
 _NUM_LOOKS = 16
-_HEADER_BYTES = 12
 
 
 def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
@@ -60,8 +60,8 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
             return
         with gzip.open(path) as file:
             for _ in range(_NUM_LOOKS):
-                header = file.read(_HEADER_BYTES)
-                if len(header) < _HEADER_BYTES:
+                header = file.read(HEADER_BYTES)
+                if len(header) < HEADER_BYTES:
                     return
                 yield file.read(int.from_bytes(header[:8], "little"))
                 file.read(4)
@@ -70,7 +70,7 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         shard = int(np.searchsorted(shards.first_offsets, known, side="right")) - 1
         with (root / split.shards[shard].path).open("rb") as file:
             file.seek(int(shards.offsets[known]))
-            length = int.from_bytes(file.read(_HEADER_BYTES)[:8], "little")
+            length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
             yield file.read(min(length, split.shards[shard].num_bytes))
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tfshards.prep.adoption.split_names import numbering
-from tfshards.prep.records.frames import HEADER_BYTES, parse_header
+from tfshards.prep.records.frames import parse_header
 from tfshards.prep.records.reader import GZIP_ERRORS
 from tfshards.schemas import Problem
+from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.imaging.header import HeaderShape, common_shape, image_shape
 from tfshards.prep.records.example import Decoded, decode_example, empty_wires
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Problem
 
-# A feature with more different integers does not hold classes, unless it is given as the label.
-MOST_CLASSES = 10_000
 KEY = "key"
 
 # how many problems of one shard are kept; all are counted
@@ -241,7 +240,7 @@ class Findings:
     def _count_labels(self, name: str) -> None:
         """Stop counting values that cannot be classes."""
         labels = self.features[name].labels
-        if labels is not None and len(labels) > MOST_CLASSES and name != self.roles.label:
+        if labels is not None and len(labels) > MAX_CLASSES and name != self.roles.label:
             self.features[name].labels = None
             del self.features[name].label_of_each[:]
 

@@ -22,7 +22,7 @@ from tfshards.prep.sources.base import Accepted, Listing, Reader
 from tfshards.prep.sources.keys import RowKeys, to_bytes
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Schema
-from tfshards.schemas.index import IntArray
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the source may differ from the build.
@@ -197,7 +197,7 @@ def _check_rows(
         found, _ = held.read(number - int(ends[shard]) + len(keys[shard]))
         held.close()
         assert isinstance(outcome, Accepted)
-        if found[12:-4] != b"".join(encode(outcome.values)):
+        if found[HEADER_BYTES:-FOOTER_BYTES] != b"".join(encode(outcome.values)):
             raise InputError(
                 f"row {row.key} of the source differs from row {row.key} of {origin.root}: rows are "
                 "identified by their numbers; give the rows of the dataset, followed by the new ones"

@@ -23,6 +23,8 @@ MAX_SIDE = 1_000_000
 # What applies even if files are stored unchanged.
 _FOR_ANY_CHECK = ("check", "max_bytes")
 
+DEFAULT_MAX_PIXELS = 89_000_000
+
 
 @dataclass(frozen=True)
 class Resize:
@@ -104,7 +106,7 @@ class ImageOptions:
     format: Format = "keep"
     jpeg_quality: int | None = None
     mask: bool = False
-    max_pixels: int = 89_000_000
+    max_pixels: int = DEFAULT_MAX_PIXELS
     max_bytes: int = 1 << 30
     max_frames: int = 10_000
     max_scans: int = 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import (
     Image,
     Picture,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 # What an audit decodes: only formats whose decoders execute nothing.
 _AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
-_MAX_AUDITED_PIXELS = 89_000_000
 
 
 def describe(data: bytes) -> str:
@@ -73,12 +73,12 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
         ValueError: the image cannot be decoded; the message has no control characters.
     """
     try:
-        with own_settings(_MAX_AUDITED_PIXELS), Image.open(io.BytesIO(data), formats=_AUDITED) as image:
+        with own_settings(DEFAULT_MAX_PIXELS), Image.open(io.BytesIO(data), formats=_AUDITED) as image:
             size = image.size
             if not side:
                 return size, None
-            if size[0] * size[1] > _MAX_AUDITED_PIXELS:
-                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {_MAX_AUDITED_PIXELS}")
+            if size[0] * size[1] > DEFAULT_MAX_PIXELS:
+                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {DEFAULT_MAX_PIXELS}")
             image.draft("L", (2 * side, 2 * side))
             return size, image.convert("L").resize((side, side), Image.Resampling.LANCZOS)
     except UnidentifiedImageError:

@@ -13,8 +13,6 @@ import google_crc32c
 
 from tfshards.schemas.crc32c import MASK_DELTA
 
-HEADER_BYTES = 12
-FOOTER_BYTES = 4
 FOOTER = struct.Struct("<I")
 
 _HEADER = struct.Struct("<QI")

@@ -12,16 +12,9 @@ from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from tfshards.prep.records.frames import (
-    FOOTER,
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    frame,
-    masked_crc32c,
-    parse_header,
-)
+from tfshards.prep.records.frames import FOOTER, frame, masked_crc32c, parse_header
 from tfshards.schemas import TfshardsError
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
 from tfshards.schemas.manifest import Compression
 
 # Raised when damaged compressed data are read.

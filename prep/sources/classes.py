@@ -12,6 +12,9 @@ from pathlib import Path
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
 
+# More distinct values than this are quantities or names rather than classes.
+MAX_CLASSES = 10_000
+
 _SHOWN = 5
 # The escapes of labels.txt (see views.labels), which are fewer than those of Python.
 _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.stored import decoded_fault
 from tfshards.prep.records.example import Decoded, decode_example
 from tfshards.prep.records.reader import Frame, read_frames
@@ -30,7 +31,6 @@ from tfshards.schemas.labels import labels_path
 _KEY_BYTES = 16
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
-_MAX_PIXELS = 89_000_000
 _TICK_BYTES = 1 << 20
 
 
@@ -131,7 +131,7 @@ class _ShardCheck:
 
     def __post_init__(self) -> None:
         self._images = [feature for feature in self.manifest.schema.features if feature.kind == "image"]
-        self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=_MAX_PIXELS)
+        self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._last_key: str | None = None
         self._is_whole = self._follows_index = self._follows_labels = True

@@ -14,10 +14,11 @@ from PIL import Image
 
 from tfshards.prep.adoption.infer import Inferred, infer
 from tfshards.prep.adoption.roles import FeatureRoles, parse_raw
-from tfshards.prep.adoption.seen import MOST_CLASSES, Findings
+from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.imaging.header import image_shape
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.values import parse_record
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Split, Totals
 
 ELEMENTS = {
@@ -139,7 +140,7 @@ def test_integers_named_label_are_classes(names, roles, label, reason):
         ([0, -1], "negative"),
         ([[0, 1], [1, 0]], "several a record"),
         ([0.5, 1.0], "no integers"),
-        (list(range(MOST_CLASSES + 1)), "too many different ones"),
+        (list(range(MAX_CLASSES + 1)), "too many different ones"),
     ],
 )
 def test_a_feature_named_label_is_not_a_label_if_its_values_are_not_classes(values, reason):
@@ -147,7 +148,7 @@ def test_a_feature_named_label_is_not_a_label_if_its_values_are_not_classes(valu
 
 
 def test_the_label_option_accepts_any_integers():
-    values = [-1, *range(MOST_CLASSES + 1)]
+    values = [-1, *range(MAX_CLASSES + 1)]
     roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
     assert infer(found).label == Feature("label", "label", "int64")

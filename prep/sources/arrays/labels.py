@@ -9,14 +9,13 @@ import numpy as np
 
 from tfshards.prep.sources.arrays.features import is_text, strings
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
 # The array of labels, by name: the first of these that exists.
 LABEL_NAMES = ("label", "labels", "y")
-# With more distinct values than this, it holds quantities or plain strings rather than classes.
-_MAX_CLASSES = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]
         return None
     values = whole(array)
     distinct = np.unique(values)
-    is_class = len(distinct) <= _MAX_CLASSES and (not len(distinct) or int(distinct[0]) >= 0)
+    is_class = len(distinct) <= MAX_CLASSES and (not len(distinct) or int(distinct[0]) >= 0)
     return Labels(values.astype(np.int64), ()) if is_class else None
 
 
@@ -100,7 +99,7 @@ def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntAr
 
 def _sorted_classes(name: str, values: AnyArray) -> Labels | None:
     distinct, indexes = np.unique(values, return_inverse=True)
-    if len(distinct) > _MAX_CLASSES:
+    if len(distinct) > MAX_CLASSES:
         return None
     names = strings(name, distinct)
     if b"" in names:

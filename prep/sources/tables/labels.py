@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import class_map
+from tfshards.prep.sources.classes import MAX_CLASSES, class_map
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
     TEXT,
@@ -24,8 +24,6 @@ from tfshards.schemas import Feature, InputError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 
-# Columns with more distinct values hold quantities rather than names.
-_MAX_CLASSES = 10_000
 _MAX_SPLITS = 100
 
 
@@ -58,8 +56,8 @@ def label_fault(name: str, column: pa.ChunkedArray) -> str | None:
         if limits["min"] < 0 or limits["max"] >= 1 << 63:
             wrong = limits["min"] if limits["min"] < 0 else limits["max"]
             return f"the label {wrong} is negative or exceeds int64"
-    if pc.count_distinct(flat).as_py() > _MAX_CLASSES:
-        return f"has more than {_MAX_CLASSES} different labels, which is too many for classes"
+    if pc.count_distinct(flat).as_py() > MAX_CLASSES:
+        return f"has more than {MAX_CLASSES} different labels, which is too many for classes"
     return None
 
 
