@@ -78,8 +78,8 @@ def load(
             numbers of times that examples of a class occur differ by at most one; without ``take`` an epoch
             has as many positions as there are examples of these classes.
         select: names of features; the result is then a tuple of them, also for one name.
-        image: how to decode the features of kind ``image``, or some of them by name; the others come as
-            encoded bytes.
+        image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
+            come as encoded bytes. Masks are cut, resized and mirrored as their images are.
         start: the position at which a run is resumed; for the same order it requires the same options, and a
             number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
             one, knows these: lanes and runs are taken from it, and a different order is refused.

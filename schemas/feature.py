@@ -43,12 +43,15 @@ class Kind:
         dtypes: the dtypes that this kind can hold exactly.
         lists: whether the shape may be ``(None,)``: a number of elements that varies between examples.
         rows: whether the shape may be ``(None, k)``: a number of rows, of ``k`` elements each, that varies.
+        channels: numbers of channels that the decoded pixels may have, None for one that varies; empty if
+            values are not encoded images.
     """
 
     wire: WireType
     dtypes: frozenset[str]
     lists: bool = False
     rows: bool = False
+    channels: tuple[int | None, ...] = ()
 
 
 # NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
@@ -58,7 +61,9 @@ _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"ui
 
 KINDS: Mapping[str, Kind] = {
     # one encoded image (JPEG, PNG, ...); dtype and shape describe the decoded pixels
-    "image": Kind("bytes", frozenset({"uint8"})),
+    "image": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1, 3, 4, None)),
+    # one encoded PNG, whose pixel values are numbers of classes or objects: nothing may mix or scale them
+    "mask": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1,)),
     # an index into the schema's class names, or any integer if it has none
     "label": Kind("int64", _INT64_EXACT, lists=True),
     # one byte string per element
@@ -81,8 +86,8 @@ class Feature:
         kind: a key of ``KINDS``.
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
         shape: shape of the value of one example; ``()`` for a scalar. None is a dimension that varies: any
-            dimension of an image, the only dimension of a list, or the first of two: ``(None, 4)`` is a list
-            of rows of 4 elements.
+            dimension of an image, a side of a mask, the only dimension of a list, or the first of two:
+            ``(None, 4)`` is a list of rows of 4 elements.
 
     Raises:
         ValueError: an attribute is invalid, or they contradict each other.
@@ -104,6 +109,11 @@ class Feature:
         return KINDS[self.kind].wire
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether a value is one encoded image, whose decoded pixels have the dtype and the shape."""
+        return bool(KINDS[self.kind].channels)
+
+    @property
     def is_ragged(self) -> bool:
         """Whether the number of elements varies between examples: shape ``(None,)`` or ``(None, k)``."""
         return self.shape[:1] == (None,) and KINDS[self.kind].lists
@@ -115,12 +125,12 @@ class Feature:
 
     @property
     def num_elements(self) -> int:
-        """Number of elements of one value; 1 for an image, which is one encoded string.
+        """Number of elements of one value; 1 for an image or a mask, which is one encoded string.
 
         Raises:
             ValueError: the feature is ragged, so the number varies between examples.
         """
-        if self.kind == "image":
+        if self.is_encoded:
             return 1
         if self.is_ragged:
             raise ValueError(
@@ -174,14 +184,15 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
     if dtype not in KINDS[kind].dtypes:
         allowed = ", ".join(sorted(KINDS[kind].dtypes))
         faults["dtype"] = f"is {shown(dtype)}, but kind {kind!r} can only be {allowed}"
-    listed = shown(list(shape))
+    listed, channels = shown(list(shape)), KINDS[kind].channels
     if any(dim is not None and dim < 0 for dim in shape):
         faults["shape"] = f"is {listed}, must have no negative dimensions"
-    elif kind == "image" and (len(shape) != 3 or shape[2] not in (1, 3, 4, None)):
-        faults["shape"] = f"is {listed}, but an image is (height, width, channels) with 1, 3 or 4 channels"
-    elif None in shape and kind != "image" and not KINDS[kind].lists:
+    elif channels and (len(shape) != 3 or shape[2] not in channels):
+        what = "an image is (height, width, channels) with 1, 3 or 4 channels"
+        faults["shape"] = f"is {listed}, but {what if kind == 'image' else 'a mask is (height, width, 1)'}"
+    elif None in shape and not channels and not KINDS[kind].lists:
         faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
-    elif None in shape and kind != "image" and not _is_list(shape, KINDS[kind]):
+    elif None in shape and not channels and not _is_list(shape, KINDS[kind]):
         allowed = "[None] or [None, k] with k >= 1" if KINDS[kind].rows else "[None]"
         faults["shape"] = f"is {listed}, but for kind {kind!r} only the shape {allowed} may vary"
     elif len(shape) > _MAX_DIMENSIONS:

@@ -197,6 +197,7 @@ def read_example(record, schema, place):
 
 LISTS = {
     "image": "bytes_list",
+    "mask": "bytes_list",
     "label": "int64_list",
     "bytes": "bytes_list",
     "int": "int64_list",
@@ -210,13 +211,14 @@ def read_value(feature, stored, place):
     if stored.WhichOneof("kind") != LISTS[kind]:
         raise ValueError(f"{place}: is a {stored.WhichOneof('kind')}")
     items = list(getattr(stored, LISTS[kind]).value)
-    if shape[:1] == [None] and kind != "image":
+    if shape[:1] == [None] and kind not in ("image", "mask"):
         row = np.prod(shape[1:], dtype=int)
         shape = [len(items) // row, *shape[1:]]
-    if len(items) != (1 if kind in ("image", "raw") else np.prod(shape, dtype=int)):
+    if len(items) != (1 if kind in ("image", "mask", "raw") else np.prod(shape, dtype=int)):
         raise ValueError(f"{place}: has {len(items)} values")
-    if kind == "image":
-        pixels = tf.io.decode_image(items[0], channels=shape[2] or 0, expand_animations=False).numpy()
+    if kind in ("image", "mask"):
+        dtype = tf.as_dtype(feature["dtype"])
+        pixels = tf.io.decode_image(items[0], shape[2] or 0, dtype, expand_animations=False).numpy()
         if any(want not in (None, got) for want, got in zip(shape, pixels.shape, strict=True)):
             raise ValueError(f"{place}: has the shape {pixels.shape}")
         return pixels
@@ -301,6 +303,12 @@ def features_and_values(key):
     yield "image", "image", "uint8", [None, None, 3], PIXELS, [encoded]
     yield "fixed", "image", "uint8", [4, 5, None], PIXELS, [encoded]
     repeated = np.repeat(gray, 3, axis=2)
+    deep = PIXELS.astype(np.uint16) * 999
+    yield "deep", "image", "uint16", [None, None, 3], deep, [tf.io.encode_png(deep).numpy()]
+    wide = PIXELS.astype(np.uint16) * 257
+    yield "wide", "image", "uint16", [4, 5, 3], wide, [encoded]
+    yield "mask", "mask", "uint8", [None, None, 1], gray, [tf.io.encode_png(gray).numpy()]
+    yield "objects", "mask", "uint16", [4, 5, 1], deep[:, :, 1:2], [tf.io.encode_png(deep[:, :, 1:2]).numpy()]
     yield "grey", "image", "uint8", [None, None, 3], repeated, [tf.io.encode_png(gray).numpy()]
 
 
@@ -437,7 +445,8 @@ def test_compressed_shards_are_read_like_plain_ones(written, tmp_path):
 
 
 def test_no_kind_or_dtype_is_left_out():
-    written = set(TENSORS) | {("bytes", "bytes"), ("image", "uint8")}
+    encoded = {(kind, dtype) for kind in ("image", "mask") for dtype in ("uint8", "uint16")}
+    written = set(TENSORS) | encoded | {("bytes", "bytes")}
     assert written == {(name, dtype) for name, kind in KINDS.items() for dtype in kind.dtypes}
 
 

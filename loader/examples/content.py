@@ -89,7 +89,7 @@ def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
         if image is not None:
             sides = feature.shape[:2] if image.size is None else image.size
             specs[feature.name] = tf.TensorSpec([*sides, image.channels], image.dtype)
-        elif feature.kind == "image":
+        elif feature.is_encoded:
             specs[feature.name] = tf.TensorSpec([], tf.string)
         else:
             dtype = tf.string if feature.dtype == "bytes" else feature.dtype
@@ -99,7 +99,7 @@ def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
 
 def without_elements(features: Sequence[Feature]) -> list[Feature]:
     """Return the features whose values have no elements; see ``batches.py`` for what replaces them."""
-    return [feature for feature in features if feature.kind != "image" and 0 in feature.shape]
+    return [feature for feature in features if not feature.is_encoded and 0 in feature.shape]
 
 
 def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tfshards.loader.options.image import Image
+from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.schemas import Feature, OptionsError, Schema
 
@@ -47,31 +47,36 @@ def selected_features(
 def decoded_images(
     features: Sequence[Feature], image: Image | Mapping[str, Image] | None, *, is_mapped: bool
 ) -> dict[str, Image]:
-    """Return the options of decoded images by name, with their channels; images left out stay encoded.
+    """Return the options of decoded images and masks by name; those left out stay encoded.
 
     Args:
         features: the features that are delivered.
         image: options for all images, or for some by name.
         is_mapped: whether the user's function follows, which may make images equal in size.
 
+    Returns:
+        By name: with channels, dtype and method given, masks aligned with the images.
+
     Raises:
-        OptionsError: ``image`` names other features than these images, or leaves one without the size that
-            a batch needs.
+        OptionsError: ``image`` names other features than these, does not fit one of them, or leaves one
+            without the size that a batch needs.
     """
-    images = {feature.name: feature for feature in features if feature.kind == "image"}
-    if image is None or isinstance(image, Image):
-        chosen = dict.fromkeys(images, image) if image is not None else {}
-    else:
-        chosen = dict(image)
-    if image is not None and not images:
+    if image is None:
+        return {}
+    encoded = {feature.name: feature for feature in features if feature.is_encoded}
+    if not encoded:
         names = _listed([feature.name for feature in features])
-        raise OptionsError(f"image= is given, but none of {names} is of kind 'image'")
-    for name, value in chosen.items():
-        if name not in images:
+        raise OptionsError(f"image= is given, but none of {names} is of kind 'image' or 'mask'")
+    given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
+    for name in given:
+        if name not in encoded:
             raise OptionsError(
-                f"image= names {name!r}, which is not a delivered image; those are {_listed(images)}"
+                f"image= names {name!r}, which is not a delivered image; those are {_listed(encoded)}"
             )
-        shape = images[name].shape
+    chosen = _with_aligned_masks(encoded, given, is_for_all=isinstance(image, Image))
+    for name, value in chosen.items():
+        _check_fits(encoded[name], value)
+        shape = encoded[name].shape
         if value.size is None and None in shape[:2] and not is_mapped:
             raise OptionsError(
                 f"image {name!r} differs in size from example to example, shape {shape}, so "
@@ -79,9 +84,71 @@ def decoded_images(
                 "leave image= out, or resize in map_fn="
             )
     return {
-        name: replace(value, channels=value.channels or images[name].shape[2] or 3)
+        name: replace(
+            value,
+            channels=value.channels or encoded[name].shape[2] or 3,
+            dtype=value.dtype or encoded[name].dtype,
+            method=value.method or ("nearest" if encoded[name].kind == "mask" else "bilinear"),
+        )
         for name, value in chosen.items()
     }
+
+
+def _with_aligned_masks(
+    encoded: Mapping[str, Feature], given: Mapping[str, Image], *, is_for_all: bool
+) -> dict[str, Image]:
+    """Return the options with the size, the crop and the flip of the images in those of the masks.
+
+    Images that differ in these give them to no mask.
+    """
+    cuts = {
+        (value.size, value.crop, value.flip, value.seed)
+        for name, value in given.items()
+        if encoded[name].kind == "image"
+    }
+    if len(cuts) != 1:
+        return dict(given)
+    size, crop, flip, seed = cuts.pop()
+    chosen = {}
+    for name, value in given.items():
+        if encoded[name].kind == "mask" and is_for_all:
+            value = Image(size=size, crop=crop, flip=flip, seed=seed)
+        elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
+            value = replace(value, size=value.size or size, crop=crop, flip=flip, seed=seed)
+        chosen[name] = value
+    return chosen
+
+
+def _check_fits(feature: Feature, image: Image) -> None:
+    """Raise OptionsError if an image or a mask cannot be decoded in this way."""
+    given, name, stored = f"image {feature.name!r}", feature.name, feature.dtype
+    if feature.kind == "image":
+        if image.dtype not in (None, stored, *FLOAT_DTYPES):
+            allowed = ", ".join((stored, *FLOAT_DTYPES))
+            raise OptionsError(
+                f"{given} is stored as {stored}; Image.dtype={image.dtype!r} must be {allowed}"
+            )
+        if (stored, image.dtype, image.normalize) == ("uint16", "float16", None):
+            raise OptionsError(
+                f"{given} is stored as uint16, and Image.dtype='float16' ends at 65504; use 'float32', or "
+                "normalize="
+            )
+        return
+    given = f"{name!r} is a mask, whose values are numbers of classes"
+    if image.method not in (None, "nearest"):
+        raise OptionsError(
+            f"{given}: Image.method={image.method!r} would mix them; leave it out for 'nearest'"
+        )
+    if image.dct_scaling:
+        raise OptionsError(f"{given}: Image.dct_scaling=True would mix them; leave it out")
+    if image.normalize is not None or image.dtype in FLOAT_DTYPES:
+        raise OptionsError(
+            f"{given}: give image={{{name!r}: Image(...)}} without normalize=, and with an integer dtype"
+        )
+    if (stored, image.dtype) == ("uint16", "uint8"):
+        raise OptionsError(f"{given}, stored as uint16; Image.dtype='uint8' cannot hold them")
+    if image.channels not in (None, 1):
+        raise OptionsError(f"{given}, in one channel; Image.channels={image.channels} must be 1 or left out")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -17,28 +17,38 @@ _DCT = "INTEGER_ACCURATE"
 _RATIOS = (1, 2, 4, 8)
 
 
-def decode_image(encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def decode_image(
+    encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], stored: str = "uint8"
+) -> tf.Tensor:
     """Return the pixels of one image, shape ``(height, width, channels)``, as specified by ``image``.
 
     Args:
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels.
         image: the options, with channels set.
         draws: random draws for the example, from ``augment.draws_of``.
+        stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
     """
-    pixels = _decoded_box(encoded, image, draws)
+    pixels = _decoded_box(encoded, image, draws, tf.as_dtype(stored))
     pixels.set_shape([None, None, image.channels])
     if image.size is not None:
-        pixels = tf.image.resize(pixels, image.size, image.method)
+        pixels = tf.image.resize(pixels, image.size, image.method or "bilinear")
     if image.normalize is not None:
-        pixels = _normalized(pixels, image)
-    if image.dtype == "uint8" and pixels.dtype != tf.uint8:
+        pixels = _normalized(pixels, image, tf.as_dtype(stored).max)
+    dtype = tf.as_dtype(image.dtype or stored)
+    if dtype.is_integer and pixels.dtype.is_floating:
         pixels = tf.round(pixels)
     # Flipped last, when the pixels use the fewest bytes.
-    return flipped(tf.cast(pixels, image.dtype), image, draws)
+    return flipped(tf.cast(pixels, dtype), image, draws)
 
 
-def _decoded_box(encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def _decoded_box(
+    encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], stored: tf.DType
+) -> tf.Tensor:
     def jpeg() -> tf.Tensor:
+        # a JPEG file has 8 bits per sample
+        return eight_bits() if stored == tf.uint8 else tf.cast(eight_bits(), stored) * (stored.max // 255)
+
+    def eight_bits() -> tf.Tensor:
         if image.crop is None and not image.dct_scaling:
             return tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
         sides = tf.io.extract_jpeg_shape(encoded)[:2]
@@ -48,7 +58,7 @@ def _decoded_box(encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor
         return tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
 
     def other() -> tf.Tensor:
-        pixels = tf.io.decode_image(encoded, image.channels, expand_animations=False)
+        pixels = tf.io.decode_image(encoded, image.channels, stored, expand_animations=False)
         if image.crop is None:
             return pixels
         top, left, height, width = tf.unstack(box_of(tf.shape(pixels)[:2], image, draws))
@@ -72,15 +82,15 @@ def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.T
     return tf.switch_case(branch, [lambda ratio=ratio: decode(ratio) for ratio in _RATIOS])
 
 
-def _normalized(pixels: tf.Tensor, image: Image) -> tf.Tensor:
-    """Return ``(pixels / 255 - mean) / std``, float32."""
+def _normalized(pixels: tf.Tensor, image: Image, white: int) -> tf.Tensor:
+    """Return ``(pixels / white - mean) / std``, float32."""
     mean, std = (np.asarray(part, np.float64) for part in image.mean_and_std())
     # On rows of all channels, because TensorFlow takes four times as long to broadcast over three channels.
     shape = tf.shape(pixels)
     rows = tf.reshape(tf.cast(pixels, tf.float32), [shape[0], -1])
     if mean.any():
-        rows -= _row(255 * mean, shape)
-    rows *= _row(1 / (255 * std), shape)
+        rows -= _row(white * mean, shape)
+    rows *= _row(1 / (white * std), shape)
     return tf.reshape(rows, shape)
 
 

@@ -21,8 +21,8 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
     Returns:
         By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
-        for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image is its encoded bytes, shape
-        ``(n,)`` string.
+        for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
+        shape ``(n,)`` string.
     """
     spec = {feature.name: _wire_spec(feature) for feature in features}
     values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
@@ -30,7 +30,7 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
 
 def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    if feature.kind in ("image", "raw"):
+    if feature.is_encoded or feature.kind == "raw":
         return tf.io.FixedLenFeature([], tf.string)
     wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
     if feature.is_ragged:
@@ -40,7 +40,7 @@ def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
-    if feature.kind in ("image", "bytes"):
+    if feature.is_encoded or feature.kind == "bytes":
         return value
     if feature.kind != "raw":
         return _in_rows(tf.cast(value, feature.dtype), feature)

@@ -60,7 +60,7 @@ def _decode_images(
     for feature in content.features:
         image = content.images.get(feature.name)
         if image is not None:
-            pixels = decode_image(decoded[feature.name], image, extra)
+            pixels = decode_image(decoded[feature.name], image, extra, feature.dtype)
             if image.size is None:
                 pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
             decoded[feature.name] = pixels

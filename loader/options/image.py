@@ -19,7 +19,9 @@ Method: TypeAlias = Literal["bilinear", "nearest", "area"]
 PerChannel: TypeAlias = "float | tuple[float, ...]"
 Normalize: TypeAlias = "Literal['unit', 'symmetric', 'imagenet'] | tuple[PerChannel, PerChannel]"
 
-IMAGE_DTYPES = ("uint8", "float32", "float16", "bfloat16")
+FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+# int32 and int64 are for masks
+IMAGE_DTYPES = ("uint8", "uint16", "int32", "int64", *FLOAT_DTYPES)
 # Mean and standard deviation of values from 0 to 1.
 NORMALIZATIONS: Mapping[str, tuple[PerChannel, PerChannel]] = {
     "unit": (0.0, 1.0),
@@ -30,7 +32,12 @@ NORMALIZATIONS: Mapping[str, tuple[PerChannel, PerChannel]] = {
 
 @dataclass(frozen=True)
 class Image:
-    """How images are decoded.
+    """How images, or masks, are decoded.
+
+    A mask is a feature of kind ``mask``, whose pixel values are numbers of classes or objects. It is resized
+    with "nearest", its values are delivered as they are stored, in one channel, and it follows the image of
+    its example: given one ``Image`` for all, masks get its size, its crop and its flip. In a dict of them, a
+    mask without a crop and a flip gets those of the images, and their size unless it has its own.
 
     Attributes:
         size: ``(height, width)`` of the result; None keeps the stored size, which must then be
@@ -42,19 +49,20 @@ class Image:
             size: images of one size in one example, such as a photo and its mask, are cropped alike.
         channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for the channels in the schema,
             or 3 if they differ between images.
-        dtype: "uint8", rounded, or "float32", "float16" or "bfloat16", with values from 0 to 255 unless
-            ``normalize`` changes them.
+        dtype: None for that of the feature, "uint8" or "uint16", to which resized values are rounded; or
+            "float32", "float16" or "bfloat16", with values from 0 to 255, or to 65,535 if the feature is
+            uint16, unless ``normalize`` changes them. For masks "uint8", "uint16", "int32" or "int64".
         seed: seed of the random boxes and flips.
-        method: method of ``tf.image.resize``: "bilinear"; "nearest", which mixes no values, as masks of class
-            numbers require; or "area", the mean of the area that a pixel covers.
+        method: method of ``tf.image.resize``: "bilinear" (default); "nearest", which mixes no values and is
+            the only one for masks; or "area", the mean of the area that a pixel covers.
         flip: flips a random half of the images: left and right with "horizontal", top and bottom with
             "vertical", each independently with "horizontal_and_vertical". Like the box, a pure function of
             the seed, the epoch and the example, but independent of the box: images of equal seeds and flips
             in one example are flipped alike.
         normalize: how values are scaled, computed in float32: ``(mean, std)``, each a number
-            or one per channel, gives ``(value / 255 - mean) / std``. "unit" is ``(0, 1)``, values from 0
-            to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet" is, for three channels,
-            ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
+            or one per channel, gives ``(value / 255 - mean) / std``, with 65535 for a uint16 feature. "unit"
+            is ``(0, 1)``, values from 0 to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet"
+            is, for three channels, ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
         dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
             as it stays no smaller than ``size``. This is faster, but changes the values: each is then the
             mean of the area that it covers, whereas resizing alone skips pixels. In photos 400 pixels wide,
@@ -67,9 +75,9 @@ class Image:
     size: tuple[int, int] | None = None
     crop: Crop | None = None
     channels: int | None = None
-    dtype: str = "uint8"
+    dtype: str | None = None
     seed: int = 0
-    method: Method = "bilinear"
+    method: Method | None = None
     flip: Flip | None = None
     normalize: Normalize | None = None
     dct_scaling: bool = False
@@ -85,10 +93,10 @@ class Image:
             raise OptionsError(
                 f"Image.channels={self.channels!r} must be 1, 3 or 4, or None for the dataset's"
             )
-        if self.dtype not in IMAGE_DTYPES:
+        if self.dtype not in (None, *IMAGE_DTYPES):
             raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
         check_seed("Image.seed", self.seed)
-        if self.method not in get_args(Method):
+        if self.method not in (None, *get_args(Method)):
             raise OptionsError(f"Image.method={self.method!r} must be one of {', '.join(get_args(Method))}")
         if self.flip not in (None, *get_args(Flip)):
             raise OptionsError(f"Image.flip={self.flip!r} must be None or one of {', '.join(get_args(Flip))}")
@@ -116,8 +124,11 @@ class Image:
         else:
             mean, std = (_per_channel(given, part) for part in self.normalize)
             object.__setattr__(self, "normalize", (mean, std))
-        if self.dtype == "uint8":
-            raise OptionsError(f"{given} makes fractions, which dtype='uint8' would truncate; use 'float32'")
+        if self.dtype not in FLOAT_DTYPES:
+            integers = "the stored integers" if self.dtype is None else f"dtype={self.dtype!r}"
+            raise OptionsError(
+                f"{given} makes fractions, which {integers} would truncate; use dtype='float32'"
+            )
         parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
         for name, part in parts.items():
             possible = (self.channels,) if self.channels else (1, 3, 4)

@@ -23,6 +23,7 @@ from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import STREAMS_OPEN
 from tfshards.loader.resources.pixels import most_pixels, record_lengths
 from tfshards.schemas import OptionsError
+from tfshards.schemas.feature import ITEM_SIZES
 from tfshards.schemas.sizes import size
 
 # Copies of an image that exist during decoding: its pixels, and the coefficients of a progressive JPEG.
@@ -124,7 +125,11 @@ def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content,
         batch_size=assignment.batch_size,
         group=group,
         open_streams=files + ahead + _RUN_BYTES * plan.order.num_runs,
-        decoding=sum(decoding_bytes(image, pixels[name]) for name, image in content.images.items()),
+        decoding=sum(
+            decoding_bytes(content.images[feature.name], pixels[feature.name], ITEM_SIZES[feature.dtype])
+            for feature in content.features
+            if feature.name in content.images
+        ),
         example=delivered_bytes(spec, longest),
         by_example=content.by_example,
         num_steps=plan.num_steps,
@@ -157,11 +162,11 @@ def _has_size(shape: tf.TensorShape) -> bool:
     return shape.rank is not None and None not in shape
 
 
-def decoding_bytes(image: Image, pixels: int) -> int:
-    """Return the bytes that decoding one image of ``pixels`` pixels takes."""
+def decoding_bytes(image: Image, pixels: int, sample: int = 1) -> int:
+    """Return the bytes that decoding one image of ``pixels`` pixels takes, with ``sample`` bytes each."""
     channels = image.channels or 3
     resized = prod(image.size) * channels * _RESIZING_BYTES if image.size is not None else 0
-    return _DECODING_COPIES * pixels * channels + resized
+    return _DECODING_COPIES * pixels * channels * sample + resized
 
 
 def _ever_less(ahead: Ahead) -> Iterator[Ahead]:

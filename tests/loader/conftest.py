@@ -30,7 +30,7 @@ BUILD_ID = "0123abcd"
 
 def wire(feature: Feature, value: object) -> tf.train.Feature:
     """Return ``value`` as it is stored according to ``KINDS`` of ``schemas.feature``."""
-    if feature.kind in ("image", "bytes"):
+    if feature.is_encoded or feature.kind == "bytes":
         values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
     array = np.asarray(value)

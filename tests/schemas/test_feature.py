@@ -22,9 +22,9 @@ def features(draw):
     kind = draw(st.sampled_from(sorted(KINDS)))
     dtype = draw(st.sampled_from(sorted(KINDS[kind].dtypes)))
     dim = st.integers(0, 9)
-    if kind == "image":
+    if KINDS[kind].channels:
         size = st.none() | dim
-        shape = (draw(size), draw(size), draw(st.sampled_from([1, 3, 4, None])))
+        shape = (draw(size), draw(size), draw(st.sampled_from(KINDS[kind].channels)))
     else:
         fixed = st.lists(dim, max_size=4).map(tuple)
         lists = [(None,)] * KINDS[kind].lists + [(None, 1), (None, 4)] * KINDS[kind].rows
@@ -59,11 +59,12 @@ def test_only_numeric_dtypes_have_an_item_size_and_raw_holds_each_of_them():
         pytest.param("float", "complex64", id="a complex number is not a float"),
         pytest.param("raw", "bytes", id="strings have no fixed length"),
         pytest.param("bytes", "uint8", id="byte strings are not numbers"),
-        pytest.param("image", "uint16", id="images have 8 bits a channel"),
+        pytest.param("image", "uint32", id="no image format has 32 bits a channel"),
+        pytest.param("mask", "int64", id="nor do masks"),
     ],
 )
 def test_a_kind_refuses_the_dtypes_that_it_does_not_hold_exactly(kind, dtype):
-    shape = (2, 2, 3) if kind == "image" else ()
+    shape = {"image": (2, 2, 3), "mask": (2, 2, 1)}.get(kind, ())
     with pytest.raises(ValueError, match=rf"^dtype is '{dtype}', but kind '{kind}' can only be \w+"):
         Feature("x", kind, dtype, shape)
 
@@ -72,6 +73,7 @@ def test_a_kind_refuses_the_dtypes_that_it_does_not_hold_exactly(kind, dtype):
     ("kind", "wire"),
     [
         ("image", "bytes"),
+        ("mask", "bytes"),
         ("label", "int64"),
         ("bytes", "bytes"),
         ("int", "int64"),
@@ -80,12 +82,12 @@ def test_a_kind_refuses_the_dtypes_that_it_does_not_hold_exactly(kind, dtype):
     ],
 )
 def test_each_kind_has_its_wire_type(kind, wire):
-    shape = (None, None, 3) if kind == "image" else ()
+    shape = {"image": (None, None, 3), "mask": (None, None, 1)}.get(kind, ())
     assert Feature("x", kind, min(KINDS[kind].dtypes), shape).wire == wire
 
 
 def test_every_kind_has_a_row_above():
-    assert set(KINDS) == {"image", "label", "bytes", "int", "float", "raw"}
+    assert set(KINDS) == {"image", "mask", "label", "bytes", "int", "float", "raw"}
 
 
 FAULTS = [
@@ -95,17 +97,26 @@ FAULTS = [
     pytest.param(
         {"kind": "sound"},
         "kind",
-        "is 'sound', must be one of bytes, float, image, int, label, raw",
+        "is 'sound', must be one of bytes, float, image, int, label, mask, raw",
         id="no row in the table",
     ),
     pytest.param(
-        {"dtype": "int8"}, "dtype", "is 'int8', but kind 'image' can only be uint8", id="not held exactly"
+        {"dtype": "int8"},
+        "dtype",
+        "is 'int8', but kind 'image' can only be uint16, uint8",
+        id="not held exactly",
     ),
     pytest.param(
         {"shape": [-1, None, 3]}, "shape", "is [-1, None, 3], must have no negative", id="-1 is not unknown"
     ),
     pytest.param(
         {"shape": [None, None]}, "shape", "is [None, None], but an image is (height", id="2 numbers"
+    ),
+    pytest.param(
+        {"kind": "mask"},
+        "shape",
+        "is [None, None, 3], but a mask is (height, width, 1)",
+        id="one number a pixel",
     ),
     pytest.param({"shape": [4, 4, 2]}, "shape", "with 1, 3 or 4 channels", id="no decoder gives 2 channels"),
     pytest.param(

@@ -1,0 +1,130 @@
+"""Images with 16 bits per sample are delivered with their exact values."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image
+from tfshards.loader.examples.augment import draws_of
+from tfshards.loader.examples.images import decode_image
+from tfshards.loader.resources.budget import decoding_bytes
+from tfshards.schemas import Feature, OptionsError, Schema
+
+SIZE = (31, 23)
+DEEP = np.random.default_rng(0).integers(0, 65536, (*SIZE, 3), dtype=np.uint16)
+SCAN = DEEP[:, :, :1]
+# 8-bit files of a dataset that keeps the depth of each file
+SHALLOW = (DEEP >> 8).astype(np.uint8)
+JPEG = tf.io.encode_jpeg(SHALLOW).numpy()
+PNGS = {"scan": tf.io.encode_png(SCAN).numpy(), "color": tf.io.encode_png(DEEP).numpy()}
+
+
+@pytest.fixture(scope="module")
+def scans(write_dataset, tmp_path_factory):
+    """Two examples: 16-bit PNG files, and 8-bit files."""
+    schema = Schema(
+        (
+            Feature("scan", "image", "uint16", (*SIZE, 1)),
+            Feature("color", "image", "uint16", (*SIZE, 3)),
+        )
+    )
+    shallow = {"scan": tf.io.encode_png(SHALLOW[:, :, :1]).numpy(), "color": JPEG}
+    return write_dataset(tmp_path_factory.mktemp("scans"), schema, {"train": [[PNGS, shallow]]})
+
+
+@pytest.mark.parametrize("dtype", [None, "uint16", "float32"])
+def test_values_are_exact_and_those_of_8_bit_files_are_scaled_by_257(scans, dtype):
+    (batch,) = loader.load(scans, batch_size=2, image=Image(dtype=dtype))
+    assert batch["scan"].dtype == batch["color"].dtype == (dtype or "uint16")
+    assert np.array_equal(batch["scan"][0], SCAN)
+    assert np.array_equal(batch["color"][0], DEEP)
+    assert np.array_equal(batch["scan"][1], SHALLOW[:, :, :1].astype(np.uint16) * 257)
+    decoded = tf.io.decode_jpeg(JPEG, dct_method="INTEGER_ACCURATE").numpy().astype(np.uint16) * 257
+    assert np.array_equal(batch["color"][1], decoded)
+
+
+@pytest.mark.parametrize(
+    ("normalize", "mean", "std"),
+    [
+        ("unit", 0, 1),
+        ("symmetric", 0.5, 0.5),
+        ("imagenet", [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    ],
+)
+def test_normalize_divides_by_65535(scans, normalize, mean, std):
+    image = {"color": Image(dtype="float32", normalize=normalize)}
+    (batch,) = loader.load(scans, batch_size=2, image=image)
+    wanted = (DEEP / 65535 - np.array(mean)) / np.array(std)
+    assert np.allclose(batch["color"][0], wanted, rtol=0, atol=1e-6)
+    # half of the values lie between those of 8 bits
+    assert np.abs(batch["color"][0] * np.array(std)[None] - wanted * np.array(std)).max() < 1e-6
+
+
+@pytest.mark.parametrize("method", ["bilinear", "nearest", "area"])
+@pytest.mark.parametrize("size", [(17, 13), (62, 46)])
+def test_resizing_computes_in_float_and_rounds(method, size):
+    encoded, wanted = PNGS["color"], tf.image.resize(DEEP, size, method).numpy()
+    exact = decode_image(encoded, Image(size, channels=3, dtype="float32", method=method), {}, "uint16")
+    assert np.array_equal(exact, wanted)
+    rounded = decode_image(encoded, Image(size, channels=3, method=method), {}, "uint16")
+    assert rounded.dtype == tf.uint16
+    assert np.array_equal(rounded, np.round(wanted))
+
+
+def test_crops_and_flips_are_those_of_8_bits():
+    image = Image((9, 7), "random", 3, method="nearest", flip="horizontal_and_vertical")
+    drawn = draws_of([image], tf.constant(0, tf.int64), tf.range(20, dtype=tf.int64))
+    for number in range(20):
+        draws = {name: value[number] for name, value in drawn.items()}
+        deep = decode_image(PNGS["color"], image, draws, "uint16").numpy()
+        shallow = decode_image(tf.io.encode_png(SHALLOW), image, draws).numpy()
+        assert np.array_equal(deep >> 8, shallow)
+
+
+def test_a_jpeg_is_shrunk_by_its_decoder_before_it_is_scaled():
+    image = Image((8, 6), channels=3, dtype="float32", dct_scaling=True)
+    assert np.array_equal(
+        decode_image(JPEG, image, {}, "uint16"), decode_image(JPEG, image, {}).numpy() * 257
+    )
+
+
+def test_the_memory_of_decoding_counts_two_bytes_per_sample():
+    image = Image(channels=3)
+    assert decoding_bytes(image, 1000, 2) == 2 * decoding_bytes(image, 1000) == 18_000
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (
+            Image(dtype="uint8"),
+            r"image 'scan' is stored as uint16; Image.dtype='uint8' must be uint16, float32, float16",
+        ),
+        (Image(dtype="int32"), r"Image.dtype='int32' must be uint16, float32"),
+        (Image(dtype="float16"), r"Image.dtype='float16' ends at 65504; use 'float32', or normalize="),
+        ({"scan": Image(dtype="uint8")}, r"image 'scan' is stored as uint16"),
+    ],
+)
+def test_dtypes_that_cannot_hold_the_values_are_refused(scans, image, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(scans, batch_size=1, image=image)
+
+
+def test_float16_holds_normalized_values(scans):
+    image = Image(dtype="float16", normalize="unit")
+    (batch,) = loader.load(scans, batch_size=2, image=image)
+    assert np.array_equal(
+        batch["scan"][0], (SCAN.astype(np.float32) * np.float32(1 / 65535)).astype("float16")
+    )
+
+
+def test_images_of_8_bits_are_not_delivered_as_uint16(write_dataset, tmp_path):
+    schema = Schema((Feature("image", "image", "uint8", (*SIZE, 3)),))
+    root = write_dataset(tmp_path, schema, {"train": [[{"image": JPEG}]]})
+    with pytest.raises(
+        OptionsError, match=r"is stored as uint8; Image.dtype='uint16' must be uint8, float32"
+    ):
+        loader.load(root, batch_size=1, image=Image(dtype="uint16"))
+    with pytest.raises(OptionsError, match=r"which the stored integers would truncate; use dtype='float32'"):
+        Image(normalize="unit")

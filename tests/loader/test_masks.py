@@ -1,0 +1,148 @@
+"""Masks keep their values, and are cut, resized and mirrored as the image of their example is."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.loader import Image, Shuffle
+from tfshards.schemas import Feature, OptionsError, Schema
+
+SCHEMA = Schema(
+    (
+        Feature("photo", "image", "uint8", (None, None, 3)),
+        Feature("mask", "mask", "uint8", (None, None, 1)),
+        Feature("objects", "mask", "uint16", (None, None, 1)),
+        Feature("number", "int", "int64"),
+    )
+)
+SIZES = [(40, 30), (31, 33), (25, 25), (60, 20), (20, 50)]
+CLASSES = (0, 2, 4)
+
+
+def mask_of(height, width):
+    """Return a mask of blocks, whose classes would become others if they were mixed."""
+    row, column = np.mgrid[:height, :width]
+    return np.array(CLASSES, np.uint8)[(row // 5 + column // 7) % 3][:, :, None]
+
+
+@pytest.fixture(scope="module")
+def pairs(write_dataset, tmp_path_factory):
+    """Photos whose channels equal their masks, and numbers of objects 300 times as large."""
+    examples = []
+    for number, size in enumerate(SIZES):
+        mask = mask_of(*size)
+        images = {"photo": np.repeat(mask, 3, axis=2), "mask": mask, "objects": mask.astype(np.uint16) * 300}
+        encoded = {name: tf.io.encode_png(pixels).numpy() for name, pixels in images.items()}
+        examples.append({**encoded, "number": number})
+    return write_dataset(tmp_path_factory.mktemp("pairs"), SCHEMA, {"train": [examples[:3], examples[3:]]})
+
+
+def test_given_one_image_masks_are_resized_with_nearest_and_never_normalized(pairs):
+    image = Image((17, 13), dtype="float32", normalize="imagenet", method="area")
+    (batch,) = loader.load(pairs, batch_size=5, image=image)
+    assert (batch["mask"].dtype, batch["objects"].dtype) == (tf.uint8, tf.uint16)
+    for row, number in enumerate(batch["number"].numpy()):
+        wanted = tf.image.resize(mask_of(*SIZES[number]), (17, 13), "nearest").numpy()
+        assert np.array_equal(batch["mask"][row], wanted)
+        assert np.array_equal(batch["objects"][row], wanted.astype(np.uint16) * 300)
+    assert set(np.unique(batch["mask"])) == set(CLASSES)
+
+
+def aligned(batch):
+    """Return whether the photos, which are resized with nearest too, equal the masks."""
+    return np.array_equal(batch["photo"], np.repeat(batch["mask"], 3, axis=3))
+
+
+GEOMETRY = {"crop": "random", "flip": "horizontal_and_vertical", "seed": 3}
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image((11, 9), **GEOMETRY, method="nearest"),
+        {"photo": Image((11, 9), **GEOMETRY, method="nearest"), "mask": Image(), "objects": Image()},
+        {
+            "photo": Image((11, 9), **GEOMETRY, method="nearest"),
+            "mask": Image((11, 9), dtype="int64"),
+            "objects": Image(dtype="int32", channels=1, method="nearest"),
+        },
+    ],
+    ids=["one for all", "masks without options", "masks with options"],
+)
+def test_masks_are_cut_and_mirrored_as_their_image(pairs, image):
+    dataset = loader.load(pairs, batch_size=5, image=image, shuffle=Shuffle(seed=1), epochs=3)
+    seen = []
+    for batch in dataset:
+        assert aligned(batch)
+        assert np.array_equal(batch["objects"], batch["mask"].numpy().astype(np.int64) * 300)
+        seen.append(batch["photo"].numpy()[np.argsort(batch["number"])].tobytes())
+    assert len(set(seen)) == 3, "every epoch draws other boxes"
+
+
+def test_a_mask_may_be_smaller_than_its_image_and_covers_the_same_box(pairs):
+    image = {"photo": Image((32, 24), **GEOMETRY, method="nearest"), "mask": Image((8, 6))}
+    (batch,) = loader.load(pairs, batch_size=5, image=image, select=("photo", "mask"))
+    alone = {"mask": Image((8, 6), **GEOMETRY)}
+    ((mask,),) = loader.load(pairs, batch_size=5, image=alone, select=("mask",))
+    assert np.array_equal(batch[1], mask)
+
+
+def test_a_mask_with_a_crop_or_flip_keeps_its_own(pairs):
+    photo = Image((11, 9), **GEOMETRY, method="nearest")
+    own = {"photo": photo, "mask": Image((11, 9), crop="center")}
+    (batch,) = loader.load(pairs, batch_size=5, image=own)
+    assert not aligned(batch)
+    ((center,),) = loader.load(pairs, batch_size=5, image={"mask": own["mask"]}, select=("mask",))
+    assert np.array_equal(batch["mask"], center)
+
+
+def test_images_with_different_crops_give_none_to_the_mask(write_dataset, tmp_path):
+    schema = Schema((Feature("left", "image", "uint8", (8, 8, 1)), *SCHEMA.features[:2]))
+    pixels = {"left": mask_of(8, 8), "photo": np.repeat(mask_of(8, 8), 3, axis=2), "mask": mask_of(8, 8)}
+    encoded = {name: tf.io.encode_png(value).numpy() for name, value in pixels.items()}
+    root = write_dataset(tmp_path, schema, {"train": [[encoded]]})
+    image = {"left": Image((4, 4), crop="random"), "photo": Image((4, 4)), "mask": Image((8, 8))}
+    (batch,) = loader.load(root, batch_size=1, image=image)
+    assert np.array_equal(batch["mask"][0], mask_of(8, 8))
+
+
+def test_masks_alone_and_masks_left_out(pairs):
+    ((mask,),) = loader.load(pairs, batch_size=5, image=Image((9, 9)), select=("mask",))
+    assert set(np.unique(mask)) <= set(CLASSES)
+    dataset = loader.load(pairs, batch_size=5, image={"photo": Image((9, 9))})
+    assert dataset.element_spec["mask"] == tf.TensorSpec((5,), tf.string)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (
+            {"mask": Image((9, 9), method="bilinear")},
+            r"'mask' is a mask, .*: Image.method='bilinear' would mix",
+        ),
+        ({"mask": Image((9, 9), method="area")}, r"Image.method='area' would mix them; leave it out"),
+        ({"mask": Image((9, 9), dct_scaling=True)}, r"Image.dct_scaling=True would mix them"),
+        ({"mask": Image((9, 9), dtype="float32")}, r"without normalize=, and with an integer dtype"),
+        (
+            {"mask": Image((9, 9), dtype="float32", normalize="unit")},
+            r"without normalize=, and with an integer dtype",
+        ),
+        (
+            {"objects": Image((9, 9), dtype="uint8")},
+            r"stored as uint16; Image.dtype='uint8' cannot hold them",
+        ),
+        ({"mask": Image((9, 9), channels=3)}, r"in one channel; Image.channels=3 must be 1"),
+        ({"number": Image()}, r"not a delivered image; those are 'photo', 'mask', 'objects'"),
+    ],
+)
+def test_what_would_change_the_values_of_a_mask_is_refused(pairs, image, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(pairs, batch_size=5, image=image)
+
+
+def test_the_memory_budget_counts_masks(pairs):
+    dataset = loader.load(pairs, batch_size=5, image=Image((9, 9)), memory_budget="64MiB")
+    assert dataset.element_spec["objects"] == tf.TensorSpec((5, 9, 9, 1), tf.uint16)
+    (batch,) = dataset
+    assert batch["photo"].shape == (5, 9, 9, 3)
