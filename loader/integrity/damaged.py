@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfshards.loader.graph.raw_ops import tfrecord_dataset
 from tfshards.loader.graph.stages import flat_mapped, mapped
 from tfshards.loader.integrity.files import REMEDY, Inspected, inspect_shards
-from tfshards.loader.integrity.headers import frame_faults
+from tfshards.loader.integrity.headers import digest_fault, frame_faults
 from tfshards.loader.order.source import split_name
 from tfshards.loader.records.shards import COMPRESSIONS
 from tfshards.schemas import FormatError, InputError, Problem, Shard, Split, read_manifest
@@ -150,12 +150,7 @@ def _scan(
             if first < last:
                 bad[first] = True
                 first += 1
-    if not bad.any() and digest != shard.examples_digest:
-        return bad, (
-            "its records differ from the manifest: the digest of their headers is "
-            f"{digest} instead of {shard.examples_digest}"
-        )
-    return bad, None
+    return bad, None if bad.any() else digest_fault(shard, digest)
 
 
 def _num_sound(

@@ -46,9 +46,9 @@ def header_problems(
             wrong, digest = frame_faults(root / shard.path, index, compression)
         except OSError as error:
             return [Problem(shard.path, f"cannot be read: {error.strerror or error}")]
-        if len(wrong) == 0 and digest != shard.examples_digest:
-            message = "its records differ from the manifest: the digest of their headers is"
-            return [Problem(shard.path, f"{message} {digest} instead of {shard.examples_digest}")]
+        fault = None if len(wrong) else digest_fault(shard, digest)
+        if fault:
+            return [Problem(shard.path, fault)]
         offsets = index.offsets
         problems = [_problem(shard, int(record), int(offsets[record])) for record in wrong[:_MOST_PROBLEMS]]
         if len(wrong) > _MOST_PROBLEMS:
@@ -95,6 +95,16 @@ def frame_faults(
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 continue
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
+
+
+def digest_fault(shard: Shard, digest: str) -> str | None:
+    """Return what is wrong with a shard whose records can be read and have this digest, or None."""
+    if digest == shard.examples_digest:
+        return None
+    return (
+        "its records differ from the manifest: the digest of their headers is "
+        f"{digest} instead of {shard.examples_digest}"
+    )
 
 
 def _open(path: Path, compression: Compression) -> BinaryIO:
