@@ -41,7 +41,7 @@ class Schema:
         for feature in self.features:
             if feature.name == name:
                 return feature
-        raise KeyError(f"no feature {name!r}; there are {', '.join(self.names)}")
+        raise KeyError(f"no feature {name!r}; the features are {', '.join(self.names)}")
 
     @property
     def label(self) -> Feature | None:

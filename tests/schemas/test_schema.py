@@ -34,7 +34,7 @@ def test_a_schema_can_be_indexed_by_name_and_iterated():
     schema = Schema((IMAGE, LABEL, KEY))
     assert schema.names == ("image", "label", "key")
     assert schema["label"] is LABEL
-    with pytest.raises(KeyError, match="no feature 'weight'; there are image, label, key"):
+    with pytest.raises(KeyError, match="no feature 'weight'; the features are image, label, key"):
         schema["weight"]
 
 
