@@ -11,9 +11,21 @@ from tfshards.schemas import OptionsError
 
 # The facts that the order of a run depends on, as JSON values by name.
 Facts: TypeAlias = Mapping[str, str | int]
-_FACTS = frozenset(
-    ("build_id", "split", "examples", "global_batch_size", "remainder", "how", "seed", "run", "lanes")
-)
+# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
+ORDER_FACTS = {
+    "build_id": ("the build of the dataset", "load the build that the run began with"),
+    "split": ("the split", "name the split that the run began with"),
+    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
+    "global_batch_size": (
+        "the global batch size",
+        "choose batch_size= so that the sum over all workers is the same",
+    ),
+    "remainder": ("remainder=", "use the value of the original run"),
+    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
+    "seed": ("Shuffle.seed", "use the value of the original run"),
+    "run": ("Shuffle.run", "leave it out; the position has the value"),
+    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,8 +47,8 @@ class Position:
     def __post_init__(self) -> None:
         check_least("Position.epoch", self.epoch, 0)
         check_least("Position.step", self.step, 0)
-        if self.order is not None and not set(self.order) >= _FACTS:
-            missing = ", ".join(sorted(_FACTS - set(self.order)))
+        if self.order is not None and not set(self.order) >= set(ORDER_FACTS):
+            missing = ", ".join(sorted(set(ORDER_FACTS) - set(self.order)))
             raise OptionsError(f"Position.order lacks {missing}; take it from loader.Progress().position")
 
     def to_json(self) -> dict[str, object]:

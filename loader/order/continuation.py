@@ -7,29 +7,13 @@ from hashlib import sha256
 
 import numpy as np
 
-from tfshards.loader.options.position import Facts, Position
+from tfshards.loader.options.position import ORDER_FACTS, Facts, Position
 from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import Assignment, divisors
 from tfshards.loader.order.population import Population
 from tfshards.loader.order.source import Source
 from tfshards.schemas import OptionsError
-
-# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
-_FACTS = {
-    "build_id": ("the build of the dataset", "load the build that the run began with"),
-    "split": ("the split", "name the split that the run began with"),
-    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
-    "global_batch_size": (
-        "the global batch size",
-        "choose batch_size= so that the sum over all workers is the same",
-    ),
-    "remainder": ("remainder=", "use the value of the original run"),
-    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
-    "seed": ("Shuffle.seed", "use the value of the original run"),
-    "run": ("Shuffle.run", "leave it out; the position has the value"),
-    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
-}
 
 
 def order_facts(
@@ -94,9 +78,9 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
     """
     if then is None:
         return
-    for name in [*_FACTS, *(name for name in then if name not in _FACTS)]:
+    for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:
         if then.get(name) != now.get(name):
-            what, remedy = _FACTS.get(name, (repr(name), "use the release that wrote the position"))
+            what, remedy = ORDER_FACTS.get(name, (repr(name), "use the release that wrote the position"))
             raise OptionsError(
                 f"start= belongs to a run in which {what} was {then.get(name)!r}, here it is "
                 f"{now.get(name)!r}; {remedy}, or leave start= out to begin a new run"
