@@ -136,7 +136,7 @@ def test_masks_alone_and_masks_left_out(pairs):
         ({"number": Image()}, r"not a delivered image; those are 'photo', 'mask', 'objects'"),
     ],
 )
-def test_what_would_change_the_values_of_a_mask_is_refused(pairs, image, message):
+def test_options_that_would_change_the_values_of_a_mask_are_refused(pairs, image, message):
     with pytest.raises(OptionsError, match=message):
         loader.load(pairs, batch_size=5, image=image)
 

@@ -227,7 +227,7 @@ def test_the_first_of_equal_rows_is_kept(arrays, stay, tmp_path, quiet_build):
     assert verify(out, deep=True)
 
 
-def test_the_label_of_a_table_is_excluded_whatever_its_name(tmp_path, quiet_build):
+def test_the_label_of_a_table_is_excluded_under_any_name(tmp_path, quiet_build):
     (tmp_path / "t.csv").write_text("x,species\n1,a\n2,a\n1,b\n")
     source = Table(tmp_path / "t.csv", columns=ColumnRoles(label="species"))
     manifest = quiet_build(source, tmp_path / "out", options=DROP)

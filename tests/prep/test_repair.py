@@ -244,7 +244,7 @@ def test_inputs_may_be_any_kind_of_path(kind, array_files, photos, dataset, tmp_
 
 
 @pytest.mark.parametrize("given", [7, [7]])
-def test_what_is_neither_paths_nor_a_source_is_refused(given, dataset):
+def test_a_value_that_is_neither_paths_nor_a_source_is_refused(given, dataset):
     with pytest.raises(OptionsError, match=r"^source=.* must be paths, or a source such as ImageFolder"):
         repair(dataset, given)
 
