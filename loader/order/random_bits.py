@@ -9,12 +9,10 @@ import hashlib
 
 import tensorflow as tf
 
+from tfshards.schemas.splitmix import LAST_SHIFT, ROUNDS, STEP
+
 # The uses of a hash; each is the first word after the seed, so that no two uses get the same bits.
 RUNS, ROTATION, CROP, FLIP, MAP, LANES = range(6)
-# Constants of SplitMix64.
-_STEP = 0x9E3779B97F4A7C15
-_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_LAST_SHIFT = 31
 
 
 def order_seed(seed: int, build_id: str) -> int:
@@ -51,15 +49,15 @@ def as_bits(state: tf.Tensor | int) -> tf.Tensor:
 
 
 def _splitmix64_of_number(state: int) -> int:
-    state = (state + _STEP) % 2**64
-    for shift, factor in _ROUNDS:
+    state = (state + STEP) % 2**64
+    for shift, factor in ROUNDS:
         state = (state ^ state >> shift) * factor % 2**64
-    return state ^ state >> _LAST_SHIFT
+    return state ^ state >> LAST_SHIFT
 
 
 def _splitmix64(state: tf.Tensor) -> tf.Tensor:
-    state = state + tf.constant(_STEP, tf.uint64)
-    for shift, factor in _ROUNDS:
+    state = state + tf.constant(STEP, tf.uint64)
+    for shift, factor in ROUNDS:
         shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
         state = (state ^ shifted) * tf.constant(factor, tf.uint64)
-    return state ^ tf.bitwise.right_shift(state, tf.constant(_LAST_SHIFT, tf.uint64))
+    return state ^ tf.bitwise.right_shift(state, tf.constant(LAST_SHIFT, tf.uint64))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.splitmix import STEP, mixed
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
@@ -72,19 +73,12 @@ def rebalance(
 def permutation(count: int, seed: int, purpose: str) -> IntArray:
     """Return a permutation of ``range(count)`` that never changes for the same arguments.
 
-    It sorts the values of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
-    OOPSLA 2014), started from a hash of ``seed`` and ``purpose``. NumPy's generators do not promise the same
-    stream in later releases.
+    It sorts the values of SplitMix64, started from a hash of ``seed`` and ``purpose``. NumPy's generators do
+    not promise the same stream in later releases.
     """
     start = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest()
-    with np.errstate(over="ignore"):
-        state = np.frombuffer(start, "<u8") + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return np.argsort(state, kind="stable").astype(np.int64)
+    states = np.frombuffer(start, "<u8") + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+    return np.argsort(mixed(states), kind="stable").astype(np.int64)
 
 
 def pack(order: IntArray, num_shards: int, sizes: IntArray) -> list[IntArray]:
