@@ -13,12 +13,15 @@ from tfshards.schemas.feature import KINDS
 COUNT = 5
 SHAPES = [(), (2, 3), (2, 0)]
 
+# Kinds that are stored encoded, and a shape of each.
+IMAGE_SHAPES = {"image": [(4, 4, 3)], "mask": [(4, 4, 1)]}
+
 
 def stored(feature):
     """Return ``COUNT`` values; numbers from random bits, so that extremes and NaN payloads are among them."""
     random = np.random.default_rng(len(feature.name))
     shape = (COUNT, *feature.shape)
-    if feature.kind == "image":
+    if feature.kind in IMAGE_SHAPES:
         return np.array([b"image %d" % number for number in range(COUNT)], object)
     if feature.dtype == "bytes":
         flat = [b"\x00\xff" * (number % 3) for number in range(int(np.prod(shape)))]
@@ -36,7 +39,7 @@ FEATURES = tuple(
     Feature(f"{kind} {dtype} {shape}", kind, dtype, shape)
     for kind, allowed in sorted(KINDS.items())
     for dtype in sorted(allowed.dtypes)
-    for shape in ([(4, 4, 3)] if kind == "image" else SHAPES)
+    for shape in IMAGE_SHAPES.get(kind, SHAPES)
 )
 COLUMNS = {feature.name: stored(feature) for feature in FEATURES}
 EXAMPLES = [{name: column[i] for name, column in COLUMNS.items()} for i in range(COUNT)]
@@ -59,8 +62,8 @@ def test_every_kind_dtype_and_shape_is_read_bit_for_bit(everything):
     assert list(dataset.element_spec) == [feature.name for feature in FEATURES]
     for feature in FEATURES:
         spec = dataset.element_spec[feature.name]
-        string = feature.kind in ("image", "bytes")
-        shape = () if feature.kind == "image" else feature.shape
+        string = feature.kind in (*IMAGE_SHAPES, "bytes")
+        shape = () if feature.kind in IMAGE_SHAPES else feature.shape
         assert spec.dtype == (tf.string if string else feature.dtype), feature
         assert spec.shape.as_list() == [2, *shape], feature
         found = np.concatenate([batch[feature.name] for batch in batches])
