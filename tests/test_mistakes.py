@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfshards import loader
-from tfshards.prep import Arrays, ImageFolder, Options, build
+from tfshards.prep import Arrays, ImageFolder, Options, build, plan
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -74,15 +74,18 @@ def test_distribute_requires_a_strategy(dataset):
     [
         ("photos", {}, "source='photos' must be a source, such as ImageFolder('photos')"),
         (None, {"options": {"stratify": True}}, "options={'stratify': True} must be an Options(...)"),
+        (None, {"options": {}}, "options={} must be an Options(...)"),
         (None, {"shards": {"val": "2"}}, "shards={\"val\": '2'} must be an integer, or a dict such as"),
         (None, {"shards": [2]}, "shards=[2] must be an integer, or a dict such as"),
         (None, {"shards": 1.5}, "shards=1.5 must be an integer"),
         (None, {"seed": "1"}, "seed='1' must be an integer"),
+        (None, {"seed": 1.5}, "seed=1.5 must be an integer"),
     ],
 )
-def test_build_names_the_argument_of_a_wrong_type(tmp_path, source, options, message):
+@pytest.mark.parametrize("function", [build, plan])
+def test_build_and_plan_name_the_argument_of_a_wrong_type(tmp_path, function, source, options, message):
     with pytest.raises(OptionsError, match=re.escape(message)):
-        build(source or Arrays({"x": np.arange(8)}), tmp_path / "out", **options)
+        function(source or Arrays({"x": np.arange(8)}), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 

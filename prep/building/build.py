@@ -15,13 +15,13 @@ from tfshards.prep.building.output_state import note_build
 from tfshards.prep.building.rejects import check_rejects, final_layouts, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.plan import Layouts, Plan, label_counts, make_plan
+from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
-from tfshards.schemas import Manifest, OptionsError, Split, Totals
+from tfshards.schemas import Manifest, Split, Totals
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.sizes import size
 
@@ -65,8 +65,8 @@ def build(
         InputError: the source or the folder does not allow the build.
         BuildError: the build ended before its commit; the same call resumes it.
     """
-    options = options or Options()
-    _check_types(source, seed, options)
+    options = Options() if options is None else options
+    check_types(source, seed, options)
     counts = ShardCounts.of(shards)
     find_engine(engine).check_arguments(beam_args)
     folder = output_folder(dataset, source.location())
@@ -175,15 +175,6 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
         },
         conversions=dict(sorted(conversions.items())),
     )
-
-
-def _check_types(source: Source, seed: int, options: Options) -> None:
-    if not hasattr(source, "stage"):
-        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
-    if not isinstance(options, Options):
-        raise OptionsError(f"options={options!r} must be an Options(...)")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise OptionsError(f"seed={seed!r} must be an integer")
 
 
 def _require_space(area: BuildArea, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from tfshards.prep.building.decisions import check_usable
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.building.output_state import inspect_output
 from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.plan import Plan, make_plan
+from tfshards.prep.planning.plan import Plan, check_types, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.sources.base import Source
 
@@ -41,7 +41,8 @@ def plan(
         OptionsError: an argument is not valid.
         InputError: the source or the output does not allow the build.
     """
-    options = options or Options()
+    options = Options() if options is None else options
+    check_types(source, seed, options)
     counts = ShardCounts.of(shards)
     folder = output_folder(dataset, source.location())
     check_usable(inspect_output(folder))

@@ -15,7 +15,7 @@ from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import Membership, split_by_ratio
-from tfshards.prep.sources.base import Listing, Reader
+from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
@@ -53,6 +53,16 @@ class Plan:
         from tfshards.prep.planning.text import plan_text
 
         return plan_text(self)
+
+
+def check_types(source: Source, seed: int, options: Options) -> None:
+    """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
+    if not hasattr(source, "stage"):
+        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+    if not isinstance(options, Options):
+        raise OptionsError(f"options={options!r} must be an Options(...)")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise OptionsError(f"seed={seed!r} must be an integer")
 
 
 def make_plan(
