@@ -8,7 +8,7 @@ from typing import get_args
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
 from tfshards.prep.cli.verb import add_dataset, add_max_rejected
-from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Duplicates, Options, parse_share
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Duplicates, Options
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import parse_ratios
 from tfshards.prep.sources.base import Source
@@ -111,7 +111,7 @@ def settings_of(args: argparse.Namespace) -> tuple[ShardCounts, Options]:
         balance=args.balance,
         name=args.name,
         # absent where no single input can be rejected
-        max_rejected=parse_share(getattr(args, "max_rejected", DEFAULT_MAX_REJECTED)),
+        max_rejected=getattr(args, "max_rejected", DEFAULT_MAX_REJECTED),
         duplicates=args.duplicates,
         compression=args.compression,
     )

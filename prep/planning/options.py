@@ -77,8 +77,10 @@ class Options:
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"name={name_fault(self.name)}")
         if not 0 <= self.rejected_share <= 1:
-            meant = f"; was {self.max_rejected}% meant?" if 2 <= self.rejected_share <= 100 else ""
-            raise OptionsError(f"max_rejected={str(self.max_rejected)!r} must lie between 0% and 100%{meant}")
+            given = str(self.max_rejected)
+            is_percentage = "%" not in given and 2 <= self.rejected_share <= 100
+            meant = f"; was {given}% meant?" if is_percentage else ""
+            raise OptionsError(f"max_rejected={given!r} must lie between 0% and 100%{meant}")
 
     @property
     def ratios(self) -> dict[str, Fraction]:

@@ -534,6 +534,8 @@ def test_a_source_that_does_not_fit_is_refused(make, message, grown, contents):
         (ImageFolder("x"), {"follow_links": True}, "^follow_links=True has no effect on a source; pass it"),
         (["a", "b"], {}, "^the inputs are 'a', 'b'; give one folder of images$"),
         ([], {}, "^the inputs are missing; give one folder of images$"),
+        ("x", {"max_rejected": "200%"}, "^max_rejected='200%' must lie between 0% and 100%$"),
+        ("x", {"max_rejected": 2}, r"^max_rejected='2' must lie between 0% and 100%; was 2% meant\?$"),
     ],
 )
 def test_arguments_that_are_not_valid_are_refused(source, arguments, message, grown, contents):

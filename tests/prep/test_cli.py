@@ -400,7 +400,7 @@ BEFORE_DISK = {
     ),
     "too large a share": (
         ["build", "images", "photos", "out", "--max-rejected=101%"],
-        "must lie between 0% and 100%",
+        "--max-rejected 101% must lie between 0% and 100%\n",
     ),
     "a word for a seed": (
         ["build", "images", "photos", "out", "--seed=x"],
@@ -451,6 +451,10 @@ BEFORE_DISK = {
     "a dataset without a name": (
         ["verify", ""],
         "tfshards: DATASET is empty; give . for the working directory",
+    ),
+    "a share above 100 %": (
+        ["build", "images", "photos", "out", "--max-rejected=500%"],
+        "--max-rejected 500% must lie between 0% and 100%\n",
     ),
     "a percentage without its sign": (
         ["build", "images", "photos", "out", "--max-rejected=5"],
