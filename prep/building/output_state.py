@@ -126,8 +126,9 @@ def build_of(path: Path) -> str:
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """Return the temporary files that killed processes left in a folder."""
-    return [path for path in _listed(folder) if _TEMPORARY.fullmatch(path.name)]
+    """Return the temporary files that killed processes left in a folder and its ``index/``."""
+    paths = (*_listed(folder), *_listed(folder / "index"))
+    return [path for path in paths if _TEMPORARY.fullmatch(path.name)]
 
 
 def _manifest(folder: Path) -> tuple[Manifest | None, FormatError | None]:

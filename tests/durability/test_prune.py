@@ -102,7 +102,8 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     after = contents(out)
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build(source, out, shards=2, seed=2, overwrite=True, engine="in_process", log=lambda _: None)
-    for path in (".dataset.json.0123456789abcdef.tmp", ".build/staged-abc/copy"):
+    left = (".dataset.json.0123456789abcdef.tmp", "index/.x.idx.0123456789abcdef.tmp")
+    for path in (*left, ".build/staged-abc/copy"):
         (out / path).parent.mkdir(exist_ok=True)
         (out / path).write_bytes(bytes(10))
     unfinished = {path for path in contents(out) if path.startswith("data-train-")} - set(after)
@@ -110,7 +111,7 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     gone = {item.path: item.num_bytes for item in prune(out)}
     assert unfinished < gone.keys()
     assert f"rejected-{old.build_id}.jsonl" not in contents(out)
-    assert gone[".dataset.json.0123456789abcdef.tmp"] == 10
+    assert [gone[path] for path in left] == [10, 10]
     assert gone[f"{AREA_NAME}/"] > 10
     assert verify(out, deep=True)
     assert contents(out) == {path: data for path, data in after.items() if old.build_id not in path}

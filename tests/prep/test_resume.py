@@ -234,9 +234,11 @@ def test_only_temporary_files_of_a_killed_process_are_removed(small_folder, tmp_
     quiet_build(ImageFolder(small_folder), out)
     for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
         (out / name).touch()
+        (out / "index" / name).touch()
     quiet_build(ImageFolder(small_folder), out)
-    assert {path.name for path in out.glob("*mine*")} == {".mine.tmp", "mine.tmp", ".mine"}
-    assert not list(out.glob(".dataset*"))
+    for folder in (out, out / "index"):
+        assert {path.name for path in folder.glob("*mine*")} == {".mine.tmp", "mine.tmp", ".mine"}
+        assert not list(folder.glob(".dataset*"))
 
 
 def test_copies_of_a_killed_build_do_not_accumulate(tmp_path, quiet_build):
