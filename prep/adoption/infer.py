@@ -9,6 +9,7 @@ import numpy as np
 
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import KEY, Findings, Seen
+from tfshards.prep.sources.keys import hash_array
 from tfshards.schemas import Feature, Problem
 
 
@@ -101,7 +102,7 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
     if not seen.wire:
         return f"has no list in any record, so its type is unknown; {leave_out}"
     if name == KEY and seen.wire == "bytes":
-        unique = len(np.unique(np.frombuffer(b"".join(found.keys), dtype="V16")))
+        unique = len(np.unique(hash_array(found.keys)))
         if unique < len(found.keys):
             return (
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.imaging.header import HeaderShape, common_shape, image_shape
 from tfshards.prep.records.example import Decoded, decode_example, empty_wires
 from tfshards.prep.sources.classes import MAX_CLASSES
+from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import Problem
 
 KEY = "key"
@@ -220,7 +220,7 @@ class Findings:
                 fault = f"the feature {name!r} {clash}; leave it out with drop={(name,)!r}"
             self._count_labels(name)
             if name == KEY:
-                self.keys += [_hash(key) for key in elements if isinstance(key, bytes)]
+                self.keys += [hash_key(key) for key in elements if isinstance(key, bytes)]
         if len(values) < len(self.features):
             for name in self.features.keys() - values.keys():
                 self._missing(name, at)
@@ -266,7 +266,3 @@ def _other_field(data: bytes) -> int:
             offset += 1
         offset += 1 + (length | data[offset] << shift)
     return 0
-
-
-def _hash(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=16).digest()

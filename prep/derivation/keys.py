@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
 from tfshards.prep.engines import in_process
@@ -17,29 +15,25 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress, Reporter
 from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.reader import RecordError, read_records
-from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.schemas import BuildError, Feature, InputError, Shard
+from tfshards.prep.sources.keys import KEY_FEATURE, KeyHashes, hash_array, hash_key, to_bytes, to_text
+from tfshards.schemas import BuildError, InputError, Shard
 
-# A hash of 16 bytes per key: collisions are negligible, and long keys need no more memory than short ones.
-Hashes: TypeAlias = npt.NDArray[np.void]
-
-_HASH_BYTES = 16
 # Records between two reports of progress.
 _RECORDS = 1 << 10
 
 
 def has_keys(origin: Origin) -> bool:
     """Return whether the examples of a dataset have keys."""
-    return Feature("key", "bytes", "bytes") in origin.manifest.schema.features
+    return KEY_FEATURE in origin.manifest.schema.features
 
 
-def read_keys(origin: Origin, label: str) -> list[Hashes]:
+def read_keys(origin: Origin, label: str) -> list[KeyHashes]:
     """Read all records of a dataset and return the hashes of their keys: one array per shard, in order.
 
     Raises:
         BuildError: a record is damaged, or has no key.
     """
-    found: dict[str, Hashes] = {}
+    found: dict[str, KeyHashes] = {}
     progress = Progress(label, origin.manifest.num_examples)
 
     stop = threading.Event()
@@ -51,11 +45,6 @@ def read_keys(origin: Origin, label: str) -> list[Hashes]:
     return [found[shard.path] for shard in origin.manifest.shards]
 
 
-def hash_keys(keys: Sequence[bytes]) -> Hashes:
-    """Return the hash of each key."""
-    return np.frombuffer(b"".join(map(_hash, keys)), dtype=f"V{_HASH_BYTES}")
-
-
 def check_keys_differ(origins: Sequence[Origin]) -> None:
     """Check that no key is in two of the datasets, among examples and rejected inputs.
 
@@ -64,13 +53,13 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
         BuildError: a record is damaged, or has no key.
     """
     parts: list[_Part] = []
-    hashes: list[Hashes] = []
+    hashes: list[KeyHashes] = []
     for origin in origins:
         shards = origin.manifest.shards
         hashes += read_keys(origin, f"keys of {origin.manifest.name}")
         parts += [_Part(origin, shard, shard.num_examples) for shard in shards]
         rejected = [to_bytes(reject.key) for reject in origin.rejects()]
-        hashes.append(hash_keys(rejected))
+        hashes.append(hash_array(map(hash_key, rejected)))
         parts.append(_Part(origin, None, len(rejected)))
     together = np.concatenate(hashes)
     is_repeated = np.ones(len(together), dtype=np.bool_)
@@ -110,14 +99,14 @@ def _find(parts: Sequence[_Part], key_number: int) -> tuple[Origin, bytes]:
     return origin, decode_key(data) or b""
 
 
-def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threading.Event) -> Hashes:
+def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threading.Event) -> KeyHashes:
     hashes: list[bytes] = []
     path = origin.root / shard.path
     unreported = num_bytes = 0
     try:
         for number, (offset, data) in enumerate(read_records(path, origin.manifest.compression)):
             try:
-                hashes.append(_hash(_key(data)))
+                hashes.append(hash_key(_key(data)))
             except ValueError as error:
                 raise RecordError(path, number, offset, str(error)) from None
             unreported, num_bytes = unreported + 1, num_bytes + len(data)
@@ -131,7 +120,7 @@ def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threadin
     reporter.report(unreported, num_bytes)
     if len(hashes) != shard.num_examples and not stop.is_set():
         raise BuildError(f"{path} holds {len(hashes)} records, but the manifest lists {shard.num_examples}")
-    return np.frombuffer(b"".join(hashes), dtype=f"V{_HASH_BYTES}")
+    return hash_array(hashes)
 
 
 def _key(data: bytes) -> bytes:
@@ -139,7 +128,3 @@ def _key(data: bytes) -> bytes:
     if key is None:
         raise ValueError("has no key")
     return key
-
-
-def _hash(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=_HASH_BYTES).digest()

@@ -12,14 +12,14 @@ import numpy as np
 from tfshards.prep.building.duplicates import is_still_duplicate
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.keys import Hashes, hash_keys, read_keys
+from tfshards.prep.derivation.keys import read_keys
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.sources.base import Accepted, Listing, Reader
-from tfshards.prep.sources.keys import RowKeys, to_bytes
+from tfshards.prep.sources.keys import KeyHashes, RowKeys, hash_array, hash_key, to_bytes
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
@@ -59,7 +59,7 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
     _check_options(reader, origin)
     _check_schema(listing.schema, origin)
     keys = read_keys(origin, f"keys of {origin.manifest.name}")
-    is_known = np.isin(hash_keys(listing.keys), np.concatenate(keys))
+    is_known = np.isin(hash_array(map(hash_key, listing.keys)), np.concatenate(keys))
     _check_rows(listing, reader, origin, is_known, keys)
     kept = []
     for reject in origin.rejects():
@@ -176,7 +176,7 @@ def _membership(
 
 
 def _check_rows(
-    listing: Listing, reader: Reader, origin: Origin, is_known: BoolArray, keys: Sequence[Hashes]
+    listing: Listing, reader: Reader, origin: Origin, is_known: BoolArray, keys: Sequence[KeyHashes]
 ) -> None:
     """Raise InputError if known rows, which are identified by numbers, differ from those of the dataset.
 
@@ -189,7 +189,7 @@ def _check_rows(
     rows = listing.rows(some)
     encode = example_encoder(listing.schema)
     together, ends = np.concatenate(keys), np.cumsum([len(shard) for shard in keys])
-    hashes = hash_keys([to_bytes(row.key) for row in rows])
+    hashes = hash_array(hash_key(to_bytes(row.key)) for row in rows)
     for row, key, outcome in zip(rows, hashes, reader.read(rows, listing.schema), strict=True):
         number = int(np.flatnonzero(together == key)[0])
         shard = int(np.searchsorted(ends, number, side="right"))

@@ -1,9 +1,31 @@
-"""Keys of examples, as bytes and as text, and row numbers as keys."""
+"""Keys of examples: as bytes, as text, as a feature and as hashes; and row numbers as keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.schemas import Feature
+
+KEY_FEATURE = Feature("key", "bytes", "bytes")
+
+# A hash of 16 bytes per key: collisions are negligible, and long keys need no more memory than short ones.
+KeyHashes: TypeAlias = npt.NDArray[np.void]
+_HASH_BYTES = 16
+
+
+def hash_key(key: bytes) -> bytes:
+    """Return the hash of a key."""
+    return hashlib.blake2b(key, digest_size=_HASH_BYTES).digest()
+
+
+def hash_array(hashes: Iterable[bytes]) -> KeyHashes:
+    """Return hashes of keys as an array of shape ``(n,)``, which NumPy can sort and search."""
+    return np.frombuffer(b"".join(hashes), dtype=f"V{_HASH_BYTES}")
 
 
 def to_text(name: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,7 @@ from tfshards.prep.imaging.stored import decoded_fault
 from tfshards.prep.records.example import Decoded, decode_example
 from tfshards.prep.records.reader import Frame, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
 from tfshards.prep.verification.check_files import Companions, Tick
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
@@ -27,8 +26,6 @@ from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_path
 
-# The size of a key's hash in bytes; long enough that equal hashes mean equal keys.
-_KEY_BYTES = 16
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
 _TICK_BYTES = 1 << 20
@@ -46,12 +43,12 @@ class Records:
     """
 
     problems: list[Problem]
-    keys: npt.NDArray[np.void]
+    keys: KeyHashes
     numbers: npt.NDArray[np.int64]
     labels: Counter[int] | None
 
 
-NO_RECORDS = Records([], np.array([], dtype=f"V{_KEY_BYTES}"), np.array([], dtype=np.int64), None)
+NO_RECORDS = Records([], hash_array([]), np.array([], dtype=np.int64), None)
 
 
 def check_records(
@@ -161,7 +158,7 @@ class _ShardCheck:
         labels = self.labels if are_sound and len(self.lengths) == self.shard.num_examples else None
         return Records(
             problems,
-            np.frombuffer(b"".join(self.keys), dtype=f"V{_KEY_BYTES}"),
+            hash_array(self.keys),
             np.array(self.numbers, dtype=np.int64),
             labels,
         )
@@ -174,7 +171,7 @@ class _ShardCheck:
         self._follow_index(frame, len(data) + FRAME_OVERHEAD, key)
         if key is not None:
             self._name(key)
-            self.keys.append(_hashed(key))
+            self.keys.append(hash_key(to_bytes(key)))
             self.numbers.append(frame.number)
         if fault:
             return
@@ -290,7 +287,3 @@ def _key_of(data: bytes | None) -> str | None:
 def _key_in(values: dict[str, Decoded]) -> str | None:
     found = values.get("key", [])
     return to_text(found[0]) if len(found) == 1 and isinstance(found[0], bytes) else None
-
-
-def _hashed(key: str) -> bytes:
-    return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=_KEY_BYTES).digest()

@@ -25,13 +25,11 @@ from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
 from tfshards.prep.sources.arrays.splits import is_split_array, splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.keys import RowKeys
+from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.files import require_space
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-
-_KEY = Feature("key", "bytes", "bytes")
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,7 @@ class ArraysReader:
         count = next(iter(lengths.values()))
         if not count:
             raise InputError("the arrays have no rows; there is nothing to build")
-        if _KEY.name in lengths:
+        if KEY_FEATURE.name in lengths:
             raise InputError(
                 "an array is named 'key', which is the name of the row number; choose another name, "
                 "or name the structured array that has this field with NAME=FILE.npy"
@@ -239,7 +237,7 @@ class ArraysReader:
             # for arrays without values, the size of a file does not limit the number of rows
             raise InputError("the rows of the arrays hold no values; there is nothing to build")
         return Listing(
-            schema=Schema((*features, _KEY), labels.class_names if labels else ()),
+            schema=Schema((*features, KEY_FEATURE), labels.class_names if labels else ()),
             keys=RowKeys(count),
             sizes=np.full(count, size, dtype=np.int64),
             stamps=np.zeros(count, dtype=np.int64),

@@ -11,14 +11,13 @@ import numpy as np
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile, folders_in
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS, usual_order
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
 _LABEL = Feature("label", "label", "int64")
-_KEY = Feature("key", "bytes", "bytes")
 
 
 def arrange(
@@ -74,7 +73,7 @@ def arrange(
     keys = [file.key for file in inside]
     image = Feature("image", "image", "uint8", shape)
     return Listing(
-        schema=Schema((image, _LABEL, _KEY) if names else (image, _KEY), names),
+        schema=Schema((image, _LABEL, KEY_FEATURE) if names else (image, KEY_FEATURE), names),
         keys=keys,
         sizes=_numbers(file.size for file in inside),
         stamps=_numbers(file.stamp for file in inside),

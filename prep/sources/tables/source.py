@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.classes import check_class_names, twins
+from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
 from tfshards.prep.sources.tables.features import (
     TEXT,
@@ -29,8 +30,6 @@ from tfshards.prep.sources.tables.labels import label_column, label_fault, split
 from tfshards.prep.sources.tables.reader import TableReader, mask_options, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-
-_KEY = Feature("key", "bytes", "bytes")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Table:
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
-        features = [*self._image_features(assigned), *(column.feature for column in stored), _KEY]
+        features = [*self._image_features(assigned), *(column.feature for column in stored), KEY_FEATURE]
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(
             str(folder),
