@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import TYPE_CHECKING
 
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 
 # What an audit decodes: only formats whose decoders execute nothing.
 _AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+# To describe an image, none of its pixels are decoded.
+_NO_LIMIT = sys.maxsize
 
 
 def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
     try:
-        with Image.open(io.BytesIO(data), formats=formats()) as image:
+        with own_settings(_NO_LIMIT), Image.open(io.BytesIO(data), formats=formats()) as image:
             return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
-    except (OSError, ValueError, Image.DecompressionBombError):
+    except (OSError, ValueError):
         return "not a readable image"
 
 
