@@ -39,19 +39,17 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: SourceKind) -> None:
 
 def _add_options_of_a_dataset(parser: argparse.ArgumentParser, kind: SourceKind) -> None:
     add = parser.add_argument
-    parser.set_defaults(class_names=None, class_names_from=None)
-    if kind.has_classes:
-        names = parser.add_mutually_exclusive_group()
-        names.add_argument(
-            "--class-names",
-            metavar="FILE",
-            help="file with the class names in label order, one per line; other classes are refused",
-        )
-        names.add_argument(
-            "--class-names-from",
-            metavar="DATASET",
-            help="dataset whose class names to use; other classes are refused",
-        )
+    names = parser.add_mutually_exclusive_group()
+    names.add_argument(
+        "--class-names",
+        metavar="FILE",
+        help="file with the class names in label order, one per line; other classes are refused",
+    )
+    names.add_argument(
+        "--class-names-from",
+        metavar="DATASET",
+        help="dataset whose class names to use; other classes are refused",
+    )
     add(
         "--split",
         dest="splits",

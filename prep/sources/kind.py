@@ -48,7 +48,6 @@ class SourceKind:
         restore: returns the source of a build from its record and the paths of the inputs, which may have
             moved.
         can_reject: whether single inputs can be rejected, so that ``--max-rejected`` applies.
-        has_classes: whether examples can have classes, so that ``--class-names`` applies.
     """
 
     name: str
@@ -58,7 +57,6 @@ class SourceKind:
     from_arguments: Callable[[argparse.Namespace, Sequence[str] | None], Source]
     restore: Callable[[Recorded, Sequence[str]], Source]
     can_reject: bool = True
-    has_classes: bool = True
 
 
 def check_num_inputs(inputs: Sequence[str], most: int, allowed: str) -> None:

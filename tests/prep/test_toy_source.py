@@ -72,7 +72,6 @@ LINES = SourceKind(
     from_arguments=lambda options, _: Lines(options.source, options.upper),
     restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
     can_reject=False,
-    has_classes=False,
 )
 
 
@@ -118,7 +117,7 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
 
 
 def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
-    for option in ("--class-names=x", "--max-rejected=5%", "--check=none"):
+    for option in ("--max-rejected=5%", "--check=none"):
         assert main(["build", "lines", str(text), str(tmp_path / "out"), option]) == 2
         assert "unrecognized arguments" in capsys.readouterr().err
     groups = ["--group-by=x", "--split=a=0.5", "--split=b=0.5"]
