@@ -16,7 +16,7 @@ MASK_DELTA = 0xA282EAD8
 _POLYNOMIAL = np.uint32(0x82F63B78)
 
 
-def masked_crc32c(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+def masked_crc32c_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     """Return the CRC-32C of each row, masked as in TFRecord files: rotated, plus a constant.
 
     Args:

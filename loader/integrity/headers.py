@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas import Problem, Shard
-from tfshards.schemas.crc32c import masked_crc32c
+from tfshards.schemas.crc32c import masked_crc32c_of_rows
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.manifest import Compression
@@ -85,7 +85,7 @@ def frame_faults(
                     seen = first + len(headers)
                     stated = np.ascontiguousarray(headers[:, :8]).view("<u8")[:, 0]
                     held = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
-                    right = (stated == lengths[first:seen]) & (held == masked_crc32c(headers[:, :8]))
+                    right = (stated == lengths[first:seen]) & (held == masked_crc32c_of_rows(headers[:, :8]))
                     sound[first:seen] = right
                     checksums[first:seen] = np.ascontiguousarray(footers).view("<u4")[:, 0]
                 if file.read(1) and len(sound):

@@ -11,6 +11,7 @@ from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import KEY, Findings, Seen
 from tfshards.prep.sources.keys import hash_array
 from tfshards.schemas import Feature, Problem
+from tfshards.schemas.summary import span
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
         return f"was given in {option}, but {seen.wire_at} holds no byte strings"
     if not seen.is_scalar:
         return (
-            f"was given in {option}, but has {_span(seen.fewest, seen.most)} values per record instead of 1"
+            f"was given in {option}, but has {span([seen.fewest, seen.most])} values per record instead of 1"
         )
     if name in roles.images:
         at = seen.no_image_at
@@ -131,7 +132,7 @@ def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
         return None
     dtype, shape = roles.raw[name]
     return (
-        f"has {_span(seen.least_bytes, seen.most_bytes)} bytes per record, "
+        f"has {span([seen.least_bytes, seen.most_bytes])} bytes per record, "
         f"but {dtype}{list(shape)} requires {expected}"
     )
 
@@ -170,7 +171,3 @@ def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
 
 # Strings of equal length up to this many bytes may be names, hashes or dates.
 _TEXT_BYTES = 128
-
-
-def _span(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

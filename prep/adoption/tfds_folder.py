@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfshards.prep.views.tfds import INFO_NAME, MARK
+from tfshards.prep.views.tfds import INFO_NAME, MARK, labels_name
 from tfshards.schemas import InputError
 
 
@@ -37,8 +37,7 @@ def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[
     """
     found: dict[tuple[str, ...], Path] = {}
     for folder in folders:
-        # like TFDS's convert_feature_name_to_filename
-        path = root / folder / f"{feature.replace('/', '.')}.labels.txt"
+        path = root / folder / labels_name(feature)
         if not path.is_file():
             continue
         try:

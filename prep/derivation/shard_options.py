@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from tfshards.prep.planning.options import Balance
+from tfshards.prep.planning.options import Balance, check_choice, check_shard_size
 from tfshards.prep.planning.shard_counts import ShardCounts
-from tfshards.schemas import OptionsError, Split
+from tfshards.schemas import Split
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Compression
 
@@ -36,13 +36,11 @@ class ShardOptions:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if self.shard_size is not None and self.shard_size < 1:
-            raise OptionsError(f"shard_size={self.shard_size} must be at least 1 byte")
-        if self.balance not in (None, *get_args(Balance)):
-            raise OptionsError(f"balance={self.balance!r} must be one of {', '.join(get_args(Balance))}")
-        if self.compression not in (None, *get_args(Compression)):
-            allowed = " or ".join(get_args(Compression))
-            raise OptionsError(f"compression={self.compression!r} must be {allowed}")
+        check_shard_size(self.shard_size)
+        if self.balance is not None:
+            check_choice("balance", self.balance, get_args(Balance))
+        if self.compression is not None:
+            check_choice("compression", self.compression, get_args(Compression))
 
     @property
     def keeps_shards(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
@@ -64,16 +64,10 @@ class Options:
         for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:
                 raise OptionsError(f'{option} requires ratios: give splits={{"train": 0.9, "val": 0.1}}')
-        if self.balance not in get_args(Balance):
-            raise OptionsError(f"balance={self.balance!r} must be one of {', '.join(get_args(Balance))}")
-        if self.duplicates not in get_args(Duplicates):
-            allowed = ", ".join(get_args(Duplicates))
-            raise OptionsError(f"duplicates={self.duplicates!r} must be one of {allowed}")
-        if self.compression not in get_args(Compression):
-            allowed = " or ".join(get_args(Compression))
-            raise OptionsError(f"compression={self.compression!r} must be {allowed}")
-        if self.shard_size is not None and self.shard_size < 1:
-            raise OptionsError(f"shard_size={self.shard_size} must be at least one byte")
+        check_choice("balance", self.balance, get_args(Balance))
+        check_choice("duplicates", self.duplicates, get_args(Duplicates))
+        check_choice("compression", self.compression, get_args(Compression))
+        check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"name={name_fault(self.name)}")
         if not 0 <= self.rejected_share <= 1:
@@ -104,6 +98,18 @@ class Options:
             # other releases of zlib may write other bytes
             **({} if self.compression == "none" else {"compression": {"gzip": zlib.ZLIB_RUNTIME_VERSION}}),
         }
+
+
+def check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise OptionsError unless the value of an option is one of those that are allowed."""
+    if value not in allowed:
+        raise OptionsError(f"{option}={value!r} must be one of {', '.join(allowed)}")
+
+
+def check_shard_size(shard_size: int | None) -> None:
+    """Raise OptionsError if ``shard_size`` is given and is less than one byte."""
+    if shard_size is not None and shard_size < 1:
+        raise OptionsError(f"shard_size={shard_size} must be at least 1 byte")
 
 
 def parse_share(text: str) -> Fraction:

@@ -23,10 +23,10 @@ def _no_tick(_: int) -> None:
 
 def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
     """Return the problems of one shard of the dataset in ``folder``, its index or its labels."""
-    return file_problems(folder, shard) + companions(folder, shard).problems
+    return digest_problems(folder, shard) + companions(folder, shard).problems
 
 
-def file_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
+def digest_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
     """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from tfshards.prep.progress.meter import Meter
-from tfshards.prep.verification.check_files import Tick, companions, file_problems, rejects_problems
+from tfshards.prep.verification.check_files import Tick, companions, digest_problems, rejects_problems
 from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
@@ -92,7 +92,7 @@ def _looking(
     folder: Path, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
 ) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
     def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
-        of_file, found = file_problems(folder, shard, tick), companions(folder, shard)
+        of_file, found = digest_problems(folder, shard, tick), companions(folder, shard)
         if not deep:
             return of_file + found.problems, None
         if not (folder / shard.path).is_file():

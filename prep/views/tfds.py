@@ -71,7 +71,7 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
     }
     labels = _labels_text(schema.class_names).encode("utf-8")
     return {
-        **{_labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
+        **{labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
         FEATURES_NAME: _to_bytes(top),
         INFO_NAME: _to_bytes(_info_json(manifest)),
     }
@@ -119,7 +119,7 @@ def _feature_fault(feature: Feature, schema: Schema) -> str | None:
     if feature.kind == "raw" and feature.dtype == "uint32":
         # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
         return "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
-    if _is_named(feature, schema) and len(_labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
+    if _is_named(feature, schema) and len(labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
         return "cannot name a labels file: it is longer than 244 bytes"
     return None
 
@@ -128,8 +128,8 @@ def _is_named(feature: Feature, schema: Schema) -> bool:
     return feature.kind == "label" and feature.shape == () and bool(schema.class_names)
 
 
-def _labels_name(feature_name: str) -> str:
-    # like TFDS's convert_feature_name_to_filename
+def labels_name(feature_name: str) -> str:
+    """Return the name of the file of a feature's class names, as TFDS's convert_feature_name_to_filename."""
     return f"{feature_name.replace('/', '.')}.labels.txt"
 
 

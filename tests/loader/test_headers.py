@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfshards import loader
 from tfshards.loader.integrity import headers
 from tfshards.schemas import Feature, FormatError, Schema, read_manifest
-from tfshards.schemas.crc32c import masked_crc32c
+from tfshards.schemas.crc32c import masked_crc32c_of_rows
 from tfshards.schemas.index import index_path, parse_index
 
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
@@ -58,7 +58,7 @@ def write_at(record, within, content):
 def huge_length():
     length = struct.pack("<Q", 1 << 40)
     rows = np.frombuffer(length, np.uint8)[np.newaxis]
-    return length + struct.pack("<I", int(masked_crc32c(rows)[0]))
+    return length + struct.pack("<I", int(masked_crc32c_of_rows(rows)[0]))
 
 
 def replace(shard):

@@ -368,7 +368,7 @@ BEFORE_DISK = {
     ),
     "no size": (
         ["build", "images", "photos", "out", "--shard-size=0"],
-        "--shard-size 0 must be at least one byte",
+        "--shard-size 0 must be at least 1 byte",
     ),
     "number and size": (
         ["build", "images", "photos", "out", "--shards=2", "--shard-size=1MB"],

@@ -84,7 +84,7 @@ def test_compressed_datasets_have_no_tfds_view(folder, tmp_path, quiet_build):
 
 @pytest.mark.parametrize("compression", ["GZIP", "zstd", "", None])
 def test_another_compression_is_refused(compression):
-    with pytest.raises(OptionsError, match=r"compression=.* must be none or gzip$"):
+    with pytest.raises(OptionsError, match=r"compression=.* must be one of none, gzip$"):
         Options(compression=compression)
 
 

@@ -32,7 +32,7 @@ WRONG = {
     ),
     "groups without ratios": ({"group_by": "folder"}, r"^group_by= requires ratios: give splits="),
     "an unknown balance": ({"balance": "size"}, r"^balance='size' must be one of count, bytes$"),
-    "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least one byte$"),
+    "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least 1 byte$"),
     "a name that is none": ({"name": "a b"}, r"^name='a b' must be letters, digits"),
     "an empty name": ({"name": ""}, r"^name='' must be letters, digits"),
     "more rejects than all": ({"max_rejected": 1.1}, r"^max_rejected='1\.1' must lie between 0% and 100%$"),

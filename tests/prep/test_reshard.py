@@ -255,7 +255,7 @@ WRONG_OPTIONS = {
     "number and size": ({"shards": 2, "shard_size": 5}, "^shards= and shard_size= exclude each other"),
     "no size": ({"shard_size": 0}, "^shard_size=0 must be at least 1 byte$"),
     "another balance": ({"balance": "size"}, "^balance='size' must be one of count, bytes$"),
-    "another compression": ({"compression": "zip"}, "^compression='zip' must be none or gzip$"),
+    "another compression": ({"compression": "zip"}, "^compression='zip' must be one of none, gzip$"),
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfshards.schemas.crc32c import masked_crc32c
+from tfshards.schemas.crc32c import masked_crc32c_of_rows
 
 
 def unmasked(crc):
@@ -24,11 +24,11 @@ def unmasked(crc):
 )
 def test_known_values(data, crc, source):
     rows = np.frombuffer(data, np.uint8)[np.newaxis]
-    assert unmasked(int(masked_crc32c(rows)[0])) == crc, source
+    assert unmasked(int(masked_crc32c_of_rows(rows)[0])) == crc, source
 
 
 def test_each_row_has_its_own_checksum():
     lengths = np.array([47, 0], "<u8").view(np.uint8).reshape(2, 8)
     # the first is the header of the example in docs/format.md
-    assert masked_crc32c(lengths).tolist() == [0x501D5D6D, int(masked_crc32c(lengths[1:])[0])]
-    assert masked_crc32c(np.zeros((0, 8), np.uint8)).shape == (0,)
+    assert masked_crc32c_of_rows(lengths).tolist() == [0x501D5D6D, int(masked_crc32c_of_rows(lengths[1:])[0])]
+    assert masked_crc32c_of_rows(np.zeros((0, 8), np.uint8)).shape == (0,)
