@@ -299,6 +299,9 @@ def test_a_table_without_images_needs_no_folder(tmp_path, contents, capsys):
     flip(shard_path(out, 1))
     assert main(["verify", str(out), "--repair", str(tmp_path / "t.csv")]) == 0
     assert contents(out) == before
+    flip(shard_path(out, 1))
+    with pytest.raises(OptionsError, match=r"give one table, since the dataset has no images$"):
+        repair(out, [tmp_path / "t.csv", tmp_path])
     capsys.readouterr()
 
 

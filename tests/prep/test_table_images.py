@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
-from tfshards.schemas import BuildError, InputError, read_manifest
+from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
 ANY_REJECTS = Options(max_rejected=1)
 
@@ -288,3 +289,24 @@ def test_an_image_that_changes_during_the_build_ends_it(image_folder, tmp_path, 
         BuildError, match=r"b\.png: changed after the build listed it; run the command again$"
     ):
         quiet_build(table, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "flags", "shown"),
+    [
+        ({"images": ImageOptions(resize="8x8")}, "resize='8x8'", ["--resize", "8x8"], "--resize 8x8"),
+        ({"images": ImageOptions(check="none")}, "check='none'", ["--check=none"], "--check none"),
+        ({"root": "photos"}, "root='photos'", ["--root", "photos"], "--root photos"),
+    ],
+)
+def test_options_of_images_without_images_are_refused(
+    options, message, flags, shown, tmp_path, quiet_build, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    path = csv(tmp_path, "x\n1\n2\n")
+    rest = f" has no effect, since {path.name} has no column of image paths; leave it out, or name the column"
+    with pytest.raises(OptionsError, match=re.escape(f"{message}{rest} with images=")):
+        quiet_build(Table(path.name, **options), tmp_path / "out")
+    assert main(["build", "table", path.name, "out", *flags]) == 2
+    assert capsys.readouterr().err == f"tfshards: {shown}{rest} with --image\n"

@@ -91,9 +91,12 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.files import read_table, table_path
     from tfshards.prep.sources.tables.source import Table
 
-    check_num_inputs(inputs, 2, "one table, with at most one folder of images")
     schema, options = recorded.schema, recorded.options
     images = cast("dict[str, str]", options.get("image_columns", {}))
+    if images:
+        check_num_inputs(inputs, 2, "one table, with at most one folder of images")
+    else:
+        check_num_inputs(inputs, 1, "one table, since the dataset has no images")
     masks = cast("list[str]", options.get("masks", []))
     split = cast("str | None", options["split_column"])
     label = next((feature.name for feature in schema.features if feature.kind == "label"), None)

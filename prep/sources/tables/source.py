@@ -78,7 +78,8 @@ class Table:
         """Return a reader of the rows; the table is copied into ``folder``, but not the images.
 
         Raises:
-            OptionsError: the suffix of the file is not supported.
+            OptionsError: the suffix of the file is not supported, or an option has no effect since the table
+                has no images.
             InputError: the table cannot be read, a column is missing or cannot be stored, or an image is
                 outside ``root``.
         """
@@ -87,6 +88,8 @@ class Table:
         found = read_table(path, {*self.columns.images, *self.columns.masks})
         assigned = self._assigned(found.table, path)
         images = list(assigned.images.values())
+        if not images:
+            self._check_no_image_options(path)
         stored, names = self._stored(found.table, assigned)
         rows, warnings = _in_order_of_keys(_rows(found.table, assigned, stored), images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
@@ -111,6 +114,21 @@ class Table:
         if not os.path.isdir(root):
             raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
         return root
+
+    def _check_no_image_options(self, path: Path) -> None:
+        """Raise OptionsError if an option is given that only images have; links are not among them."""
+        defaults = ImageOptions().to_json()
+        given = [
+            (name, value) for name, value in self.images.to_json().items() if value != defaults.get(name)
+        ]
+        if self.root is not None:
+            given.append(("root", os.fsdecode(self.root)))
+        if given:
+            name, value = given[0]
+            raise OptionsError(
+                f"{name}={value!r} has no effect, since {path} has no column of image paths; leave it out, "
+                "or name the column with images="
+            )
 
     def _assigned(self, table: pa.Table, path: Path) -> AssignedColumns:
         """Return what each column is used for; a column named ``label`` need not hold classes."""
