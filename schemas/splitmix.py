@@ -15,4 +15,5 @@ def mixed(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return the states, each passed through the finalizer."""
     for shift, factor in ROUNDS:
         states = (states ^ (states >> np.uint64(shift))) * np.uint64(factor)
-    return states ^ (states >> np.uint64(LAST_SHIFT))
+    found: npt.NDArray[np.uint64] = states ^ (states >> np.uint64(LAST_SHIFT))
+    return found

@@ -150,7 +150,8 @@ class _NewShard:
         area, file = self._pass.plan.area, self._write()
         file.sync()
         file.__exit__(None, None, None)
-        for path, data in file.companions(self._path).items():
+        shard, companions = file.describe(self._path)
+        for path, data in companions.items():
             publish(area, path, data)
         file.path.replace(area.out / self._path)
-        area.write_finished("first", self._shard, FinishedShard(file.shard(self._path), rows_digest=""))
+        area.write_finished("first", self._shard, FinishedShard(shard, rows_digest=""))

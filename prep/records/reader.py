@@ -75,7 +75,7 @@ class Frame(NamedTuple):
         return self.data
 
 
-def read_records(path: Path, compression: Compression = "none") -> Iterator[tuple[int, bytes]]:
+def read_records(path: Path, compression: Compression) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the data of each record after comparing both checksums of its frame.
 
     Offsets are those of frames in the uncompressed bytes.
@@ -85,15 +85,12 @@ def read_records(path: Path, compression: Compression = "none") -> Iterator[tupl
         OSError: the file cannot be read.
     """
     for found in read_frames(path, compression):
-        if found.fault is None and found.data is not None:
-            yield found.offset, found.data
-        else:
-            found.require_data(path)
+        yield found.offset, found.require_data(path)
 
 
 def read_frames(
     path: Path,
-    compression: Compression = "none",
+    compression: Compression,
     *,
     index: RecordIndex | None = None,
     record_bytes: int | None = None,

@@ -23,7 +23,7 @@ Look = Callable[[int, int, bytes], None]
 def scan_shard(
     root: Path,
     path: str,
-    compression: Compression = "none",
+    compression: Compression,
     look: Look | None = None,
     label: Feature | None = None,
 ) -> tuple[Shard, dict[str, bytes]]:

@@ -121,40 +121,25 @@ class ShardFile:
         """Flush the file to disk, so that it survives a power failure."""
         os.fsync(self._file.fileno())
 
-    @property
-    def index(self) -> bytes:
-        """The text of the shard's index."""
-        return self._index.to_text().encode("ascii")
-
-    @property
-    def labels(self) -> bytes:
-        """The content of the shard's file of labels; empty if it has none."""
-        return b"".join(self._labels)
-
-    def companions(self, path: str) -> dict[str, bytes]:
-        """Return the content of the index and the labels of the shard at ``path``, by path."""
-        labels = {labels_path(path): self.labels} if self.has_labels else {}
-        return {index_path(path): self.index, **labels}
-
-    def shard(self, path: str) -> Shard:
-        """Return the entry of the shard at ``path`` in the manifest."""
-        lengths = np.array(self._lengths, dtype=np.int64)
+    def describe(self, path: str) -> tuple[Shard, dict[str, bytes]]:
+        """Return the entry of the shard at ``path`` in the manifest, and its index and labels by path."""
+        index = RecordIndex(np.array(self._lengths, dtype=np.int64))
+        companions = {index_path(path): index.to_text().encode("ascii")}
+        if self.has_labels:
+            companions[labels_path(path)] = b"".join(self._labels)
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
-        return Shard(
+        shard = Shard(
             path,
-            len(lengths),
+            len(index.lengths),
             self._num_bytes,
-            self._index.num_bytes,
+            index.num_bytes,
             f"sha256:{self._digest.hexdigest()}",
-            bytes_digest(self.index),
-            examples_digest(lengths - FRAME_OVERHEAD, checksums),
+            bytes_digest(companions[index_path(path)]),
+            examples_digest(index.lengths - FRAME_OVERHEAD, checksums),
             self._last_bytes.hex(),
-            bytes_digest(self.labels) if self.has_labels else "",
+            bytes_digest(companions[labels_path(path)]) if self.has_labels else "",
         )
-
-    @property
-    def _index(self) -> RecordIndex:
-        return RecordIndex(np.array(self._lengths, dtype=np.int64))
+        return shard, companions
 
     def _write(self, group: Sequence[bytes]) -> None:
         num_bytes = sum(map(len, group))

@@ -56,8 +56,8 @@ class ShardTask:
     name: str
     num_shards: dict[str, int]
     reporter: Reporter
-    finds_duplicates: bool = False
-    compression: Compression = "none"
+    finds_duplicates: bool
+    compression: Compression
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the shard's path relative to the dataset."""
@@ -115,11 +115,12 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the build:"
             " run the command again"
         )
-    for name, data in file.companions(path).items():
+    described, companions = file.describe(path)
+    for name, data in companions.items():
         publish(task.area, name, data)
     unfinished.replace(task.area.out / path)
     finished = FinishedShard(
-        shard=file.shard(path),
+        shard=described,
         rows_digest=rows_digest(accepted) if rejected else planned,
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),

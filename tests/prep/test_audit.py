@@ -285,7 +285,8 @@ def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(datas
     damaged = encoded(picture(2))
     for shard in read_manifest(out).shards:
         records = [
-            data.replace(damaged, b"\x1b" * len(damaged)) for _, data in read_records(out / shard.path)
+            data.replace(damaged, b"\x1b" * len(damaged))
+            for _, data in read_records(out / shard.path, "none")
         ]
         (out / shard.path).write_bytes(b"".join(part for data in records for part in frame(data)))
     for distance in (32, None):
@@ -305,7 +306,7 @@ def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path
     )
     path = "pairs-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(data)
-    split = Split((scan_shard(tmp_path, path)[0],))
+    split = Split((scan_shard(tmp_path, path, "none")[0],))
     write_manifest(Manifest("pairs", "5eed0001", schema, {"train": split}, Totals(3, 3)), tmp_path)
     made = audit(tmp_path)
     assert audit_text(made).splitlines() == [
@@ -321,7 +322,7 @@ def test_a_dataset_without_examples_has_no_findings(distance, tmp_path):
     path = "none-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(b"")
     schema = Schema((Feature("image", "image", "uint8", IMAGE),))
-    split = Split((scan_shard(tmp_path, path)[0],))
+    split = Split((scan_shard(tmp_path, path, "none")[0],))
     write_manifest(Manifest("none", "5eed0001", schema, {"train": split}, Totals(0, 0)), tmp_path)
     assert audit(tmp_path, distance=distance).findings == ()
 

@@ -101,7 +101,7 @@ def test_indexes_hold_the_offsets_of_records(small_folder, tmp_path, quiet_build
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2)
     for shard in manifest.shards:
         index = parse_index((tmp_path / "out" / index_path(shard.path)).read_text(), "")
-        read = list(read_records(tmp_path / "out" / shard.path))
+        read = list(read_records(tmp_path / "out" / shard.path, "none"))
         assert index.offsets.tolist() == [offset for offset, _ in read]
         assert index.lengths.tolist() == [len(data) + 16 for _, data in read]
 
@@ -542,6 +542,8 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
         name="photos",
         num_shards={"train": 1},
         reporter=Reporter(),
+        finds_duplicates=False,
+        compression="none",
     )
     area.stop("the reason")
     area.stop("a later one")

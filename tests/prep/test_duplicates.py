@@ -26,7 +26,7 @@ def kept(out: Path, manifest: Manifest) -> list[str]:
     return sorted(
         decode_example(data)["key"][0].decode("utf-8", "surrogateescape")
         for shard in manifest.shards
-        for _, data in read_records(out / shard.path)
+        for _, data in read_records(out / shard.path, "none")
     )
 
 

@@ -326,9 +326,10 @@ def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
     (root / "index").mkdir(parents=True)
     with ShardFile(root / "x.tfrecord", schema.label is not None) as file:
         file.append(frames_of([(data,) for data in examples], "none"))
-    for path, content in file.companions("x.tfrecord").items():
+    shard, companions = file.describe("x.tfrecord")
+    for path, content in companions.items():
         (root / path).write_bytes(content)
-    splits = {"train": Split((file.shard("x.tfrecord"),))}
+    splits = {"train": Split((shard,))}
     totals = Totals(len(examples), len(examples))
     write_manifest(Manifest("x", "00000000", schema, splits, totals), root)
     return root

@@ -181,7 +181,7 @@ def test_compressed_runs_end_at_the_same_records_for_any_number_of_shards_per_pa
 def test_a_split_without_examples_stays_empty(old, tmp_path):
     before = read_manifest(old)
     (old / "empty.tfrecord").touch()
-    shard, _ = scan_shard(old, "empty.tfrecord", label=before.schema.label)
+    shard, _ = scan_shard(old, "empty.tfrecord", "none", label=before.schema.label)
     train = before.splits["train"]
     # also an empty shard within a split
     train = replace(train, shards=(train.shards[0], shard, *train.shards[1:]))

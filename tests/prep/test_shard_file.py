@@ -41,17 +41,18 @@ def write(root, compression, runs=RUNS, labels=()):
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_the_description_of_a_shard_matches_its_file(compression, tmp_path):
     file = write(tmp_path, compression)
-    described = file.shard("a.tfrecord"), file.companions("a.tfrecord")
+    described = file.describe("a.tfrecord")
     assert described == scan_shard(tmp_path, "a.tfrecord", compression)
-    assert described[1] == {"index/a.tfrecord.idx": file.index}
+    index = described[1]["index/a.tfrecord.idx"]
+    assert described[1].keys() == {"index/a.tfrecord.idx"}
     data = (tmp_path / "a.tfrecord").read_bytes()
-    shard = file.shard("b/c")
+    shard, _ = file.describe("b/c")
     assert (shard.path, shard.num_examples, shard.num_bytes) == ("b/c", len(RECORDS), len(data))
     assert shard.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
-    assert shard.index_digest == f"sha256:{hashlib.sha256(file.index).hexdigest()}"
+    assert shard.index_digest == f"sha256:{hashlib.sha256(index).hexdigest()}"
     assert shard.last_bytes == data[-8:].hex()
     whole = gzip.decompress(data) if compression == "gzip" else data
-    assert shard.record_bytes == len(whole) == parse_index(file.index.decode(), "index").num_bytes
+    assert shard.record_bytes == len(whole) == parse_index(index.decode(), "index").num_bytes
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -67,8 +68,9 @@ def test_tensorflow_reads_the_written_shard(compression, tmp_path):
 def test_a_shard_without_examples_is_an_empty_file(compression, tmp_path):
     file = write(tmp_path, compression, [[], []])
     assert (tmp_path / "a.tfrecord").read_bytes() == b""
-    assert file.shard("a.tfrecord") == scan_shard(tmp_path, "a.tfrecord", compression)[0]
-    assert (file.shard("a").last_bytes, file.index) == ("", b"")
+    shard, companions = file.describe("a.tfrecord")
+    assert (shard, companions) == scan_shard(tmp_path, "a.tfrecord", compression)
+    assert (shard.last_bytes, companions) == ("", {"index/a.tfrecord.idx": b""})
     assert list(read_records(tmp_path / "a.tfrecord", compression)) == []
 
 
@@ -79,7 +81,7 @@ def test_labels_are_stored_next_to_a_shard_and_match_its_records(compression, tm
     labels = [3, -1, 2**63 - 1, -(2**63), 0, 3]
     records = [encode([b"x" * 3000 * place, label]) for place, label in enumerate(labels)]
     file = write(tmp_path, compression, [records[:1], records[1:4], [], records[4:]], labels)
-    described = file.shard("a.tfrecord"), file.companions("a.tfrecord")
+    described = file.describe("a.tfrecord")
     assert described == scan_shard(tmp_path, "a.tfrecord", compression, label=label)
     assert parse_labels(described[1]["index/a.tfrecord.labels"], 6, "labels").tolist() == labels
     assert described[0].companion_digests.keys() == described[1].keys()
@@ -92,7 +94,7 @@ def test_labels_are_stored_next_to_a_shard_and_match_its_records(compression, tm
 
 def test_only_an_empty_shard_has_fewer_than_eight_last_bytes(tmp_path):
     file = write(tmp_path, "none", [[(b"",)]])
-    assert file.shard("a").last_bytes == (tmp_path / "a.tfrecord").read_bytes()[-8:].hex()
+    assert file.describe("a")[0].last_bytes == (tmp_path / "a.tfrecord").read_bytes()[-8:].hex()
 
 
 def test_compressed_files_are_reproducible_and_hold_no_timestamp(tmp_path):

@@ -50,7 +50,7 @@ def written(folder: Path, form: str) -> Path:
 def records(out: Path) -> list[dict[str, list[object]]]:
     """Return all examples in the order of the shards, without TensorFlow."""
     shards = read_manifest(out).shards
-    return [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
+    return [decode_example(data) for shard in shards for _, data in read_records(out / shard.path, "none")]
 
 
 def column(path: Path, name: str) -> list[object]:

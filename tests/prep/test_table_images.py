@@ -28,7 +28,7 @@ ANY_REJECTS = Options(max_rejected=1)
 def records(out: Path) -> dict[str, dict[str, list[object]]]:
     """Return all examples by key, without TensorFlow."""
     shards = read_manifest(out).shards
-    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
+    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path, "none")]
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
     assert len(by_key) == len(found)
     return by_key

@@ -26,7 +26,7 @@ def parquet(folder: Path, **columns: object) -> Path:
 def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
     """Return one feature of each example of a split, in the order of the rows."""
     shards = read_manifest(out).splits[split].shards
-    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path)]
+    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path, "none")]
     return [row[name] for row in sorted(found, key=lambda row: int(row["key"][0]))]
 
 

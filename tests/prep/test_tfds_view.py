@@ -57,7 +57,7 @@ def dataset(
             with tf.io.TFRecordWriter(str(root / path)) as writer:
                 for example in examples:
                     writer.write(record(schema, example))
-            files.append(scan_shard(root, path)[0])
+            files.append(scan_shard(root, path, "none")[0])
         made[split] = Split(tuple(files))
     number = sum(split.num_examples for split in made.values())
     manifest = Manifest(name, BUILD_ID, schema, made, Totals(entries=number, accepted=number))
@@ -398,7 +398,7 @@ def test_shards_named_by_other_tools_open_if_tfds_has_a_template_for_them(paths,
         (tmp_path / path).parent.mkdir(exist_ok=True)
         with tf.io.TFRecordWriter(str(tmp_path / path)) as writer:
             writer.write(record(schema, {"x": index}))
-        shards.append(scan_shard(tmp_path, path)[0])
+        shards.append(scan_shard(tmp_path, path, "none")[0])
     manifest = replace(SOUND, schema=schema, splits={"train": Split(tuple(shards))})
     assert write_tfds_view(manifest, tmp_path) == []
     assert sorted(int(example["x"]) for example in opened(tmp_path)) == read

@@ -24,7 +24,7 @@ def write(path: Path, records: list[bytes]) -> Path:
 
 
 def read(path: Path) -> list[bytes]:
-    return [data for _, data in read_records(path)]
+    return [data for _, data in read_records(path, "none")]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_files_equal_those_of_tensorflow_byte_for_byte(records, scratch):
 
 
 def test_records_come_with_the_offsets_of_their_frames(shard):
-    assert [offset for offset, _ in read_records(shard)] == list(BOUNDARIES[:3])
+    assert [offset for offset, _ in read_records(shard, "none")] == list(BOUNDARIES[:3])
     assert shard.stat().st_size == BOUNDARIES[3]
 
 
@@ -142,7 +142,7 @@ def test_damage_is_reported_with_file_record_and_offset(data, fault, tmp_path):
 
 def test_records_before_the_damage_are_returned(shard):
     shard.write_bytes(shard.read_bytes()[:-1])
-    records = read_records(shard)
+    records = read_records(shard, "none")
     assert [next(records)[1], next(records)[1]] == RECORDS[:2]
     with pytest.raises(RecordError, match="record 2 at byte 37"):
         next(records)
@@ -150,7 +150,7 @@ def test_records_before_the_damage_are_returned(shard):
 
 def test_a_file_truncated_while_it_is_read_is_detected(tmp_path):
     path = write(tmp_path / "shard", [b"first", bytes(4 << 20)])
-    records = read_records(path)
+    records = read_records(path, "none")
     assert next(records) == (0, b"first")
     os.truncate(path, 2 << 20)
     with pytest.raises(

@@ -59,7 +59,7 @@ def rewrite(root: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
     """Change the records of the first shard, and update its size, digest and index as a build would."""
     manifest = read_manifest(root)
     old = manifest.shards[0]
-    records = change([data for _, data in read_records(root / old.path)])
+    records = change([data for _, data in read_records(root / old.path, "none")])
     put(root, manifest, old, records)
 
 
@@ -68,7 +68,7 @@ def put(root: Path, manifest: Manifest, old: Shard, records: list[bytes]) -> Non
     (root / old.path).write_bytes(data)
     index = RecordIndex(np.array([len(record) + 16 for record in records], dtype=np.int64))
     (root / index_path(old.path)).write_text(index.to_text())
-    new = scan_shard(root, old.path)[0]
+    new = scan_shard(root, old.path, "none")[0]
     label = manifest.schema.label
     if label:
         (root / labels_path(old.path)).write_bytes(labels_bytes([label_of(data, label) for data in records]))
@@ -108,13 +108,13 @@ def flip_a_bit(root: Path) -> None:
 
 def cut_between_records(root: Path) -> None:
     path = first_shard(root)
-    offsets = [offset for offset, _ in read_records(path)]
+    offsets = [offset for offset, _ in read_records(path, "none")]
     path.write_bytes(path.read_bytes()[: offsets[-1]])
 
 
 def swap_records(root: Path) -> None:
     path = first_shard(root)
-    records = [data for _, data in read_records(path)]
+    records = [data for _, data in read_records(path, "none")]
     path.write_bytes(b"".join(part for record in records[::-1] for part in frame(record)))
 
 
@@ -609,7 +609,7 @@ def test_a_length_beyond_the_file_takes_no_memory_and_the_next_record_is_found(r
 def test_a_record_that_is_cut_off_is_named(tmp_path, quiet_build):
     quiet_build(Arrays({"number": np.arange(10)}), tmp_path / "out", shards=1)
     path = first_shard(tmp_path / "out")
-    offsets = [offset for offset, _ in read_records(path)]
+    offsets = [offset for offset, _ in read_records(path, "none")]
     data = path.read_bytes()
     for cut, fault in (
         (5, "the file ends 5 bytes into the frame's header"),
