@@ -64,10 +64,13 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
         log: receives a line if the dataset does not have some columns of a table.
 
     Raises:
-        OptionsError: there are more inputs, or fewer, than the dataset's kind of source has.
+        OptionsError: there are more inputs, or fewer, than the dataset's kind of source has, or
+            ``follow_links`` has no effect.
         InputError: the manifest records no options of a source, or an input cannot be read.
     """
     options = _source_options(manifest)
+    if follow_links and not any(feature.kind == "image" for feature in manifest.schema.features):
+        raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
     return KINDS[str(options["source"])].restore(recorded, inputs)
 

@@ -467,6 +467,16 @@ def test_a_column_of_the_table_names_the_splits(compression, tmp_path):
         append(table(31, "b,train", "c,test"), tmp_path / "out", log=quiet)
 
 
+def test_links_cannot_be_followed_without_images(tmp_path, array_files, capsys):
+    given, out = array_files(x=np.arange(4)), str(tmp_path / "out")
+    build(Arrays.open(given), out, shards=1, log=quiet)
+    rest = " has no effect, since the dataset has no images; leave it out"
+    with pytest.raises(OptionsError, match=f"^follow_links=True{rest}$"):
+        append(given, out, follow_links=True, log=quiet)
+    assert main(["append", *given, out, "--follow-links"]) == 2
+    assert capsys.readouterr().err == f"tfshards: --follow-links{rest}\n"
+
+
 def test_groups_stay_together(tmp_path):
     def arrays(count: int) -> Arrays:
         return Arrays({"x": np.arange(count), "who": np.arange(count) % 12})

@@ -39,7 +39,8 @@ class ImageFolder:
         allow_missing_classes: accept names in ``class_names`` without a folder.
 
     Raises:
-        OptionsError: a class name is repeated, or the name of the folder is empty.
+        OptionsError: a class name is repeated, the name of the folder is empty, or missing classes are
+            allowed without class names.
     """
 
     root: str | bytes | os.PathLike[str]
@@ -52,6 +53,11 @@ class ImageFolder:
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
         check_class_names(self.class_names)
+        if self.allow_missing_classes and self.class_names is None:
+            raise OptionsError(
+                "allow_missing_classes=True has no effect without class_names=; give the names, or "
+                "leave it out"
+            )
 
     def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:
         """Return the source itself, since its content is in files."""
