@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
@@ -16,6 +14,7 @@ from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
@@ -99,35 +98,25 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: FeatureRoles) -> dict[st
     Raises:
         FormatError: records are damaged or are not examples; it lists every problem.
     """
-    stop = threading.Event()
-    with Meter("adopt", chosen.num_bytes) as meter, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
 
-        def scan(path: str) -> Scanned:
-            scanned = _scan(folder, path, chosen.compression, roles, stop)
-            meter.add((folder / path).stat().st_size)
-            return scanned
+    def scan(path: str, tick: Tick) -> Scanned:
+        scanned = _scan(folder, path, chosen.compression, roles, tick)
+        tick((folder / path).stat().st_size)
+        return scanned
 
-        try:
-            scanned = list(pool.map(scan, chosen.paths))
-        except BaseException:
-            # the results of the other threads are no longer needed
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    with Meter("adopt", chosen.num_bytes) as meter:
+        scanned = in_threads(scan, chosen.paths, meter.add)
     problems = [problem for one in scanned for problem in one.found.all_problems()]
     if problems:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
     return dict(zip(chosen.paths, scanned, strict=True))
 
 
-def _scan(
-    folder: Path, path: str, compression: Compression, roles: FeatureRoles, stop: threading.Event
-) -> Scanned:
+def _scan(folder: Path, path: str, compression: Compression, roles: FeatureRoles, tick: Tick) -> Scanned:
     found = Findings(roles)
 
     def look(number: int, offset: int, data: bytes) -> None:
-        if stop.is_set():
-            raise CancelledError
+        tick(0)
         found.look(path, number, offset, data)
 
     try:

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
 from tfshards.prep.imaging.stored import glance
+from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.content import compared_features
 from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import InputError, Manifest, Shard
+from tfshards.schemas.index import FRAME_OVERHEAD
 
 NO_LABEL = -(1 << 63)
 # A picture whose brightest and darkest gray differ by less has no shape: all blank pages have the same hash.
 _FLAT_RANGE = 16
-_TICK_EXAMPLES = 64
 
 
 @dataclass(frozen=True)
@@ -93,35 +91,17 @@ def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
     """
     names = sorted(manifest.splits, key=lambda name: -manifest.splits[name].num_examples)
     shards = [(index, shard) for index, name in enumerate(names) for shard in manifest.splits[name].shards]
-    stop, lock = threading.Event(), threading.Lock()
-    num_threads = os.cpu_count() or 1
-    with (
-        tqdm(
-            total=manifest.num_examples, desc="audit", unit=" examples", disable=not sys.stderr.isatty()
-        ) as bar,
-        ThreadPoolExecutor(num_threads) as pool,
-    ):
 
-        def tick(number: int) -> bool:
-            with lock:
-                bar.update(number)
-            return stop.is_set()
+    def read(shard: Shard, tick: Tick) -> _Rows:
+        return _read(root, shard, manifest, is_hashed=is_hashed, tick=tick)
 
-        try:
-            rows = list(
-                pool.map(lambda row: _read(root, row[1], manifest, is_hashed=is_hashed, tick=tick), shards)
-            )
-        except BaseException:
-            # the results of the other threads are no longer needed
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    num_bytes = sum(shard.record_bytes for _, shard in shards)
+    with Meter("audit", num_bytes) as meter:
+        rows = in_threads(read, [shard for _, shard in shards], meter.add)
     return _joined(tuple(names), [index for index, _ in shards], rows)
 
 
-def _read(
-    root: Path, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Callable[[int], bool]
-) -> _Rows:
+def _read(root: Path, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> _Rows:
     rows = _Rows([], [], [], [], [], {})
     path = root / shard.path
     compared = compared_names(manifest)
@@ -136,9 +116,7 @@ def _read(
         rows.digests.append(_digest([values[name] for name in compared]))
         if is_image:
             _add_image(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)
-        if number % _TICK_EXAMPLES == _TICK_EXAMPLES - 1 and tick(_TICK_EXAMPLES):
-            return rows
-    tick(len(rows.keys) % _TICK_EXAMPLES)
+        tick(len(data) + FRAME_OVERHEAD)
     if len(rows.keys) != shard.num_examples:
         raise InputError(
             f"{path} holds {len(rows.keys)} records, but the manifest lists {shard.num_examples};"

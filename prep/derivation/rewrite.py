@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from tfshards.prep.derivation.rewrite_plan import RewritePlan, plan_split
 from tfshards.prep.derivation.shard_pass import ShardPass
 from tfshards.prep.engines import in_process
-from tfshards.prep.engines.in_process import NUM_THREADS
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.verification.check_files import shard_problems
 from tfshards.prep.writing.area import FinishedShard, ShardId
 from tfshards.schemas import Shard
@@ -34,7 +34,7 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
         BuildError: a record of an origin is damaged, or the output cannot be written.
     """
     plan.area.open()
-    with ThreadPoolExecutor(NUM_THREADS) as pool:
+    with ThreadPoolExecutor(NUM_WRITERS) as pool:
         found = pool.map(lambda shard: _finished(plan, shard), plan.shards)
         finished = {shard: done for shard, done in zip(plan.shards, found, strict=True) if done}
     missing = [shard for shard in plan.shards if shard not in finished]
@@ -94,6 +94,6 @@ def _groups(plan: RewritePlan, shards: Sequence[ShardId]) -> Iterator[Sequence[S
     # A run of records can be read from an uncompressed file without reading the rest. A compressed file must
     # be read from its start, and records that are assigned by size are spread over all files.
     is_cut = plan.balance == "count" and all(origin.manifest.compression == "none" for origin in plan.origins)
-    per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // NUM_THREADS)))
+    per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // NUM_WRITERS)))
     for start in range(0, len(shards), per_pass):
         yield shards[start : start + per_pass]

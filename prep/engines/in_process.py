@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.schemas import OptionsError
-
-# More threads than cores would only wait for each other.
-NUM_THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -41,7 +38,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
             work.stop(str(error))
 
     def call_all() -> None:
-        with ThreadPoolExecutor(NUM_THREADS) as pool:
+        with ThreadPoolExecutor(NUM_WRITERS) as pool:
             list(pool.map(call, work.items))
         work.progress.end()
 

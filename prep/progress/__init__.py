@@ -1,1 +1,1 @@
-"""Progress bars and status lines."""
+"""Progress bars, status lines, and threads that report their progress."""

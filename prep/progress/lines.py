@@ -23,8 +23,8 @@ from tfshards.schemas.sizes import size
 
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
-_LINE_SECONDS = 10.0
-
+# between two lines where there is no terminal
+LINE_SECONDS = 10.0
 
 Log: TypeAlias = Callable[[str], None]
 
@@ -106,7 +106,7 @@ class Progress:
         while not self.has_ended:
             self._receive()
             now = time.monotonic()
-            if now - last >= _LINE_SECONDS:
+            if now - last >= LINE_SECONDS:
                 last = now
                 self._print_line(now - started)
         self._drain()

@@ -10,9 +10,8 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from tfshards.prep.progress.lines import LINE_SECONDS
 from tfshards.schemas.sizes import size
-
-_LINE_SECONDS = 10.0
 
 
 class Meter:
@@ -57,7 +56,7 @@ class Meter:
                 self._bar.update(num_bytes)
                 return
             now = time.monotonic()
-            if now - self._last_line < _LINE_SECONDS:
+            if now - self._last_line < LINE_SECONDS:
                 return
             self._last_line = now
         rate = self._done / (now - self._started)

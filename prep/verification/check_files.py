@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
+from tfshards.prep.progress.threads import Tick
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, last_bytes_of, regular_size
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.names import rejects_name
-
-# Called with the number of bytes that were read since the last call.
-Tick: TypeAlias = Callable[[int], object]
 
 
 def _no_tick(_: int) -> None:

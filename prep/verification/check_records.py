@@ -14,11 +14,12 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.stored import decoded_fault
+from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.example import Decoded, decode_example
 from tfshards.prep.records.reader import Frame, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
-from tfshards.prep.verification.check_files import Companions, Tick
+from tfshards.prep.verification.check_files import Companions
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.digests import examples_digest

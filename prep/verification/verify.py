@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from tfshards.prep.progress.meter import Meter
-from tfshards.prep.verification.check_files import Tick, companions, digest_problems, rejects_problems
+from tfshards.prep.progress.threads import NUM_CORES, Tick, in_threads
+from tfshards.prep.verification.check_files import companions, digest_problems, rejects_problems
 from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
-
-T = TypeVar("T")
 
 _SHOWN = 5
 
@@ -46,9 +43,9 @@ def verify(
     folder = Path(dataset)
     is_deep = deep or decode
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
-    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(_num_threads()) as decoders:
+    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(NUM_CORES) as decoders:
         look = _looking(folder, manifest, deep=is_deep, decoders=decoders if decode else None)
-        found = _in_threads(look, manifest.shards, meter.add)
+        found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for shard, _ in found for problem in shard]
     problems += rejects_problems(folder, manifest)
     records = [record for _, record in found if record]
@@ -56,36 +53,6 @@ def verify(
         problems += _repeated_keys(folder, manifest, records)
         problems += _other_labels(manifest, records)
     return VerificationReport(os.fspath(dataset), tuple(problems))
-
-
-class _StopError(Exception):
-    """Raised to end threads after an error, when their results are no longer needed."""
-
-
-def _num_threads() -> int:
-    return os.cpu_count() or 1
-
-
-def _in_threads(look: Callable[[Shard, Tick], T], shards: Sequence[Shard], tick: Tick) -> list[T]:
-    """Return the result of ``look`` for each shard; after an error the threads end at their next tick."""
-    stop = threading.Event()
-
-    def tick_on(num_bytes: int) -> None:
-        if stop.is_set():
-            raise _StopError
-        tick(num_bytes)
-
-    with ThreadPoolExecutor(_num_threads()) as pool:
-        try:
-            futures = [pool.submit(look, shard, tick_on) for shard in shards]
-            for future in as_completed(futures):
-                # raises the error of a thread at once, even if an earlier shard is still being read
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _looking(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
@@ -29,8 +30,6 @@ from tfshards.schemas.manifest import Compression
 # of a worker does not depend on the size of the shard.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
-# More threads than cores would only wait for each other.
-_THREADS = max(2, min(4, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +167,12 @@ def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
 
 def _read_ahead(rows: Sequence[Row], read: Callable[[Sequence[Row]], _Piece]) -> Iterator[_Piece]:
     """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(NUM_WRITERS) as pool:
         waiting: deque[Future[_Piece]] = deque()
         try:
             for piece in _pieces(rows):
                 waiting.append(pool.submit(read, piece))
-                if len(waiting) > _THREADS:
+                if len(waiting) > NUM_WRITERS:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -12,9 +12,9 @@ import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.engines import in_process
-from tfshards.prep.engines.in_process import NUM_THREADS
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress
+from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.schemas import BuildError, OptionsError
 
 
@@ -49,8 +49,8 @@ def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
 
     # no thread is free for the last items before the failure
     with pytest.raises(BuildError, match=r"^gone$"):
-        run_in_process(call, [*["wait"] * (NUM_THREADS - 1), "fail", *["wait"] * 50], stop)
-    assert len(started) == NUM_THREADS - 1
+        run_in_process(call, [*["wait"] * (NUM_WRITERS - 1), "fail", *["wait"] * 50], stop)
+    assert len(started) == NUM_WRITERS - 1
 
 
 def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
@@ -64,7 +64,7 @@ def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
 
     with pytest.raises(KeyboardInterrupt):
         run_in_process(wait, range(50), stop)
-    assert 1 <= len(called) <= NUM_THREADS
+    assert 1 <= len(called) <= NUM_WRITERS
 
 
 @pytest.mark.parametrize("balance", ["count", "bytes"])

@@ -41,7 +41,7 @@ def test_short_work_prints_nothing_without_a_terminal():
     ],
 )
 def test_long_work_prints_lines_at_intervals(done, line, monkeypatch):
-    monkeypatch.setattr(meter, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(meter, "LINE_SECONDS", 0.0)
     stream = io.StringIO()
     with Meter("verify", 4 << 20, stream) as lines:
         lines.add(done)

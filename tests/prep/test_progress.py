@@ -59,7 +59,7 @@ def test_a_report_without_a_receiver_is_not_an_error():
 
 
 def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
     shown = Progress("photos", 400, stream)
 
@@ -77,7 +77,7 @@ def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
 
 
 def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
     follow(Progress("photos", 400, stream), lambda: time.sleep(0.3))
     assert (
@@ -112,7 +112,7 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
 
 
 def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
     shown = Progress("photos", 400, stream)
 
