@@ -85,13 +85,11 @@ class Call(NamedTuple):
     Attributes:
         dataset: the dataset, a variant tensor.
         function: from ``traced``; called with the components of an element.
-        captured: the tensors that the function captures.
         specs: the specifications of the components of the resulting elements.
     """
 
     dataset: tf.Tensor
     function: ConcreteFunction
-    captured: Sequence[tf.Tensor]
     specs: Sequence[tf.TypeSpec]
 
     def arguments(self) -> dict[str, object]:
@@ -99,7 +97,7 @@ class Call(NamedTuple):
         return {
             "input_dataset": self.dataset,
             "f": self.function,
-            "other_arguments": self.captured,
+            "other_arguments": self.function.captured_inputs,
             **_outputs(self.specs),
         }
 

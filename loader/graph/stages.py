@@ -116,7 +116,7 @@ class _Stage:
     def call(self, specs: Sequence[tf.TypeSpec]) -> raw_ops.Call:
         """Return the call of a function that returns tensors of ``specs``."""
         variant = raw_ops.to_variant(self._dataset)
-        return raw_ops.Call(variant, self._function, self._function.captured_inputs, specs)
+        return raw_ops.Call(variant, self._function, specs)
 
     def call_of_datasets(self) -> raw_ops.Call:
         """Return the call for an operation that reads the datasets which the function returns.

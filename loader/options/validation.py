@@ -40,15 +40,14 @@ def check_seed(name: str, seed: int) -> None:
         raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
 
 
-def check_type(name: str, value: object, *kinds: type) -> None:
-    """Raise unless ``value`` is None or of one of ``kinds``, which are public classes of ``loader``.
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raise unless ``value`` is None or of type ``kind``, a public class of ``loader``.
 
     Raises:
         OptionsError: it is something else.
     """
-    if value is not None and not isinstance(value, kinds):
-        allowed = " or ".join(f"loader.{kind.__name__}(...)" for kind in kinds)
-        raise OptionsError(f"{name}={value!r} must be {allowed}")
+    if value is not None and not isinstance(value, kind):
+        raise OptionsError(f"{name}={value!r} must be loader.{kind.__name__}(...)")
 
 
 def check_integer(name: str, number: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Verb, add_dataset
-from tfshards.schemas import InputError, Schema, read_manifest
+from tfshards.schemas import InputError
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
@@ -25,10 +25,9 @@ def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.verification.show import find
 
     found = find(args.dataset, args.key)
-    schema = read_manifest(args.dataset).schema
-    print(example_text(found, schema))
+    print(example_text(found))
     if args.save:
-        images = [feature.name for feature in schema.features if feature.kind == "image"]
+        images = [feature.name for feature in found.schema.features if feature.kind == "image"]
         if not images:
             raise InputError("save= writes an image, but the dataset has no images; leave it out")
         data = found.values[images[0]][0]
@@ -37,14 +36,14 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def example_text(found: Found, schema: Schema) -> str:
+def example_text(found: Found) -> str:
     """Return the position of an example and the value of each feature as text."""
     from tfshards.prep.verification.show import description
 
     lines = [f"split {found.split}, record {found.record} of {found.shard}"]
     lines += [
-        f"{feature.name}: {description(feature, schema, found.values[feature.name])}"
-        for feature in schema.features
+        f"{feature.name}: {description(feature, found.schema, found.values[feature.name])}"
+        for feature in found.schema.features
     ]
     return "\n".join(lines)
 

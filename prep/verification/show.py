@@ -30,12 +30,14 @@ class Found:
     """One example of a dataset.
 
     Attributes:
+        schema: the schema of the dataset.
         split: the split that holds it.
         shard: the path of its shard.
         record: the number of its record in the shard.
         values: the values of each feature, as the record holds them.
     """
 
+    schema: Schema
     split: str
     shard: str
     record: int
@@ -63,7 +65,7 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
                     if fault:
                         raise RecordError(path, number, offset, fault)
                     if values.get("key") == [wanted]:
-                        return Found(split_name, shard.path, number, values)
+                        return Found(manifest.schema, split_name, shard.path, number, values)
     raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
 
 

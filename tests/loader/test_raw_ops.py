@@ -20,7 +20,7 @@ VARIANT = tf.TensorSpec([], tf.variant)
 
 def call_of(dataset, function, specs):
     function = raw_ops.traced(function, [NUMBER])
-    return raw_ops.Call(raw_ops.to_variant(dataset), function, function.captured_inputs, specs)
+    return raw_ops.Call(raw_ops.to_variant(dataset), function, specs)
 
 
 def numbers_of(variant):

@@ -38,7 +38,7 @@ def test_a_key_that_is_part_of_another_key_is_not_confused_with_it(tmp_path, qui
 def test_a_key_that_is_not_utf8_is_found(image_folder, tmp_path, quiet_build):
     quiet_build(ImageFolder(image_folder({"caf\udce9\x1b.png": 1, "b.png": 2})), tmp_path / "out")
     found = find(tmp_path / "out", "caf\udce9\x1b.png")
-    text = example_text(found, read_manifest(tmp_path / "out").schema)
+    text = example_text(found)
     assert text.splitlines()[-1] == r"key: caf\udce9\x1b.png"
 
 
@@ -63,7 +63,7 @@ def test_every_kind_of_value_is_described_in_one_line(tmp_path, quiet_build):
         "many": np.arange(100).reshape(1, 100),
     }
     quiet_build(Arrays(arrays, lists=("list", "many")), tmp_path / "out")
-    text = example_text(find(tmp_path / "out", "0"), read_manifest(tmp_path / "out").schema)
+    text = example_text(find(tmp_path / "out", "0"))
     assert text.splitlines()[1:] == [
         "pixels: uint16 [3, 4]: [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]"
         if "], [" in text
