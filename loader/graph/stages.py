@@ -134,7 +134,7 @@ class _Stage:
         if calls:
             raise TypeError(f"{sorted(calls)} in a function that returns a dataset could deadlock")
         made = raw_ops.map_in_calling_thread(self.call([_A_DATASET]))
-        return raw_ops.Call(made, _identity(), [], tf.nest.flatten(self.spec))
+        return raw_ops.Call(made, _identity(), tf.nest.flatten(self.spec))
 
     def result(self, variant: tf.Tensor) -> tf.data.Dataset:
         """Return the dataset that ``variant`` represents, which an operation of this stage returned."""

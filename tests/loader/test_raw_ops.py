@@ -107,7 +107,7 @@ def test_an_identity_function_of_variants_is_called_without_running():
         call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [VARIANT])
     )
     identity = raw_ops.traced(lambda dataset: dataset, [VARIANT])
-    found = numbers_of(raw_ops.flat_map_dataset(raw_ops.Call(made, identity, [], [NUMBER])))
+    found = numbers_of(raw_ops.flat_map_dataset(raw_ops.Call(made, identity, [NUMBER])))
     assert found == [int(number) for number in given.flat_map(up_to)]
 
 
