@@ -84,19 +84,15 @@ def final_layouts(
     rejected = _mask(plan.listing, rejects)
     sizes = plan.listing.sizes if options.balance == "bytes" else None
     layouts = {}
-    accepted = {
-        split: sum(int((~rejected[shard]).sum()) for shard in layout)
-        for split, layout in plan.layouts.items()
-    }
     for split, layout in plan.layouts.items():
-        if not accepted[split] and may_be_empty:
+        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
+        if not accepted and may_be_empty:
             continue
-        if not accepted[split]:
+        if not accepted:
             raise BuildError(f"every input of split {split!r} was rejected")
-        if accepted[split] < len(layout):
-            counts = {name: len(shards) for name, shards in plan.layouts.items()}
-            fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
-            raise BuildError(f"after rejects, {fault}")
+        if accepted < len(layout):
+            asked = f"shards={len(layout)}"
+            raise BuildError(f"after rejects, {too_many_shards(asked, split, accepted)}")
         layouts[split] = rebalance(layout, rejected, sizes)
     return layouts
 

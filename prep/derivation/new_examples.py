@@ -158,7 +158,7 @@ def _membership(
     if cuts and build:
         ratios = {name: Fraction(ratio) for name, ratio in cast("Mapping[str, str]", build["splits"]).items()}
         by = cast("str | None", build.get("group_by"))
-        groups = reader.groups(listing, by) if by else None
+        groups = reader.groups(listing, by) if by else listing.groups if "same_image" in build else None
         return split_by_cuts(
             new.keys,
             cuts,

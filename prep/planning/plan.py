@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
-from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
+from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.schemas import InputError, OptionsError
@@ -85,9 +85,8 @@ def make_plan(
     listing = listing or reader.listing()
     membership = _membership(reader, listing, seed, options)
     shard_size = options.shard_size or DEFAULT_SHARD_SIZE
-    num_examples = {split: len(examples) for split, examples in membership.examples.items()}
     counts = shards.of_splits(
-        num_examples,
+        {split: len(examples) for split, examples in membership.examples.items()},
         {
             split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
             for split, examples in membership.examples.items()
@@ -105,12 +104,15 @@ def make_plan(
         "shards": dict(counts),
         "seed": seed,
     }
+    warnings = (*listing.warnings, *_missing_classes(listing, membership))
+    groups = _shared(listing) if options.splits and not options.group_by else None
+    if groups is not None:
+        all_options["same_image"] = "one split"
+        warnings += (
+            f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split, unless "
+            "group_by= names other groups",
+        )
     build_id = _build_id(listing, name, all_options)
-    warnings = (
-        *listing.warnings,
-        *_missing_classes(listing, membership),
-        *size_warnings(shards, counts, num_examples, options.shard_size),
-    )
     return Plan(listing, membership, layouts, build_id, all_options, warnings)
 
 
@@ -118,13 +120,11 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
     """Yield a warning for each split that has no examples of classes that other splits have."""
     if listing.labels is None:
         return
-    present = np.unique(listing.labels[listing.labels >= 0])
+    present = np.unique(listing.labels)
     names = listing.schema.class_names
     for split, examples in membership.examples.items():
-        found = listing.labels[examples]
-        lacking = np.setdiff1d(present, found).tolist()
-        # -1 is no class: a split of such examples lacks none
-        if lacking and not np.any(found < 0):
+        lacking = np.setdiff1d(present, listing.labels[examples]).tolist()
+        if lacking:
             classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
@@ -137,9 +137,15 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         raise InputError(f"the source already has the splits {', '.join(listing.splits)}; leave out splits=")
     if options.stratify and listing.labels is None:
         raise InputError("stratify=True requires one label per example, and the source has no labels")
-    groups = reader.groups(listing, options.group_by) if options.group_by else None
+    groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
     strata = listing.labels if options.stratify else None
     return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+
+
+def _shared(listing: Listing) -> Sequence[bytes] | None:
+    """Return the groups of a listing if any two examples share one, else None."""
+    groups = listing.groups
+    return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
 def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
@@ -161,17 +167,12 @@ def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
 
 
 def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
-    """Return the number of examples of each class in the shards of a split.
-
-    It is empty without labels, or if an example has no class.
-    """
+    """Return the number of examples of each class in the shards of a split; empty without labels."""
     if listing.labels is None:
         return {}
     values, counts = np.unique(listing.labels[np.concatenate(layout)], return_counts=True)
     found = dict(zip(values.tolist(), counts.tolist(), strict=True))
     names = listing.schema.class_names
-    if names and -1 in found:
-        return {}
     if names:
         return {name: found.get(label, 0) for label, name in enumerate(names)}
     return {str(label): count for label, count in found.items()}

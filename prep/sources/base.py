@@ -64,6 +64,8 @@ class Listing:
         skipped: number of skipped entries by reason.
         identity: text that changes with any content that sizes and stamps do not cover.
         warnings: warnings for the user.
+        groups: group of each example, if examples may share one, such as rows that name the same image; a
+            split by ratios keeps them together unless the user names other groups.
     """
 
     schema: Schema
@@ -75,6 +77,7 @@ class Listing:
     skipped: Mapping[str, int] = field(default_factory=dict)
     identity: str = ""
     warnings: tuple[str, ...] = ()
+    groups: Sequence[bytes] | None = None
 
     @property
     def num_examples(self) -> int:

@@ -19,7 +19,19 @@ def read_image(path: bytes, row: Row, options: ImageOptions) -> Normalized | Rej
     """
     if row.size > options.max_bytes:
         return Rejected("too large", f"{row.size} bytes; at most {options.max_bytes}")
-    data = read_unchanged(path, row)
+    return checked_image(read_unchanged(path, row), path, options)
+
+
+def checked_image(data: bytes, path: bytes, options: ImageOptions) -> Normalized | Rejected:
+    """Return the normalized image in the bytes of a file, or why it is rejected.
+
+    Args:
+        data: content of the file.
+        path: path of the file, whose suffix may identify the format; may be empty.
+        options: how images are checked, converted and stored.
+    """
+    if len(data) > options.max_bytes:
+        return Rejected("too large", f"{len(data)} bytes; at most {options.max_bytes}")
     try:
         return normalize(data, options, os.path.splitext(path)[1].lower())
     except ImageError as fault:

@@ -115,10 +115,15 @@ def _reason(
     ):
         return "link out of the root"
     suffix = os.path.splitext(entry.name)[1].lower()
-    return None if suffix in SUFFIXES or _looks_like_an_image(entry.path, suffix) else "not an image"
+    return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
 
 
-def _looks_like_an_image(path: bytes, suffix: bytes) -> bool:
+def looks_like_an_image(path: bytes, suffix: bytes) -> bool:
+    """Return whether a file begins like an image, whatever its suffix.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         head = os.read(descriptor, HEAD_BYTES)

@@ -22,7 +22,9 @@ class ColumnRoles:
         masks: columns of paths of masks, whose pixel values are classes.
         label: column of classes; by default ``label``, if it exists.
         split: column of split names; by default ``split``, if it exists.
-        drop: columns that are not stored.
+        drop: columns that are not stored; the name of a struct stands for all of its fields.
+        no_images: store paths of images as text, and encoded images as bytes, unless their column has the
+            name of the convention or is among ``images`` or ``masks``.
     """
 
     images: tuple[str, ...] = ()
@@ -30,6 +32,7 @@ class ColumnRoles:
     label: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
+    no_images: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class AssignedColumns:
         split: column of split names, or None.
         others: columns that are stored as values.
         masks: features among ``images`` that are masks.
+        embedded: features among ``images`` whose columns hold encoded images rather than paths.
         is_label_named: whether the user named the column of classes.
     """
 
@@ -50,6 +54,7 @@ class AssignedColumns:
     split: str | None
     others: tuple[str, ...]
     masks: frozenset[str] = frozenset()
+    embedded: frozenset[str] = frozenset()
     is_label_named: bool = False
 
     def without_label(self) -> AssignedColumns:
@@ -71,7 +76,8 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
             f"{path} has one column, {names[0]!r}, which looks like several; values are separated by "
             "commas in .csv files and by tabs in .tsv files"
         )
-    named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *columns.drop]
+    drop = [field for name in columns.drop for field in _fields(name, names)]
+    named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *drop]
     for name in named:
         if name not in names:
             raise InputError(f"{path} has no column {name!r}; its columns are {listed_columns(names)}")
@@ -95,12 +101,18 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     others = tuple(name for name in free if name not in (*images, label, split))
     _check_features([*images.values(), *filter(None, [label]), *others], path)
     masks = frozenset(feature for column, feature in images.items() if column in columns.masks)
-    return AssignedColumns(images, label, split, others, masks, columns.label is not None)
+    return AssignedColumns(images, label, split, others, masks, is_label_named=columns.label is not None)
 
 
 def listed_columns(names: Sequence[str]) -> str:
     """Return names on one line, for a message."""
     return listed([name if name.isprintable() else repr(name) for name in names], _SHOWN)
+
+
+def _fields(name: str, names: Sequence[str]) -> list[str]:
+    """Return the column ``name``, or if there is none, the columns of the fields of the struct ``name``."""
+    fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
+    return fields or [name]
 
 
 def _check_features(features: Sequence[str], path: str) -> None:

@@ -39,7 +39,7 @@ def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple
     table = _parsed(path, delimiter, types)
     _check_end(path, table)
     # Arrow would convert text that looks like dates or times
-    dated = {field.name: pa.string() for field in table.schema if is_dated(field.type)}
+    dated = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
     changed = _changed_numbers(path, delimiter, table)
     if dated or changed:
         table = _parsed(path, delimiter, {**types, **dated, **dict.fromkeys(changed, pa.string())})
@@ -49,9 +49,13 @@ def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple
     ]
 
 
-def is_dated(kind: pa.DataType) -> bool:
-    """Return whether a type, or the type of the items of a list, is a date, a time or a duration."""
-    return bool(pa.types.is_temporal(kind.value_type if pa.types.is_list(kind) else kind))
+def undated(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text instead of each date, time and duration, also in lists and structs."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, undated(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(undated(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def _parsed(

@@ -55,12 +55,15 @@ def stored_column(name: str, column: pa.ChunkedArray) -> StoredColumn:
 
     Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
     and uint64 as raw little-endian bytes; lists of these have a fixed length if all rows have the same
-    length. Lists of floating point numbers that differ in length become float32. Dates, times and decimals
+    length. Lists of floating point numbers that differ in length become float32. Lists of lists of numbers
+    become lists of rows, shape ``(None, k)``, if the inner lists have one length. Dates, times and decimals
     become text.
 
     Raises:
         InputError: the type cannot be stored, or a value is missing or does not fit the type.
     """
+    if is_list_type(column.type) and is_list_type(column.type.value_type):
+        return _stored_rows(name, column)
     values = _without_missing(name, plain_column(name, column))
     is_list, item = _item(values.type)
     shape = _shape(values) if is_list else ()
@@ -105,7 +108,7 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             plain = pa.string()
             column = column.cast(pa.large_list(plain) if is_list else plain)
         target = plain if plain in _DTYPES else TEXT
-        if target == TEXT and not _is_bytes(plain):
+        if target == TEXT and not is_bytes_type(plain):
             raise refused
         return column.cast(pa.large_list(target) if is_list else target)
     except pa.ArrowException:
@@ -114,7 +117,11 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def relisted(lists: pa.ChunkedArray, items: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return lists with the lengths of ``lists`` that hold ``items`` in order."""
-    lengths = pc.list_value_length(lists).to_numpy()
+    return of_lengths(pc.list_value_length(lists).to_numpy(), items)
+
+
+def of_lengths(lengths: IntArray, items: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return lists of these lengths that hold ``items`` in order."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
     return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, items.combine_chunks())])
 
@@ -159,12 +166,18 @@ def shown(kind: pa.DataType) -> str:
 
 def _item(kind: pa.DataType) -> tuple[bool, pa.DataType]:
     """Return whether a type is a list, and the type of its items, or the type itself."""
-    types = pa.types
-    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    is_list = is_list_type(kind)
     return is_list, kind.value_type if is_list else kind
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_list_type(kind: pa.DataType) -> bool:
+    """Return whether a type is one of the lists of Arrow."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_bytes_type(kind: pa.DataType) -> bool:
+    """Return whether a type is text or bytes."""
     types = pa.types
     is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
@@ -187,6 +200,34 @@ def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         f"column {name!r}: {flat.null_count} values are missing, {where}; fill them in, "
         f"or leave out the column with drop={name!r}"
     )
+
+
+def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
+    """Return lists of lists of numbers as lists of rows, with the elements of all rows in one list."""
+    remedy = f"leave out the column with drop={name!r}"
+    inner = pc.list_flatten(column)
+    if inner.null_count:
+        raise InputError(f"column {name!r}: {inner.null_count} of its inner lists are missing; {remedy}")
+    lengths = pc.unique(pc.list_value_length(inner)).to_pylist()
+    if len(lengths) != 1 or not lengths[0]:
+        found = (
+            f"differ in length, such as {lengths[0]} and {lengths[1]}"
+            if len(lengths) > 1
+            else "are all empty"
+        )
+        raise InputError(f"column {name!r}: its inner lists {found}; {remedy}")
+    items = _without_missing(name, plain_column(name, pc.list_flatten(inner)))
+    num_rows = pc.list_value_length(column).fill_null(0).to_numpy()
+    warning = None
+    dtype = _DTYPES.get(items.type)
+    if dtype is None or dtype == "uint64":
+        raise InputError(f"column {name!r}: its type {shown(column.type)} cannot be stored; {remedy}")
+    values = of_lengths(num_rows.astype(np.int64) * lengths[0], items)
+    if dtype == "float64":
+        values, dtype = _as_float32(name, values), "float32"
+        warning = f"column {name!r}: its lists of lists are stored as float32"
+    kind = "float" if dtype.startswith("float") else "int"
+    return StoredColumn(values, Feature(name, kind, dtype, (None, lengths[0])), warning)
 
 
 def _as_float32(name: str, lists: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ import pyarrow.json
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.sources.tables.csv import BLOCK_BYTES, CsvError, is_dated, read_csv
+from tfshards.prep.sources.tables.csv import BLOCK_BYTES, CsvError, read_csv, undated
+from tfshards.prep.sources.tables.nested import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import file_digest
 
@@ -35,11 +36,13 @@ class TableFile:
         table: the rows.
         digest: digest of the file, in the form of the manifest.
         warnings: warnings for the user.
+        class_names: class names in label order, by column, where the file has them.
     """
 
     table: pa.Table
     digest: str
     warnings: tuple[str, ...]
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def table_path(path: str | os.PathLike[str]) -> Path:
@@ -64,7 +67,7 @@ def table_path(path: str | os.PathLike[str]) -> Path:
 
 
 def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
-    """Return the rows of a table.
+    """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
     Args:
         path: a file with a supported suffix.
@@ -77,6 +80,8 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
     try:
         before = path.stat()
         table, warnings = _read(path, text_columns)
+        class_names = classes_in(table.schema.metadata)
+        table = flattened(table)
         digest = file_digest(path)
         after = path.stat()
     except OSError as error:
@@ -90,7 +95,7 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
         raise InputError(f"{path}: the column {twice[0]!r} is repeated; rename one of them")
     if not table.num_rows:
         raise InputError(f"{path} has no rows; there is nothing to build")
-    return TableFile(table, digest, tuple(warnings))
+    return TableFile(table, digest, tuple(warnings), class_names)
 
 
 def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
@@ -108,11 +113,8 @@ def _read_json(path: Path) -> pa.Table:
     options = pa.json.ReadOptions(block_size=BLOCK_BYTES)
     table = pa.json.read_json(path, read_options=options)
     # Arrow would convert text that looks like dates or times
-    text = [
-        (field.name, pa.list_(pa.string()) if pa.types.is_list(field.type) else pa.string())
-        for field in table.schema
-        if is_dated(field.type)
-    ]
+    kinds = {field.name: undated(field.type) for field in table.schema}
+    text = [(field.name, kinds[field.name]) for field in table.schema if kinds[field.name] != field.type]
     if text:
         parsing = pa.json.ParseOptions(explicit_schema=pa.schema(text))
         names = table.column_names
@@ -123,11 +125,14 @@ def _read_json(path: Path) -> pa.Table:
 
 def _may_be_rounded(column: pa.ChunkedArray) -> bool:
     """Return whether a column holds floats so large that integers may have been rounded to them."""
-    flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
-    if flat.type != pa.float64():
+    if pa.types.is_struct(column.type):
+        return any(map(_may_be_rounded, column.flatten()))
+    if pa.types.is_list(column.type):
+        return _may_be_rounded(pc.list_flatten(column))
+    if column.type != pa.float64():
         return False
     with np.errstate(invalid="ignore"):
-        numbers = np.abs(flat.to_numpy())
+        numbers = np.abs(column.to_numpy())
         # Arrow reads an integer with too many digits as infinity
         return bool(np.any(numbers >= _EXACT))
 
@@ -154,8 +159,9 @@ def _integer(text: str) -> int:
 
 
 def _flat(value: object) -> Iterator[object]:
-    if isinstance(value, list):
-        yield from value
+    if isinstance(value, (list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _flat(item)
     else:
         yield value
 

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.tables.staging import PATH, SIZE, STAMP
+from tfshards.prep.sources.tables.features import TEXT
+from tfshards.prep.sources.tables.staging import IMAGE, PATH, SAME, SIZE, STAMP
 from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
@@ -24,12 +26,19 @@ _SHOWN = 3
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
     """Return the rows with the size and modification time of each image; both are -1 for missing files.
 
+    Images that are in the table itself have the time 0, and the size -1 if they are missing.
+
     Raises:
         InputError: a file is outside ``root``.
     """
     real: dict[bytes, bool] = {}
     for name in images:
         sizes, stamps = [], []
+        if IMAGE + name in rows.column_names:
+            length = pc.binary_length(rows[IMAGE + name]).cast(pa.int64())
+            rows = rows.append_column(SIZE + name, length.fill_null(-1))
+            rows = rows.append_column(STAMP + name, pa.array(np.zeros(rows.num_rows, np.int64)))
+            continue
         for path in rows[PATH + name].to_pylist():
             full = os.path.join(root, path)
             # a path with NUL cannot exist
@@ -65,9 +74,42 @@ def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]
     return sizes, stamps
 
 
+def same_images(root: bytes, rows: pa.Table, images: Sequence[str]) -> pa.Table:
+    """Return the rows with the real path of their first image, which is equal for all names of one file.
+
+    The paths are relative to ``root``. There are none if an image is in the table, without a path.
+    """
+    if not images:
+        return rows
+    paths = rows[PATH + images[0]].to_pylist()
+    if IMAGE + images[0] in rows.column_names:
+        named = paths
+    else:
+        folders: dict[bytes, bytes] = {}
+        named = [_real(root, path, folders) if path and b"\0" not in path else b"" for path in paths]
+    if not all(named):
+        # a row without an image is alone
+        named = [name or b"\0%d" % number for number, name in enumerate(named)]
+    return rows.append_column(SAME, pa.array(named, TEXT))
+
+
+def _real(root: bytes, path: bytes, folders: dict[bytes, bytes]) -> bytes:
+    """Return the path of a file relative to ``root``, with all links followed; ``folders`` caches folders."""
+    folder, name = os.path.split(os.path.join(root, path))
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    full = os.path.join(folders[folder], name)
+    if name in (b"", b".", b"..") or os.path.islink(full):
+        full = os.path.realpath(full)
+    return os.path.relpath(full, root)
+
+
 def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> list[str]:
     """Return a warning if image files below ``root`` are not in any row."""
-    named = {os.path.normpath(path) for name in images for path in rows[PATH + name].to_pylist()}
+    files = [name for name in images if IMAGE + name not in rows.column_names]
+    if not files:
+        return []
+    named = {os.path.normpath(path) for name in files for path in rows[PATH + name].to_pylist()}
     try:
         found = {file.key for file in images_in(root, Counter(), follow_links=follow_links)}
     except OSError:

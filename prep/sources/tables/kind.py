@@ -20,7 +20,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="CSV, TSV, JSON Lines or Parquet file, or a folder with metadata.csv, .jsonl or .parquet",
+        help="CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a "
+        "folder or pattern of Parquet files",
     )
     add = parser.add_argument_group("column options").add_argument
     add(
@@ -34,7 +35,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="COLUMN",
-        help="column of image paths, in addition to file_name and NAME_file_name; repeatable",
+        help="column of image paths or images, in addition to file_name and NAME_file_name; repeatable "
+        "(default: the only column that holds images)",
     )
     add(
         "--mask",
@@ -43,6 +45,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="COLUMN",
         help="column of mask paths; the pixel values of masks are never interpolated; repeatable",
+    )
+    add(
+        "--no-images",
+        action="store_true",
+        help="store paths and encoded images in columns with other names as text and bytes",
     )
     add(
         "--label",
@@ -75,6 +82,7 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
         label=options.label,
         split=options.split,
         drop=tuple(options.drop),
+        no_images=options.no_images,
     )
     return Table(
         options.source,
@@ -88,7 +96,7 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
-    from tfshards.prep.sources.tables.files import read_table, table_path
+    from tfshards.prep.sources.tables.parts import read_tables, table_paths
     from tfshards.prep.sources.tables.source import Table
 
     schema, options = recorded.schema, recorded.options
@@ -100,7 +108,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     masks = cast("list[str]", options.get("masks", []))
     split = cast("str | None", options["split_column"])
     label = next((feature.name for feature in schema.features if feature.kind == "label"), None)
-    names = read_table(table_path(inputs[0]), set(images.values())).table.column_names
+    names = read_tables(table_paths(inputs[0]), set(images.values())).table.column_names
     stored = {*images.values(), *schema.names, split}
     drop = tuple(name for name in names if name not in stored)
     if drop and recorded.is_grown:
@@ -111,6 +119,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         label=label,
         split=split,
         drop=drop,
+        no_images=True,
     )
     return Table(
         inputs[0],

@@ -13,17 +13,19 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.image_file import read_image
+from tfshards.prep.sources.image_file import checked_image, read_image
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
-from tfshards.prep.sources.tables.features import values_of
+from tfshards.prep.sources.tables.features import TEXT, values_of
 from tfshards.prep.sources.tables.images import combined
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
 from tfshards.prep.sources.tables.staging import (
     BYTES,
     DROPPED,
+    IMAGE,
     KEY,
     PATH,
+    SAME,
     SIZE,
     SPLIT,
     STAMP,
@@ -83,6 +85,7 @@ class TableReader:
             splits=splits_of(rows[SPLIT]) if SPLIT in rows.column_names else None,
             identity=self.identity,
             warnings=self.warnings,
+            groups=rows[SAME].to_pylist() if SAME in rows.column_names else None,
         )
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
@@ -93,6 +96,7 @@ class TableReader:
         images = list(self.columns.images.values())
         values = [feature for feature in schema.features if feature.kind != "image" and feature.name != "key"]
         wanted = [prefix + name for name in images for prefix in (PATH, SIZE, STAMP)]
+        wanted += [IMAGE + name for name in self.columns.embedded]
         taken = staged.select([*wanted, *(VALUE + feature.name for feature in values)]).take(
             pa.array(numbers, pa.int64())
         )
@@ -101,7 +105,7 @@ class TableReader:
             for feature in values
         }
         files = [
-            list(zip(*(taken[prefix + name].to_pylist() for prefix in (PATH, SIZE, STAMP)), strict=True))
+            list(zip(*(column.to_pylist() for column in self._columns_of(name, taken)), strict=True))
             for name in images
         ]
         names = [name for name in schema.names if name != "key"]
@@ -140,18 +144,24 @@ class TableReader:
             return [names[number] for number in column.to_pylist()]
         return groups_of(by, column)
 
+    def _columns_of(self, name: str, rows: pa.Table) -> list[pa.ChunkedArray]:
+        """Return the columns of an image: paths, sizes, stamps, and encoded images or nothing instead."""
+        columns = [rows[prefix + name] for prefix in (PATH, SIZE, STAMP)]
+        encoded = rows[IMAGE + name] if name in self.columns.embedded else pa.nulls(rows.num_rows, TEXT)
+        return [*columns, encoded]
+
     @staticmethod
     def _names(rows: pa.Table, prefix: str) -> list[str]:
         return [name.removeprefix(prefix) for name in rows.column_names if name.startswith(prefix)]
 
     def _read_images(
-        self, files: Mapping[str, tuple[bytes, int, int]]
+        self, files: Mapping[str, tuple[bytes, int, int, bytes | None]]
     ) -> tuple[dict[str, Values], tuple[str, ...]] | Rejected:
         """Return the images of a row by feature and their conversions, or why one is rejected."""
         encoded: dict[str, Values] = {}
         conversions: list[str] = []
-        for name, (path, size, stamp) in files.items():
-            found = self._read_image(name, path, size, stamp)
+        for name, (path, size, stamp, encoded_image) in files.items():
+            found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image)
             if isinstance(found, Rejected):
                 detail = found.detail if len(files) == 1 else f"{name}: {found.detail}"
                 return Rejected(found.reason, detail)
@@ -160,14 +170,17 @@ class TableReader:
         return encoded, tuple(conversions)
 
     def _read_image(
-        self, name: str, path: bytes, size: int, stamp: int
+        self, name: str, path: bytes, row: Row, encoded: bytes | None
     ) -> tuple[bytes, tuple[str, ...]] | Rejected:
-        if size < 0:
+        if row.size < 0:
+            if name in self.columns.embedded:
+                return Rejected("missing", "the row holds no image")
             return Rejected(
                 "missing", f"there is no file {to_text(path)!r}" if path else "the row names no file"
             )
         options = mask_options(self.images) if name in self.columns.masks else self.images
-        found = read_image(os.path.join(os.fsencode(self.root), path), Row("", -1, size, stamp), options)
+        full = os.path.join(os.fsencode(self.root), path)
+        found = read_image(full, row, options) if encoded is None else checked_image(encoded, path, options)
         return found if isinstance(found, Rejected) else (found.data, found.conversions)
 
 

@@ -24,26 +24,36 @@ from tfshards.prep.sources.tables.features import (
     shown,
     stored_column,
 )
-from tfshards.prep.sources.tables.files import read_table, table_path
-from tfshards.prep.sources.tables.images import stat_images, unmentioned
+from tfshards.prep.sources.tables.files import TableFile
+from tfshards.prep.sources.tables.found_images import (
+    embedded_images,
+    fields_of,
+    image_structs,
+    with_found_images,
+)
+from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
 from tfshards.prep.sources.tables.labels import label_column, label_fault, split_column
+from tfshards.prep.sources.tables.nested import is_image_struct
+from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, mask_options, rows_path
-from tfshards.prep.sources.tables.staging import BYTES, DROPPED, KEY, PATH, SPLIT, VALUE, stage_table
+from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a CSV, TSV, JSON Lines or Parquet file.
+    """The rows of a CSV, TSV, JSON Lines or Parquet file, or of several Parquet files.
 
     By the convention of Hugging Face's datasets, a column ``file_name`` holds paths of images relative to the
-    table's folder, and a column ``NAME_file_name`` holds the paths of another image ``NAME``. The key of an
+    table's folder, and a column ``NAME_file_name`` holds the paths of another image ``NAME``. A column of
+    structs of ``bytes`` and ``path`` holds encoded images. In a table without any of these, a single column
+    of paths of files that exist, or of encoded images, holds the images; a warning reports it. The key of an
     example is the path of its first image, or the row number if there are no images or a path is repeated or
     missing.
 
     Attributes:
-        path: the file, or a folder that contains ``metadata.csv``, ``metadata.jsonl`` or
-            ``metadata.parquet``.
+        path: the file; or a folder that contains ``metadata.csv``, ``metadata.jsonl`` or
+            ``metadata.parquet``; or a folder or a pattern of Parquet files, whose names may give the splits.
         images: how images are checked, converted and stored.
         columns: roles of columns whose names do not determine them.
         root: folder to which image paths are relative; by default the folder of the table.
@@ -83,17 +93,18 @@ class Table:
             InputError: the table cannot be read, a column is missing or cannot be stored, or an image is
                 outside ``root``.
         """
-        path = table_path(self.path)
-        root = self._root(path)
-        found = read_table(path, {*self.columns.images, *self.columns.masks})
-        assigned = self._assigned(found.table, path)
+        paths = table_paths(self.path)
+        path = paths[0]
+        root = self._root(path if len(paths) == 1 or not os.path.isdir(self.path) else Path(self.path, "."))
+        found = read_tables(paths, {*self.columns.images, *self.columns.masks})
+        assigned, lines = self._assigned(found, root, os.fspath(self.path) if len(paths) > 1 else str(path))
         images = list(assigned.images.values())
         if not images:
             self._check_no_image_options(path)
-        stored, names = self._stored(found.table, assigned)
+        stored, names = self._stored(found, assigned)
         rows, warnings = _in_order_of_keys(_rows(found.table, assigned, stored), images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
-        stage_table(rows, rows_path(folder))
+        stage_table(same_images(root, rows, images), rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
@@ -106,7 +117,7 @@ class Table:
             assigned,
             self.images,
             found.digest,
-            (*found.warnings, *inexact, *warnings, *twins(names)),
+            (*found.warnings, *lines, *inexact, *warnings, *twins(names)),
         )
 
     def _root(self, path: Path) -> bytes:
@@ -130,25 +141,45 @@ class Table:
                 "or name the column with images="
             )
 
-    def _assigned(self, table: pa.Table, path: Path) -> AssignedColumns:
-        """Return what each column is used for; a column named ``label`` need not hold classes."""
-        assigned = assign_columns(table.column_names, self.columns, str(path))
+    def _assigned(self, found: TableFile, root: bytes, path: str) -> tuple[AssignedColumns, list[str]]:
+        """Return what each column is used for, and lines on it; ``label`` need not hold classes."""
+        table, roles = found.table, self.columns
+        if not roles.no_images:
+            named = {*roles.images, *roles.masks, *roles.drop}
+            roles = replace(
+                roles, images=(*roles.images, *(name for name in image_structs(table) if name not in named))
+            )
+        assigned = assign_columns(table.column_names, roles, path)
         if assigned.label is None:
-            if self.class_names is not None:
-                raise InputError(f"{path} has no column of labels; name it with label=")
-            return assigned
-        is_open = not assigned.is_label_named and self.class_names is None
-        is_other = is_open and label_fault(assigned.label, table[assigned.label])
-        return assigned.without_label() if is_other else assigned
+            # by the metadata of the table
+            classes = [name for name in assigned.others if name in found.class_names]
+            if len(classes) == 1:
+                assigned = replace(
+                    assigned,
+                    label=classes[0],
+                    others=tuple(name for name in assigned.others if name != classes[0]),
+                )
+        if assigned.label is not None:
+            is_open = not assigned.is_label_named and self.class_names is None
+            if is_open and label_fault(assigned.label, table[assigned.label]):
+                assigned = assigned.without_label()
+        elif self.class_names is not None:
+            raise InputError(f"{path} has no column of labels; name it with label=")
+        lines: list[str] = []
+        if not roles.no_images:
+            assigned, lines = with_found_images(table, assigned, root)
+        return replace(assigned, embedded=embedded_images(table, assigned.images)), lines
 
     def _stored(
-        self, table: pa.Table, assigned: AssignedColumns
+        self, found: TableFile, assigned: AssignedColumns
     ) -> tuple[list[StoredColumn], tuple[str, ...]]:
         """Return the columns that are stored, and the class names."""
+        table = found.table
         others = [stored_column(name, table[name]) for name in assigned.others]
         if assigned.label is None:
             return others, ()
-        label = label_column(assigned.label, table[assigned.label], self.class_names)
+        given = self.class_names if self.class_names is not None else found.class_names.get(assigned.label)
+        label = label_column(assigned.label, table[assigned.label], given)
         return [label.stored, *others], label.names
 
     def _image_features(self, assigned: AssignedColumns) -> list[Feature]:
@@ -161,7 +192,12 @@ class Table:
 
 def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
     """Return the columns to stage, with their names in the staged file."""
-    rows = {PATH + feature: _paths(column, table[column]) for column, feature in assigned.images.items()}
+    rows = {}
+    for column, feature in assigned.images.items():
+        if feature in assigned.embedded:
+            rows[PATH + feature], rows[IMAGE + feature] = _paths_and_images(table[column])
+        else:
+            rows[PATH + feature] = _paths(column, table[column])
     rows |= {VALUE + column.feature.name: column.values for column in stored}
     if assigned.split is not None:
         rows[SPLIT] = split_column(assigned.split, table[assigned.split])
@@ -174,12 +210,24 @@ def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredCol
 
 def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the paths in a column; missing paths are empty, as in CSV."""
+    if is_image_struct(column.type):
+        column = fields_of(column).get("path", pa.chunked_array([pa.nulls(len(column))]))
     if pa.types.is_null(column.type):
         raise InputError(f"column {name!r}: every path is missing; leave out the column with drop={name!r}")
     paths = plain_column(name, column)
     if paths.type != TEXT:
         raise InputError(f"column {name!r}: image paths must be text, not {shown(column.type)}")
     return paths.fill_null(b"")
+
+
+def _paths_and_images(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the paths, empty where there are none, and the encoded images of a column."""
+    no_paths = pa.chunked_array([pa.array([b""] * len(column), TEXT)])
+    if not is_image_struct(column.type):
+        return no_paths, column.cast(TEXT)
+    fields = fields_of(column)
+    paths = fields["path"].cast(TEXT).fill_null(b"") if "path" in fields else no_paths
+    return paths, fields["bytes"].cast(TEXT)
 
 
 def _in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, list[str]]:
@@ -198,6 +246,9 @@ def _in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, 
         fault = f"two rows have the image {twice[0].as_py().decode('utf-8', 'surrogateescape')!r}"
     elif any(not path or b"\0" in path for path in paths.to_pylist()):
         fault = "a row names no file"
+    if fault and IMAGE + images[0] in rows.column_names:
+        # images in a table need no paths
+        return rows, []
     if fault:
         return rows, [f"{fault}: the keys of the examples are row numbers, not paths"]
     order = pc.array_sort_indices(paths.combine_chunks())

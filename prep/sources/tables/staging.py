@@ -11,8 +11,10 @@ from typing import overload
 import pyarrow as pa
 
 # Columns of the file. Prefixes keep the names of the user's columns apart from these.
-KEY, SPLIT, BYTES = "key", "split", "bytes"
+KEY, SPLIT, BYTES, SAME = "key", "split", "bytes", "same"
 VALUE, PATH, SIZE, STAMP, DROPPED = "value/", "path/", "size/", "stamp/", "dropped/"
+# encoded images that are in the table itself
+IMAGE = "image/"
 
 
 def stage_table(table: pa.Table, path: Path) -> None:
