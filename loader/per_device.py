@@ -64,13 +64,16 @@ def per_device(
             ``Shuffle()``.
 
     Raises:
-        OptionsError: there are no devices, ``how`` is not allowed, ``take`` is given for parts or folds,
-            ``start`` records the order of one model but there are several, or as for ``load``.
+        OptionsError: there are no devices, TensorFlow does not see one of them, ``how`` is not allowed,
+            ``take`` is given for parts or folds, ``start`` records the order of one model but there are
+            several, or as for ``load``.
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
         raise OptionsError(f"devices={devices!r} must be a list of names, such as ['GPU:0', 'GPU:1']")
+    for device in devices:
+        _check_device(device)
     check_choice("how", how, get_args(How))
     whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
     if how != "all" and whole.take is not None:
@@ -92,6 +95,27 @@ def per_device(
             validation = load_dataset(_held_out(own, Part(index, len(devices))))
         data.append(DeviceData(device, load_dataset(own), validation))
     return data
+
+
+def _check_device(device: str) -> None:
+    """Raise OptionsError if TensorFlow does not see the device, for which it would silently use a CPU."""
+    known = tf.config.list_logical_devices()
+    try:
+        wanted = tf.DeviceSpec.from_string(device)
+    except (ValueError, AttributeError):
+        wanted = tf.DeviceSpec()
+    if wanted.device_type is None:
+        raise OptionsError(f"devices: {device!r} is not the name of a device, such as 'GPU:0'")
+    if not any(_is_part(wanted, tf.DeviceSpec.from_string(each.name)) for each in known):
+        names = ", ".join(each.name.removeprefix("/device:") for each in known)
+        raise OptionsError(f"devices: {device!r} does not exist here; TensorFlow sees {names}")
+
+
+def _is_part(wanted: tf.DeviceSpec, found: tf.DeviceSpec) -> bool:
+    """Return whether a device has what a name demands; local devices have neither job nor task."""
+    fields = ("job", "replica", "task", "device_type", "device_index")
+    pairs = [(getattr(wanted, field), getattr(found, field)) for field in fields]
+    return all(one is None or other is None or one == other for one, other in pairs)
 
 
 def _with_seeds_of(options: LoadOptions, index: int) -> LoadOptions:

@@ -27,7 +27,7 @@ from tfshards.loader.records.streams import read_groups
 from tfshards.loader.resources.budget import ahead_within, forecast
 from tfshards.loader.resources.cache import cached_shards
 from tfshards.loader.training.progress import Progress
-from tfshards.loader.training.scope import warn_of_other_workers
+from tfshards.loader.training.scope import warn_of_other_workers, warn_of_uneven_replicas
 
 
 def load(
@@ -63,7 +63,8 @@ def load(
         split: its name; may be left out if there is only one.
         batch_size: the number of examples in each batch of this worker.
         worker: which of several processes this is; each example goes to one of them. If left out, this is the
-            only one, with a warning where ``TF_CONFIG`` or the strategy in scope names several.
+            only one, with a warning where ``TF_CONFIG`` or the strategy in scope names several, or where the
+            replicas of the strategy in scope do not divide ``batch_size``.
         shuffle: a different order in each epoch; None keeps the stored order.
         epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
             of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
@@ -120,6 +121,7 @@ def load(
     options = LoadOptions(**locals())
     if worker is None:
         warn_of_other_workers()
+        warn_of_uneven_replicas(batch_size)
     return load_dataset(options)
 
 

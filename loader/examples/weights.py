@@ -67,7 +67,7 @@ def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Ten
     classes = tf.constant(source.classes, tf.int64)
     index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
     before = f"feature {source.feature.name} holds the class "
-    after = ", which no example has according to the manifest; `tfshards verify --deep` lists the wrong ones"
+    after = ", which no example has according to the manifest; `tfshards verify DATASET --deep` lists them"
     index = _require(index, tf.gather(classes, index) == labels, labels, before, after)
     return tf.gather(tf.constant(source.weights, tf.float32), index)
 

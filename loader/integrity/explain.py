@@ -17,8 +17,9 @@ from tfshards.schemas.index import FRAME_OVERHEAD
 # The length that marks the end of a shard.
 _END = -1
 _REMEDY = (
-    "; `tfshards verify --deep` lists all damage, `tfshards verify --repair` rebuilds the file from its "
-    "source; or restore it from a backup, or skip damaged records with on_damage='skip', remainder='pad'"
+    "; `tfshards verify DATASET --deep` lists all damage, `tfshards verify DATASET --repair SOURCE` rebuilds "
+    "the file from its source; or restore it from a backup, or skip damaged records with on_damage='skip', "
+    "remainder='pad'"
 )
 
 

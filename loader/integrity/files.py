@@ -19,8 +19,8 @@ from tfshards.schemas.index import RecordIndex
 # More than there are CPUs: the threads mostly wait for storage.
 NUM_THREADS = 16
 REMEDY = (
-    "`tfshards verify` lists all faults, `tfshards verify --repair` rebuilds the files from their source; "
-    "or restore them from a backup"
+    "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
+    "files from their source; or restore them from a backup"
 )
 _NO_RECORDS = RecordIndex(np.zeros(0, np.int64))
 

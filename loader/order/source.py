@@ -58,7 +58,9 @@ class Source:
             labels += [] if found is None else [found]
         if problems:
             raise FormatError(
-                f"{self.root}: the labels of the shards (`tfshards verify --repair` rebuilds them)", problems
+                f"{self.root}: the labels of the shards "
+                f"(`tfshards verify {self.root} --repair SOURCE` rebuilds them)",
+                problems,
             )
         return np.concatenate(labels)
 

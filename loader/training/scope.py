@@ -1,4 +1,4 @@
-"""Warn when ``load`` without ``worker=`` would read the same examples in each of several processes."""
+"""Warn when ``load`` without ``worker=`` does not fit the strategy in scope, or the processes around it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,24 @@ def warn_of_other_workers() -> None:
             f"{surroundings}, but load() without worker= reads the whole split in each of them, so all would "
             "train on the same examples: use loader.distribute(strategy, ...), or pass "
             "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended",
+            stacklevel=3,
+        )
+
+
+def warn_of_uneven_replicas(batch_size: int) -> None:
+    """Warn, at the line that called ``load``, if Keras cannot split the batches over the replicas in scope.
+
+    With TensorFlow 2.21 and Keras 3.15 ``fit`` and ``evaluate`` then fail in the operation AddN, with an
+    error that names no batch. ``predict`` works, and so does a smaller last batch.
+    """
+    replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
+    if batch_size % replicas and _surroundings() is None:
+        lower = batch_size - batch_size % replicas
+        warnings.warn(
+            f"batch_size={batch_size} cannot be divided evenly among the {replicas} replicas of the strategy "
+            "in scope, and fit and evaluate of Keras would end with an error of the operation AddN: use "
+            f"{f'{lower} or ' if lower else ''}{lower + replicas}, or pass worker=loader.Worker() if this is "
+            "intended",
             stacklevel=3,
         )
 

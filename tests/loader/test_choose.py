@@ -276,8 +276,8 @@ def of(data):
 
 def test_each_model_of_an_ensemble_has_its_own_order(animals):
     shuffle = Shuffle(seed=3)
-    models = loader.per_device(["CPU:0", "CPU:1", "CPU:0"], animals, batch_size=8, shuffle=shuffle)
-    assert [model.device for model in models] == ["CPU:0", "CPU:1", "CPU:0"]
+    models = loader.per_device(["CPU:0", "/cpu:0", "CPU"], animals, batch_size=8, shuffle=shuffle)
+    assert [model.device for model in models] == ["CPU:0", "/cpu:0", "CPU"]
     orders = [of(model.train) for model in models]
     assert orders[0] == of(loader.load(animals, batch_size=8, shuffle=shuffle))
     assert orders[0] != orders[1] != orders[2] != orders[0]
@@ -286,13 +286,13 @@ def test_each_model_of_an_ensemble_has_its_own_order(animals):
 
 
 def test_models_on_parts_share_no_example(animals):
-    models = loader.per_device(["a", "b", "c"], animals, batch_size=4, how="parts", remainder="keep")
+    models = loader.per_device(["CPU:0"] * 3, animals, batch_size=4, how="parts", remainder="keep")
     read = [flat(of(model.train)) for model in models]
     assert sorted(itertools.chain(*read)) == list(range(COUNT))
 
 
 def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
-    models = loader.per_device(["a", "b", "c", "d"], animals, batch_size=4, how="folds", remainder="pad")
+    models = loader.per_device(["CPU:0"] * 4, animals, batch_size=4, how="folds", remainder="pad")
     held_out = []
     for model in models:
         trained = {n for b in model.train.as_numpy_iterator() for n in b["number"][b["sample_weight"] > 0]}
@@ -310,8 +310,12 @@ def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
     [
         ("GPU:0", {}, r"devices='GPU:0' must be a list of names"),
         ([], {}, r"devices=\[\] must be a list of names"),
-        (["a"], {"how": "half"}, "how='half' must be one of all, parts, folds"),
-        (["a"], {"how": "parts", "take": 3}, "take= and how='parts' both choose examples"),
+        (["CPU:0"], {"how": "half"}, "how='half' must be one of all, parts, folds"),
+        (["CPU:0"], {"how": "parts", "take": 3}, "take= and how='parts' both choose examples"),
+        (["CPU:0", "GPU:7"], {}, "devices: 'GPU:7' does not exist here; TensorFlow sees CPU:0"),
+        (["/job:worker/task:1/CPU:3"], {}, "does not exist here"),
+        (["first"], {}, "devices: 'first' is not the name of a device, such as 'GPU:0'"),
+        ([0], {}, "devices: 0 is not the name of a device"),
     ],
 )
 def test_options_that_per_device_does_not_support_are_refused(animals, devices, options, message):
@@ -323,5 +327,5 @@ def test_options_that_per_device_does_not_support_are_refused(animals, devices, 
 def test_the_recorded_order_of_one_model_is_refused_for_several(animals, start):
     message = r"start= records the order of one model, .* loader\.load and its own Progress"
     with pytest.raises(OptionsError, match=message):
-        loader.per_device(["a", "b"], animals, batch_size=2, start=start())
-    assert len(loader.per_device(["a"], animals, batch_size=2, start=loader.Progress())) == 1
+        loader.per_device(["CPU:0"] * 2, animals, batch_size=2, start=start())
+    assert len(loader.per_device(["CPU:0"], animals, batch_size=2, start=loader.Progress())) == 1

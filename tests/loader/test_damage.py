@@ -50,7 +50,8 @@ def test_a_missing_shard_is_named(copied):
     shard.unlink()
     with pytest.raises(
         FormatError,
-        match=rf"split 'train' \(`tfshards verify` .*\): 1 problem\n.*{shard.name}: cannot be read: No",
+        match=r"split 'train' \(`tfshards verify DATASET` .* --repair SOURCE` .*\): "
+        rf"1 problem\n.*{shard.name}: cannot be read: No",
     ):
         loader.load(copied, batch_size=2)
 
@@ -114,7 +115,7 @@ def test_error_for_a_shard_that_shrinks_while_it_is_open_names_its_number_of_rec
     dataset = loader.load(copied, batch_size=3, shuffle=shuffle, remainder="keep")
     shard = shard_of(copied, 2)
     rewrite(shard, records(shard)[:4])
-    message = f"{re.escape(str(shard))} ends after 4 records instead of 7; .*tfshards verify --repair"
+    message = f"{re.escape(str(shard))} ends after 4 records instead of 7; .* DATASET --repair SOURCE`"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 

@@ -66,7 +66,9 @@ def test_error_for_a_flipped_bit_names_file_record_and_offset(copied, within, fr
     shard = second(copied)
     starts, lengths = offsets(shard)
     flip(shard, int(starts[11]) + within + (int(lengths[11]) if from_end else 0))
-    message = f"shard {re.escape(str(shard))} is damaged at record 11, offset {starts[11]}; .*verify --deep"
+    message = (
+        f"shard {re.escape(str(shard))} is damaged at record 11, offset {starts[11]}; .*verify DATASET --deep"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(loader.load(copied, batch_size=3, remainder="keep", shuffle=shuffle))
 
@@ -111,7 +113,8 @@ def test_error_names_a_shard_changed_after_load(copied, change, message, reason,
     shard = second(copied)
     change(shard)
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=f"{re.escape(str(shard))} ({message}).*verify --repair"
+        tf.errors.InvalidArgumentError,
+        match=f"{re.escape(str(shard))} ({message}).*verify DATASET --repair SOURCE",
     ):
         list(dataset)
 

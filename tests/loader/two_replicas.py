@@ -110,6 +110,27 @@ def fit_distributed(strategy, path):
     return {}
 
 
+def uneven(path):
+    """Return the warnings of ``load`` and the errors of Keras, for batches that two replicas cannot share."""
+    found = {}
+    for size in (1, 5):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            data = loader.load(path, batch_size=size, select=SELECT)
+            loader.load(path, batch_size=size, select=SELECT, worker=loader.Worker())
+        said = [str(warning.message) for warning in caught]
+        model = make_model()
+        rows = len(model.predict(data, verbose=0))
+        errors = []
+        for use, options in ((model.fit, {"shuffle": False}), (model.evaluate, {})):
+            try:
+                use(data, verbose=0, **options)
+            except tf.errors.InvalidArgumentError as error:
+                errors.append(str(error))
+        found[size] = {"said": said, "predicted": rows, "errors": errors}
+    return found
+
+
 def loop(strategy, path, select=("number",), **options):
     """Return the labels of each replica and step, in each of two passes over one distributed dataset."""
     steps = loader.steps_per_epoch(path, "train", 4, options.get("remainder", "drop"))
@@ -138,6 +159,7 @@ def main(path):
     found = {"replicas": strategy.num_replicas_in_sync, "one": train(path)}
     with strategy.scope():
         found["two"] = train(path)
+        found["uneven"] = uneven(path)
         found["distributed"] = fit_distributed(strategy, path)
     with tf.distribute.OneDeviceStrategy("CPU:1").scope():
         shuffled = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=3)
