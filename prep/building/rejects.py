@@ -84,15 +84,19 @@ def final_layouts(
     rejected = _mask(plan.listing, rejects)
     sizes = plan.listing.sizes if options.balance == "bytes" else None
     layouts = {}
+    accepted = {
+        split: sum(int((~rejected[shard]).sum()) for shard in layout)
+        for split, layout in plan.layouts.items()
+    }
     for split, layout in plan.layouts.items():
-        accepted = sum(int((~rejected[shard]).sum()) for shard in layout)
-        if not accepted and may_be_empty:
+        if not accepted[split] and may_be_empty:
             continue
-        if not accepted:
+        if not accepted[split]:
             raise BuildError(f"every input of split {split!r} was rejected")
-        if accepted < len(layout):
-            asked = f"shards={len(layout)}"
-            raise BuildError(f"after rejects, {too_many_shards(asked, split, accepted)}")
+        if accepted[split] < len(layout):
+            counts = {name: len(shards) for name, shards in plan.layouts.items()}
+            fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
+            raise BuildError(f"after rejects, {fault}")
         layouts[split] = rebalance(layout, rejected, sizes)
     return layouts
 

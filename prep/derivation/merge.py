@@ -16,7 +16,7 @@ from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
 from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
-from tfshards.prep.planning.shard_counts import ShardCounts, Shards
+from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
@@ -67,6 +67,9 @@ def merge(
     if is_linked:
         _check_compression(origins)
     num_shards = {} if is_linked else options.num_shards(splits, asked)
+    num_examples = {split: held.num_examples for split, held in splits.items()}
+    for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
+        log(f"warning: {warning}")
     compression = options.compression or origins[0].manifest.compression
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if not is_linked:

@@ -11,7 +11,7 @@ from tfshards.prep.derivation.origin import open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
 from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
-from tfshards.prep.planning.shard_counts import ShardCounts, Shards
+from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import Manifest, Shard, Split
@@ -53,6 +53,9 @@ def reshard(
     folder, name = new_dataset(dataset, options.name, [origin])
     of = origin.manifest
     num_shards = options.num_shards(of.splits, asked)
+    num_examples = {split: held.num_examples for split, held in of.splits.items()}
+    for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
+        log(f"warning: {warning}")
     compression = options.compression or of.compression
     recorded: dict[str, Json] = {
         "source": "reshard",

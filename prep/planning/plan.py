@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
-from tfshards.prep.planning.shard_counts import ShardCounts
+from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.schemas import InputError, OptionsError
@@ -85,8 +85,9 @@ def make_plan(
     listing = listing or reader.listing()
     membership = _membership(reader, listing, seed, options)
     shard_size = options.shard_size or DEFAULT_SHARD_SIZE
+    num_examples = {split: len(examples) for split, examples in membership.examples.items()}
     counts = shards.of_splits(
-        {split: len(examples) for split, examples in membership.examples.items()},
+        num_examples,
         {
             split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
             for split, examples in membership.examples.items()
@@ -104,7 +105,11 @@ def make_plan(
         "shards": dict(counts),
         "seed": seed,
     }
-    warnings = (*listing.warnings, *_missing_classes(listing, membership))
+    warnings = (
+        *listing.warnings,
+        *_missing_classes(listing, membership),
+        *size_warnings(shards, counts, num_examples, options.shard_size),
+    )
     groups = _shared(listing) if options.splits and not options.group_by else None
     if groups is not None:
         all_options["same_image"] = "one split"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TypeAlias
 
 from tfshards.schemas import InputError, OptionsError
+
+# More shards than these, most of which hold one example, are a mistake in the unit of their size.
+_MANY_SHARDS = 100
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,14 @@ class ShardCounts:
             raise InputError(
                 "shard_size= has no effect, since shards= names every split; leave out one of them"
             )
-        counts = {}
-        for split, examples in num_examples.items():
-            by_default = self.default or max(1, min(by_size[split], examples))
-            counts[split] = self.by_split.get(split, by_default)
-            if counts[split] > max(1, examples):
-                is_own = split in self.by_split
-                asked = _asked(split, counts[split]) if is_own else f"shards={counts[split]}"
-                raise InputError(too_many_shards(asked, split, examples))
+        counts = {
+            split: self.by_split.get(split, self.default or max(1, min(by_size[split], examples)))
+            for split, examples in num_examples.items()
+        }
+        for split, count in counts.items():
+            if count > max(1, num_examples[split]):
+                asked = _asked(split, count) if split in self.by_split else f"shards={count}"
+                raise InputError(too_many_shards(asked, split, counts, num_examples))
         return counts
 
 
@@ -86,10 +90,46 @@ class ShardCounts:
 Shards: TypeAlias = int | Mapping[str, int] | ShardCounts | None
 
 
-def too_many_shards(asked: str, split: str, num_examples: int) -> str:
-    """Return the message for a split with more shards than examples; ``asked`` is as in ``shards=3``."""
-    examples = f"{num_examples} example{'s' if num_examples > 1 else ''}"
-    return f"{asked} exceeds the {examples} of split {split!r}; use at most {num_examples}"
+def too_many_shards(
+    asked: str, split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]
+) -> str:
+    """Return the message for a split with more shards than examples.
+
+    Args:
+        asked: the number as it was given, such as ``shards=3``.
+        split: the split.
+        counts: number of shards of every split.
+        num_examples: examples of every split.
+    """
+    examples = num_examples[split]
+    text = (
+        f"{asked} exceeds the {examples} example{'s' if examples > 1 else ''} of split {split!r}; "
+        f"use at most {examples}"
+    )
+    if len(counts) == 1:
+        return text
+    most = {name: min(count, max(1, num_examples[name])) for name, count in counts.items()}
+    return f"{text}, for example shards={json.dumps(most)}"
+
+
+def size_warnings(
+    asked: ShardCounts, counts: Mapping[str, int], num_examples: Mapping[str, int], shard_size: int | None
+) -> Iterator[str]:
+    """Yield a warning for each split that a requested size cuts into many shards of single examples.
+
+    Args:
+        asked: the requested numbers of shards.
+        counts: number of shards of each split.
+        num_examples: examples of each split.
+        shard_size: requested bytes per shard, if any.
+    """
+    for split, count in counts.items():
+        is_by_size = shard_size is not None and split not in asked.by_split
+        if is_by_size and count > _MANY_SHARDS and 2 * count > num_examples[split]:
+            yield (
+                f"shard_size={shard_size} makes {count:,} shards of the {num_examples[split]:,} examples of "
+                f"split {split!r}; a size is in bytes, or has a unit, such as 128MiB"
+            )
 
 
 def _asked(split: str, count: object) -> str:

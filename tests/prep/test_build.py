@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, plan, verify
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.reader import read_records
@@ -384,6 +384,16 @@ def test_the_number_of_shards_follows_from_their_size(tmp_path, quiet_build):
     assert shards(shard_size=1) == 12
 
 
+def test_a_size_that_makes_shards_of_single_examples_is_warned_of():
+    source = Arrays({"x": np.zeros((1000, 10), np.uint8)})
+    splits = {"train": 0.9, "val": 0.1}
+    text = "shard_size=10 makes 900 shards of the 900 examples of split 'train'; a size is in bytes"
+    for shards, size, number in ((None, 10, 1), ({"train": 2}, 10, 0), (None, 20, 0), (8, None, 0)):
+        options = Options(splits=splits, shard_size=size)
+        found = plan(source, "out", shards=shards, options=options).warnings
+        assert [warning[: len(text)] for warning in found] == [text] * number
+
+
 def test_each_split_may_have_its_own_number_of_shards(image_folder, tmp_path, quiet_build):
     root = image_folder({f"{split}/a/{n}.png": n for split in ("train", "val", "test") for n in range(6)})
     counts = ShardCounts(4, {"val": 2, "test": 1})
@@ -587,7 +597,14 @@ ERRORS = {
     "more shards than examples in one split": (
         {"shards": 4, "options": Options(splits={"train": 0.9, "val": 0.1})},
         InputError,
-        r"^shards=4 exceeds the 1 example of split 'val'; use at most 1$",
+        r"^shards=4 exceeds the 1 example of split 'val'; use at most 1, for example "
+        r"shards=\{\"train\": 4, \"val\": 1\}$",
+    ),
+    "more shards than examples in one split, by its number": (
+        {"shards": {"val": 4}, "options": Options(splits={"train": 0.9, "val": 0.1})},
+        InputError,
+        r"^shards=\{\"val\": 4\} exceeds the 1 example of split 'val'; use at most 1, for example "
+        r"shards=\{\"train\": 1, \"val\": 1\}$",
     ),
     "shards of no split": (
         {"shards": {"val": 2}},

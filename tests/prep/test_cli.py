@@ -483,6 +483,11 @@ FROM_DISK = {
         ["build", "images", "photos", "out", "--shards=64"],
         "tfshards: --shards 64 exceeds the 13 examples of split 'train'; use at most 13\n",
     ),
+    "too many shards for one split": (
+        ["build", "images", "photos", "out", "--shards=6", "--split=train=0.8", "--split=val=0.2"],
+        "--shards 6 exceeds the 3 examples of split 'val'; use at most 3, for example "
+        "--shards train=6 --shards val=3\n",
+    ),
     "shards of no split": (
         ["plan", "images", "photos", "out", "--shards=val=2"],
         "names an unknown split; the splits are train",

@@ -155,6 +155,15 @@ def test_the_number_of_shards(asked, expected, old, tmp_path):
     assert counts(made, "train") == expected
 
 
+def test_a_size_that_makes_shards_of_single_examples_is_warned_of(old, tmp_path):
+    lines = []
+    reshard(old, tmp_path / "out", options=ShardOptions(shard_size=1), log=lines.append)
+    assert any(
+        line.startswith("warning: shard_size=1 makes 101 shards of the 101 examples of split 'train'")
+        for line in lines
+    )
+
+
 def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, contents, monkeypatch):
     root = origins["images", "gzip"]
     asked = {"shards": 5, "options": ShardOptions(balance="bytes")}
