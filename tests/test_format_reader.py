@@ -190,7 +190,7 @@ def read_example(record, schema, place):
         )
         if feature["kind"] == "label" and schema["class_names"]:
             label = values[feature["name"]]
-            if np.any((label < 0) | (label >= len(schema["class_names"]))):
+            if np.any((label < -1) | (label >= len(schema["class_names"]))):
                 raise ValueError(f"{place}: {label} is not a class")
     return values
 

@@ -121,9 +121,12 @@ def test_the_error_for_ratios_that_nearly_sum_to_one_has_a_remedy():
         Options(splits={"train": 1 / 3, "val": 2 / 3})
 
 
-def test_a_class_folder_named_like_a_split_is_reported(tmp_path):
+def test_a_class_folder_named_like_a_split_is_an_error(tmp_path):
     for name in ("cat", "train"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").write_bytes(b"x")
-    (warning,) = ImageFolder(tmp_path).listing().warnings
-    assert warning == "'train' is used as a class, since 'cat' is not the name of a split"
+    with pytest.raises(
+        InputError, match=r"'train' could be splits, but 'cat' cannot.* split_folders=\{\} if e"
+    ):
+        ImageFolder(tmp_path).listing()
+    assert ImageFolder(tmp_path, split_folders={}).listing().schema.class_names == ("cat", "train")

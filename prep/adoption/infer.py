@@ -71,7 +71,8 @@ def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list
             f"is {value} in {at}, but there are {number} class names, 0 to {number - 1}",
         )
         for value, at in (seen.least_label, seen.greatest_label)
-        if not 0 <= value < number
+        # -1 is no class
+        if not -1 <= value < number
     ][:1]
 
 

@@ -177,6 +177,8 @@ def _label_counts(found: Sequence[Findings], schema: Schema) -> dict[str, int]:
         # an empty file has no features
         seen = one.features.get(label.name)
         counts.update(seen.labels or {} if seen else {})
+    if schema.class_names and counts[-1]:
+        return {}
     if schema.class_names:
         return {name: counts[number] for number, name in enumerate(schema.class_names)} if counts else {}
     return {str(number): count for number, count in sorted(counts.items())}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import Hashes, Integers, Pairs, near_pairs
-from tfshards.prep.auditing.survey import Survey
+from tfshards.prep.auditing.survey import NO_LABEL, Survey
 
 _SAME_BYTES = -1
 _NONE = -1
@@ -82,6 +82,10 @@ def _same(survey: Survey, groups: Integers, indices: Integers, distance: int) ->
     split, label = survey.split[indices], survey.label[indices]
     first = _firsts(groups)
     own = np.arange(len(indices))
+    # examples without a label contradict no other
+    labelled = np.flatnonzero(label != NO_LABEL)
+    first_labelled = own.copy()
+    first_labelled[labelled] = labelled[_firsts(groups[labelled])]
     first_in_split = _firsts(_groups(np.stack([groups, split], axis=1)))
 
     def partners(is_one: npt.NDArray[np.bool_], partner: Integers) -> Partners:
@@ -92,7 +96,7 @@ def _same(survey: Survey, groups: Integers, indices: Integers, distance: int) ->
     return Repeats(
         partners(split != split[first], first),
         partners(first_in_split != own, first_in_split),
-        partners(label != label[first], first),
+        partners(label != label[first_labelled], first_labelled),
     )
 
 
@@ -104,7 +108,8 @@ def _with_near(survey: Survey, found: Repeats, groups: Integers, indices: Intege
     one, other = head[pairs.first], head[pairs.second]
     later, earlier = np.maximum(one, other), np.minimum(one, other)
     leaks = survey.split[later] != survey.split[earlier]
-    conflicts = survey.label[later] != survey.label[earlier]
+    one_label, other_label = survey.label[later], survey.label[earlier]
+    conflicts = (one_label != other_label) & (one_label != NO_LABEL) & (other_label != NO_LABEL)
     # an example with the split, or label, of its group's head has no partner in the group
     head_of = np.full(len(survey.keys), _NONE)
     head_of[indices] = head[groups]

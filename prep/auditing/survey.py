@@ -112,7 +112,9 @@ def _read(root: Path, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick
         if fault:
             raise RecordError(path, number, offset, fault)
         rows.keys.append(_key(values.get("key"), f"record {number} of {shard.path}"))
-        rows.labels.append(int(values[label.name][0]) if label else NO_LABEL)
+        number = int(values[label.name][0]) if label else NO_LABEL
+        # among named classes -1 is no class
+        rows.labels.append(NO_LABEL if number < 0 and manifest.schema.class_names else number)
         rows.digests.append(_digest([values[name] for name in compared]))
         if is_image:
             _add_image(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)

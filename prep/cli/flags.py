@@ -53,7 +53,7 @@ def _as_typed(flag: str, value: str) -> str:
     if value == "" or found is True:
         return flag
     if isinstance(found, dict):
-        values = [f"{name}={number}" for name, number in found.items()]
+        values = [f"{name}={number}" for name, number in found.items()] or [""]
     elif isinstance(found, (list, tuple)):
         values = [str(item) for item in found]
     else:

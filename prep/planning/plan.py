@@ -125,11 +125,13 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
     """Yield a warning for each split that has no examples of classes that other splits have."""
     if listing.labels is None:
         return
-    present = np.unique(listing.labels)
+    present = np.unique(listing.labels[listing.labels >= 0])
     names = listing.schema.class_names
     for split, examples in membership.examples.items():
-        lacking = np.setdiff1d(present, listing.labels[examples]).tolist()
-        if lacking:
+        found = listing.labels[examples]
+        lacking = np.setdiff1d(present, found).tolist()
+        # -1 is no class: a split of such examples lacks none
+        if lacking and not np.any(found < 0):
             classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
@@ -172,12 +174,17 @@ def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
 
 
 def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
-    """Return the number of examples of each class in the shards of a split; empty without labels."""
+    """Return the number of examples of each class in the shards of a split.
+
+    It is empty without labels, or if an example has no class.
+    """
     if listing.labels is None:
         return {}
     values, counts = np.unique(listing.labels[np.concatenate(layout)], return_counts=True)
     found = dict(zip(values.tolist(), counts.tolist(), strict=True))
     names = listing.schema.class_names
+    if names and -1 in found:
+        return {}
     if names:
         return {name: found.get(label, 0) for label, name in enumerate(names)}
     return {str(label): count for label, count in found.items()}

@@ -86,7 +86,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     if feature.kind == "image":
         return f"{describe(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
     if feature.kind == "label" and schema.class_names:
-        return _shorten([f"{int(value)} ({escaped(schema.class_names[int(value)])})" for value in values])
+        return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
     if feature.kind == "raw" and feature.dtype != "bfloat16":
         array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
         return f"{feature.dtype} {list(feature.shape)}: {_shorten(array.tolist())}"
@@ -94,6 +94,10 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
         return _shorten([escaped(os.fsdecode(value)) for value in values if isinstance(value, bytes)])
     dims = ["?" if dim is None else dim for dim in feature.shape]
     return f"{feature.dtype} [{', '.join(map(str, dims))}]: {_shorten(values)}"
+
+
+def _class_name(label: int, schema: Schema) -> str:
+    return "no class" if label < 0 else escaped(schema.class_names[label])
 
 
 def _only_bytes(values: Decoded) -> bytes:

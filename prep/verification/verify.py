@@ -108,7 +108,9 @@ def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Prob
             # unreadable records are reported with their shards
             continue
         counted = sum(filter(None, labels), Counter[int]())
-        seen = {names[label] if names else str(label): count for label, count in counted.items()}
+        seen = {
+            names[label] if names and label >= 0 else str(label): count for label, count in counted.items()
+        }
         wrong = [
             f"{label!r} occurs {seen.get(label, 0)} times, not {split.label_counts.get(label, 0)}"
             for label in sorted({*seen, *split.label_counts})

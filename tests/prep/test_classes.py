@@ -257,7 +257,7 @@ def test_the_command_line_takes_a_label_map_from_a_file_or_a_dataset(small_folde
 
 def test_missing_classes_cannot_be_allowed_without_class_names():
     message = (
-        "^allow_missing_classes=True has no effect without class_names=; give the names, or leave it out$"
+        "^allow_missing_classes=True has no effect without class_names= or split_folders=; give the names"
     )
     with pytest.raises(OptionsError, match=message):
         ImageFolder("photos", allow_missing_classes=True)

@@ -422,7 +422,7 @@ RECORDS = {
         r"the feature 'numbers' is a list of float instead of int$",
     ),
     "no such class": (with_value("label", 2), r"the label 2 is not one of the 2 classes$"),
-    "a class below zero": (with_value("label", -1), r"the label -1 is not one of the 2 classes$"),
+    "a class below -1": (with_value("label", -2), r"the label -2 is not one of the 2 classes$"),
 }
 
 

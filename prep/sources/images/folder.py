@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.image_file import read_image
 from tfshards.prep.sources.images.layout import arrange
+from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.json_reader import Json
@@ -26,9 +28,11 @@ from tfshards.schemas.json_reader import Json
 class ImageFolder:
     """A folder of image files; the key of an example is its path relative to the folder.
 
-    The top-level folders are splits if all are named train, training, validation, valid, val, dev, test
-    or testing; otherwise they are classes, which are searched recursively. The classes of all splits are
-    numbered in the sorted order of their names. Without folders there are no labels.
+    The top-level folders are splits if all that hold images are named train, training, validation, valid,
+    val, dev, test or testing, in any case; the names of the splits are in lower case. If no folder has such a
+    name, they are classes, which are searched recursively. The classes of all splits are numbered in the
+    sorted order of their names; in a split folder without class folders, examples have the label -1 if others
+    have classes. Without class folders there are no labels.
 
     Attributes:
         root: the folder.
@@ -36,11 +40,17 @@ class ImageFolder:
         class_names: class names in label order, which must be the names of the class folders; by default the
             sorted names of these folders.
         follow_links: follow links to folders, and to files outside the folder.
-        allow_missing_classes: accept names in ``class_names`` without a folder.
+        allow_missing_classes: accept names in ``class_names``, and folders in ``split_folders``, that do not
+            exist.
+        split_folders: the folder of each split, such as ``{"train": "Train", "test": "holdout"}``; other
+            folders are skipped. If empty, every folder is a class. By default the names of folders decide.
+        include: patterns of keys, such as ``["**/*.jpg"]``, of which an image must match one. ``*`` matches
+            within a folder, ``**`` across folders.
+        exclude: patterns of keys of images to leave out.
 
     Raises:
-        OptionsError: a class name is repeated, the name of the folder is empty, or missing classes are
-            allowed without class names.
+        OptionsError: a class name is repeated, the name of the folder is empty, missing classes are allowed
+            without names, or another argument is not allowed.
     """
 
     root: str | bytes | os.PathLike[str]
@@ -48,15 +58,21 @@ class ImageFolder:
     class_names: Sequence[str] | None = None
     follow_links: bool = False
     allow_missing_classes: bool = False
+    split_folders: Mapping[str, str] | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
         check_class_names(self.class_names)
-        if self.allow_missing_classes and self.class_names is None:
+        check_split_folders(self.split_folders)
+        check_patterns("include", self.include)
+        check_patterns("exclude", self.exclude)
+        if self.allow_missing_classes and self.class_names is None and not self.split_folders:
             raise OptionsError(
-                "allow_missing_classes=True has no effect without class_names=; give the names, or "
-                "leave it out"
+                "allow_missing_classes=True has no effect without class_names= or split_folders=; give the "
+                "names, or leave it out"
             )
 
     def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:
@@ -78,7 +94,13 @@ class ImageFolder:
         # which images are accepted, and how they are converted, depends on the versions of the decoders
         decoders = {} if self.images.check == "none" else decoder_versions()
         links: dict[str, Json] = {"follow_links": True} if self.follow_links else {}
-        return {"source": "images", **self.images.to_json(), **links, **decoders}
+        chosen: dict[str, Json] = (
+            {} if self.split_folders is None else {"split_folders": {**self.split_folders}}
+        )
+        for name, patterns in (("include", self.include), ("exclude", self.exclude)):
+            if patterns:
+                chosen[name] = [*sorted(set(patterns))]
+        return {"source": "images", **self.images.to_json(), **links, **chosen, **decoders}
 
     def listing(self) -> Listing:
         """Return the listing, from the names, sizes and modification times of the files.
@@ -97,6 +119,10 @@ class ImageFolder:
             raise InputError(
                 f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
             ) from None
+        chosen = choose_keys([file.key for file in found], self.include, self.exclude)
+        if chosen.excluded:
+            skipped["excluded"] += len(chosen.excluded)
+            found = [file for file in found if file.key not in chosen.excluded]
         if not found:
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
@@ -105,7 +131,7 @@ class ImageFolder:
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
                 "by their content"
             )
-        return arrange(
+        listing = arrange(
             root,
             found,
             skipped,
@@ -113,7 +139,10 @@ class ImageFolder:
             class_names=self.class_names,
             allow_missing_classes=self.allow_missing_classes,
             follow_links=self.follow_links,
+            split_folders=self.split_folders,
+            excluded=chosen.excluded,
         )
+        return replace(listing, warnings=(*chosen.warnings, *listing.warnings))
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the image, label and key of each row, or why it is rejected."""

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from tfshards.prep.sources.image_arguments import add_image_arguments, image_options_from, restored_images
 from tfshards.prep.sources.images.folder import ImageFolder
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
+from tfshards.schemas import OptionsError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="folder that holds class folders, split folders or images"
     )
+    parser.add_argument(
+        "--splits",
+        dest="split_folders",
+        action="append",
+        metavar="SPLIT=FOLDER,...",
+        help="folder of each split, such as train=Train,test=holdout; '' if every folder is a class "
+        "(default: the folders are splits if all are named train, val, test or the like)",
+    )
+    for name, text in (("include", "take only images"), ("exclude", "skip images")):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="PATTERN",
+            help=f"{text} whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** "
+            "across folders; repeatable",
+        )
     add_image_arguments(parser)
 
 
@@ -23,19 +42,42 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
         image_options_from(options),
         class_names=class_names,
         follow_links=options.follow_links,
+        split_folders=None if options.split_folders is None else _split_folders(options.split_folders),
+        include=options.include,
+        exclude=options.exclude,
     )
+
+
+def _split_folders(texts: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        for part in filter(None, text.split(",")):
+            split, equals, folder = part.partition("=")
+            if not equals or split in folders:
+                raise OptionsError(
+                    f"split_folders={text!r} must be SPLIT=FOLDER,..., such as train=Train,test=holdout, "
+                    "with each split given once"
+                )
+            folders[split] = folder.rstrip("/")
+    return folders
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
     check_num_inputs(inputs, 1, "one folder of images")
-    follow_links = recorded.options.get("follow_links", recorded.is_grown and recorded.follow_links)
+    options = recorded.options
+    follow_links = options.get("follow_links", recorded.is_grown and recorded.follow_links)
+    split_folders = cast("Mapping[str, str] | None", options.get("split_folders"))
     return ImageFolder(
         inputs[0],
-        restored_images(recorded.options),
+        restored_images(options),
         class_names=recorded.class_names,
         follow_links=bool(follow_links),
-        # the build may have allowed it, and new images need not be of every class
-        allow_missing_classes=recorded.class_names is not None,
+        # the build may have allowed it, and new images need not be of every class or split
+        allow_missing_classes=recorded.class_names is not None or bool(split_folders),
+        split_folders=split_folders,
+        include=cast("list[str]", options.get("include", [])),
+        exclude=cast("list[str]", options.get("exclude", [])),
     )
 
 

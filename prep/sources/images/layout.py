@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
+from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile, folders_in
-from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS, usual_order
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
@@ -29,6 +29,8 @@ def arrange(
     class_names: Sequence[str] | None,
     allow_missing_classes: bool,
     follow_links: bool,
+    split_folders: Mapping[str, str] | None = None,
+    excluded: Set[bytes] = frozenset(),
 ) -> Listing:
     """Return the listing of the files, with splits and classes derived from their paths.
 
@@ -38,29 +40,39 @@ def arrange(
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
         shape: height, width and channels of the decoded images; None for what varies.
         class_names: class names that the folders must have, in label order, or None.
-        allow_missing_classes: whether some of these may have no folder.
+        allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
         follow_links: whether links to folders are folders.
+        split_folders: the folder of each split; empty if there are none; None to go by the names of folders.
+        excluded: keys of image files that were excluded. A folder that holds only these is left out.
 
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
-    folders = folders_in(root, follow_links=follow_links)
-    has_splits = bool(folders) and all(name in SPLIT_FOLDERS for name in folders)
-    if has_splits:
-        below = {name: folders_in(root, name, follow_links=follow_links) for name in folders}
-    else:
-        below = {b"": folders}
-    _check_every_split_has_classes(root, below)
+    emptied = _folders_of(excluded) - _folders_of(file.key for file in found) if excluded else set()
+    folders = [name for name in folders_in(root, follow_links=follow_links) if name not in emptied]
+    with_images = {_top(file.key) for file in found if b"/" in file.key}
+    tops = find_split_folders(root, folders, with_images, split_folders, may_lack=allow_missing_classes)
+    split_of = tops.split_of
+    below = {name: folders_in(root, name, follow_links=follow_links) for name in split_of} or {b"": folders}
+    below = {
+        top: [name for name in names if os.path.join(top, name) not in emptied]
+        for top, names in below.items()
+    }
     folder_names = {to_text(name) for inside in below.values() for name in inside}
     if allow_missing_classes:
         # without class folders there are no labels
         names = class_map(folder_names.union(class_names or ()), class_names, "") if folder_names else ()
     else:
         names = class_map(folder_names, class_names, "there is no folder")
-    depth = 1 if has_splits else 0
-    # a file outside the class or split folders has no class or split
-    least = depth + (1 if names else 0)
-    inside = [file for file in found if file.key.count(b"/") >= least]
+    depth = 1 if split_of else 0
+    # a file outside the class or split folders has no class or split; in a split without class folders, files
+    # have no class
+    inside = [
+        file
+        for file in found
+        if (top := _top(file.key) if split_of else b"") in below
+        and file.key.count(b"/") >= depth + bool(below[top])
+    ]
     if len(inside) < len(found):
         skipped["beside the folders"] += len(found) - len(inside)
     if not inside:
@@ -69,8 +81,13 @@ def arrange(
             "them into the folders"
         )
     number = {to_bytes(name): index for index, name in enumerate(names)}
-    labels = _numbers(number[file.key.split(b"/", depth + 1)[depth]] for file in inside) if names else None
     keys = [file.key for file in inside]
+    bare = {top for top, inside in below.items() if names and not inside}
+    labels = (
+        _numbers(-1 if _top(key) in bare else number[key.split(b"/", depth + 1)[depth]] for key in keys)
+        if names
+        else None
+    )
     image = Feature("image", "image", "uint8", shape)
     return Listing(
         schema=Schema((image, _LABEL, KEY_FEATURE) if names else (image, KEY_FEATURE), names),
@@ -78,11 +95,13 @@ def arrange(
         sizes=_numbers(file.size for file in inside),
         stamps=_numbers(file.stamp for file in inside),
         labels=labels,
-        splits=_split_folders(keys) if has_splits else None,
+        splits=_splits(keys, split_of) if split_of else None,
         skipped=dict(sorted(skipped.items())),
         warnings=(
             *_unread_tables(root),
-            *_warnings(names, folder_names, labels, folders, keys if has_splits else None),
+            *tops.warnings,
+            *_split_warnings(keys, split_of, bare),
+            *_class_warnings(names, folder_names, labels),
         ),
     )
 
@@ -94,39 +113,41 @@ def _unread_tables(root: bytes) -> Iterator[str]:
             yield f"{name} is not read; 'tfshards build table' stores its columns with the images"
 
 
-def _check_every_split_has_classes(root: bytes, below: Mapping[bytes, list[bytes]]) -> None:
-    bare = [name for name, names in below.items() if not names]
-    if bare and len(bare) < len(below):
-        named = f"{os.fsdecode(root)}: the split folder {os.fsdecode(bare[0])!r}"
-        raise InputError(f"{named} has no class folders, but others do; give it the same class folders")
+def _top(key: bytes) -> bytes:
+    """Return the top-level folder of a key, or the name of a file that is in none."""
+    return key.split(b"/", 1)[0]
 
 
-def _split_folders(keys: Sequence[bytes]) -> dict[str, IntArray]:
-    members: dict[bytes, list[int]] = {}
+def _folders_of(keys: Iterable[bytes]) -> set[bytes]:
+    """Return the folders of the first two levels in which the files with these keys are."""
+    parts = [key.split(b"/", 2) for key in keys]
+    return {each[0] for each in parts if len(each) > 1} | {
+        b"/".join(each[:2]) for each in parts if len(each) > 2
+    }
+
+
+def _splits(keys: Sequence[bytes], split_of: Mapping[bytes, str]) -> dict[str, IntArray]:
+    members: dict[bytes, list[int]] = {top: [] for top in split_of}
     for number, key in enumerate(keys):
-        members.setdefault(key.split(b"/", 1)[0], []).append(number)
-    in_order = sorted(members, key=lambda top: usual_order(top.decode()))
-    return {top.decode(): _numbers(members[top]) for top in in_order}
+        members[_top(key)].append(number)
+    return {split_of[top]: _numbers(numbers) for top, numbers in members.items() if numbers}
 
 
-def _warnings(
-    names: Sequence[str],
-    folder_names: Set[str],
-    labels: IntArray | None,
-    folders: Sequence[bytes],
-    keys: Sequence[bytes] | None,
-) -> Iterator[str]:
-    """Yield warnings about likely mistakes; ``keys`` is None if the folders are not splits."""
-    if keys is not None:
-        tops = {key.split(b"/", 1)[0] for key in keys}
-        for name in folders:
-            if name not in tops:
-                yield f"the split folder {os.fsdecode(name)!r} holds no images; the dataset lacks this split"
-    else:
-        other = next((os.fsdecode(name) for name in folders if name not in SPLIT_FOLDERS), "")
-        for name in folders:
-            if name in SPLIT_FOLDERS:
-                yield f"{os.fsdecode(name)!r} is used as a class, since {other!r} is not the name of a split"
+def _split_warnings(keys: Sequence[bytes], split_of: Mapping[bytes, str], bare: Set[bytes]) -> Iterator[str]:
+    """Yield a warning for each split folder without images, or without the class folders of others."""
+    counts = Counter(map(_top, keys))
+    for top, split in sorted(split_of.items()):
+        if not counts[top]:
+            yield f"the split folder {os.fsdecode(top)!r} holds no images; the dataset lacks this split"
+        elif top in bare:
+            yield (
+                f"the split folder {os.fsdecode(top)!r} has no class folders, but others do; the label of "
+                f"all examples of {split!r} ({counts[top]:,}) is -1, for no class"
+            )
+
+
+def _class_warnings(names: Sequence[str], folder_names: Set[str], labels: IntArray | None) -> Iterator[str]:
+    """Yield warnings about likely mistakes in the names of classes, and about classes without images."""
     yield from twins(names)
     present = set() if labels is None else set(labels.tolist())
     for index, class_name in enumerate(names):

@@ -1,0 +1,188 @@
+"""Folders that are splits: by their names, by ``--splits``, and next to folders that are neither."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from tfshards.prep import ImageFolder, append, audit, repair, verify
+from tfshards.prep.cli import main as cli
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+SKIPPED = "the folder {!r} holds no images; it is skipped"
+
+
+def splits(listing):
+    return {
+        name: [os.fsdecode(listing.keys[number]) for number in numbers]
+        for name, numbers in (listing.splits or {}).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("beside", "folder"),
+    [
+        ("annotations/instances.json", "annotations"),
+        ("__MACOSX/train/._1.png", "__MACOSX"),
+        ("__MACOSX/", "__MACOSX"),
+        ("labels/1.txt", "labels"),
+    ],
+)
+def test_a_folder_without_images_next_to_splits_is_skipped_with_a_line(beside, folder, image_folder):
+    files = {"train/cat/1.png": 1, "test/cat/1.png": 2}
+    listing = ImageFolder(image_folder({**files, beside: b"no image"})).listing()
+    assert splits(listing) == {"train": ["train/cat/1.png"], "test": ["test/cat/1.png"]}
+    assert listing.schema.class_names == ("cat",)
+    assert listing.warnings == (SKIPPED.format(folder),)
+
+
+def test_a_hidden_folder_next_to_splits_has_no_effect(image_folder):
+    files = {"Train/1.png": 1, "Test/1.png": 2, ".ipynb_checkpoints/1-checkpoint.png": 3}
+    listing = ImageFolder(image_folder(files)).listing()
+    assert splits(listing) == {"train": ["Train/1.png"], "test": ["Test/1.png"]}
+    assert listing.warnings == ()
+    assert listing.skipped == {"hidden": 1}
+
+
+def test_a_folder_with_images_next_to_splits_is_an_error_with_the_choice(image_folder, capsys, tmp_path):
+    root = image_folder({"Train/1.png": 1, "test/1.png": 2, "extra/1.png": 3})
+    with pytest.raises(
+        InputError,
+        match=r"photos: 'Train', 'test' could be splits, but 'extra' cannot, and there are images in both; "
+        r"give split_folders=\{'train': 'Train', 'test': 'test'\} for the folders that are splits, or "
+        r"split_folders=\{\} if every folder is a class$",
+    ):
+        ImageFolder(root).listing()
+    command = ["plan", "images", str(root), str(tmp_path / "out")]
+    assert cli.main(command) == 1
+    printed = capsys.readouterr().err
+    assert "give --splits train=Train --splits test=test for" in printed
+    assert "or --splits '' if every folder is a class" in printed
+    # both of the choices work as they are printed
+    assert cli.main([*command, "--splits", "train=Train", "--splits", "test=test"]) == 0
+    assert "the folder 'extra' is not given as a split; its images are skipped" in capsys.readouterr().err
+    assert cli.main([*command, "--splits", ""]) == 0
+    assert "Train" in capsys.readouterr().out
+
+
+def test_two_folders_of_one_split_are_an_error(image_folder):
+    root = image_folder({"TRAIN/1.png": 1, "TEST/1.png": 2, "train/1.png": 3})
+    with pytest.raises(InputError, match=r"the folders 'TRAIN', 'train' are both the split 'train'; put th"):
+        ImageFolder(root).listing()
+
+
+def test_given_folders_are_the_splits_and_others_are_skipped(image_folder):
+    files = {"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3, "docs/readme.txt": b"", "1.png": 4}
+    listing = ImageFolder(image_folder(files), split_folders={"train": "Train", "final": "holdout"}).listing()
+    assert splits(listing) == {"train": ["Train/1.png"], "final": ["holdout/1.png"]}
+    assert list(listing.splits) == ["train", "final"]
+    assert listing.skipped == {"beside the folders": 2, "not an image": 1}
+    assert listing.warnings == (
+        "the folder 'docs' is not given as a split; it holds no images and is skipped",
+        "the folder 'old' is not given as a split; its images are skipped",
+    )
+
+
+def test_a_given_folder_that_is_missing_is_an_error(image_folder):
+    root = image_folder({"Train/1.png": 1})
+    with pytest.raises(
+        InputError, match=r"there is no folder 'train', which split_folders= names; the folders are 'Train'$"
+    ):
+        ImageFolder(root, split_folders={"train": "train"}).listing()
+
+
+WRONG = {
+    "no map": ("Train", r"^split_folders='Train' must map splits to folders, such as \{'train': 'Train'\}$"),
+    "no name of a split": (
+        {"a b": "Train"},
+        r"^split_folders=\{'a b': 'Train'\}: the split name 'a b' must be",
+    ),
+    "no folder": (
+        {"train": ""},
+        r"^split_folders=\{'train': ''\}: '' must be the name of a folder in the so",
+    ),
+    "a path": ({"train": "a/b"}, r"'a/b' must be the name of a folder in the source$"),
+    "hidden": ({"train": ".a"}, r"'\.a' must be the name of a folder in the source$"),
+    "one folder twice": ({"train": "a", "test": "a"}, r"gives a folder twice$"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG.keys())
+def test_splits_that_are_not_allowed_are_reported_at_once(given, message):
+    with pytest.raises(OptionsError, match=message):
+        ImageFolder("x", split_folders=given)
+
+
+@pytest.mark.parametrize("text", ["Train", "train=a,train=b"])
+def test_the_flag_reports_what_is_not_a_split_and_its_folder(text, capsys):
+    assert cli.main(["plan", "images", "x", "out", "--splits", text]) == 2
+    assert f"--splits {text} must be SPLIT=FOLDER,..., such as train=Train" in capsys.readouterr().err
+
+
+def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
+    root = image_folder({"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3})
+    given = {"train": "Train", "final": "holdout"}
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
+    shard = out / manifest.splits["final"].shards[0].path
+    content = shard.read_bytes()
+    shard.unlink()
+    repair(out, root, log=lambda _: None)
+    assert shard.read_bytes() == content
+    more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
+    grown = append(more, out, log=lambda _: None, engine="in_process")
+    assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
+
+
+@pytest.fixture
+def kaggle(image_folder):
+    """Images as in a competition: the test images have no classes."""
+    return image_folder(
+        {
+            **{f"train/cat/{number}.png": number for number in range(5)},
+            **{f"train/dog/{number}.png": 10 + number for number in range(4)},
+            "test/a.png": 20,
+            "test/b.png": 21,
+            # an image that the training data holds, too
+            "test/c.png": 3,
+        }
+    )
+
+
+def test_bare_test_images_next_to_classes_are_an_unlabelled_split(kaggle, tmp_path, quiet_build, log, capsys):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(kaggle), out)
+    assert [line for line in log if "warning" in line] == [
+        "warning: the split folder 'test' has no class folders, but others do; the label of all examples of "
+        "'test' (3) is -1, for no class"
+    ]
+    assert manifest.schema.class_names == ("cat", "dog")
+    assert manifest.splits["train"].label_counts == {"cat": 5, "dog": 4}
+    assert manifest.splits["test"].label_counts == {}
+    (shard,) = manifest.splits["test"].shards
+    assert np.fromfile(out / "index" / f"{shard.path}.labels", "<i8").tolist() == [-1] * 3
+    assert str(verify(out, deep=True, decode=True)).startswith(f"{out}: sound")
+    assert cli.main(["show", str(out), "test/a.png"]) == 0
+    assert "label: -1 (no class)" in capsys.readouterr().out
+    # an image without a class contradicts no class
+    found = audit(out)
+    assert [finding.kind for finding in found.findings if finding.kind in ("leak", "conflict")] == ["leak"]
+
+
+def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(kaggle), out)
+    more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
+    grown = append(more, out, log=lambda _: None, engine="in_process")
+    assert grown.splits["train"].label_counts == {"cat": 6, "dog": 4}
+    assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 4)
+    assert read_manifest(out) == grown
+    assert str(verify(out, deep=True)).startswith(f"{out}: sound")
+
+
+def test_an_empty_split_folder_next_to_classes_is_no_split(image_folder):
+    listing = ImageFolder(image_folder({"train/cat/1.png": 1, "test/": b""})).listing()
+    assert list(listing.splits) == ["train"]
+    assert listing.warnings == ("the split folder 'test' holds no images; the dataset lacks this split",)

@@ -1,0 +1,61 @@
+"""A split whose examples have no class, as in Kaggle's competitions: label -1 in every reader."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from tfshards import loader
+from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, build
+from tfshards.schemas import InputError, OptionsError
+
+QUIET = {"log": lambda _: None}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    root = tmp_path_factory.mktemp("kaggle")
+    names = [f"train/{('cat', 'dog')[number % 2]}/{number}.png" for number in range(8)]
+    for number, name in enumerate([*names, "test/8.png", "test/9.png"]):
+        path = root / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((2, 2, 3), number, np.uint8)).save(path)
+    build(ImageFolder(root / "photos"), root / "data", engine="in_process", **QUIET)
+    return root / "data"
+
+
+def test_the_loader_delivers_the_label_of_no_class(dataset):
+    batch = next(iter(loader.load(dataset, "test", batch_size=2, image=loader.Image(size=(2, 2)))))
+    assert batch["label"].numpy().tolist() == [-1, -1]
+    assert sorted(batch["image"].numpy()[:, 0, 0, 0].tolist()) == [8, 9]
+    batch = next(iter(loader.load(dataset, "train", batch_size=8, image=loader.Image(size=(2, 2)))))
+    assert batch["label"].numpy().tolist() == (batch["image"].numpy()[:, 0, 0, 0] % 2).tolist()
+
+
+def test_options_that_need_classes_are_refused_for_a_split_without(dataset):
+    with pytest.raises(InputError, match=r"^split 'test' of .* has no labels, so its classes cannot be weig"):
+        loader.class_weights(dataset, "test")
+    with pytest.raises(OptionsError, match=r"split 'test' has no counted labels; name a feature that holds"):
+        loader.load(dataset, "test", batch_size=2, sample_weights="balanced")
+    with pytest.raises(OptionsError, match=r"split 'test' of .* has no examples of classes=\['cat'\]$"):
+        loader.load(dataset, "test", batch_size=2, classes=["cat"])
+    assert loader.class_weights(dataset, "train") == {0: 1.0, 1: 1.0}
+
+
+def test_tensorflow_datasets_reads_the_label_of_no_class(dataset):
+    builder = tfds.builder_from_directory(dataset)
+    found = [int(example["label"]) for example in tfds.as_numpy(builder.as_dataset(split="test"))]
+    assert found == [-1, -1]
+    assert builder.info.features["label"].names == ["cat", "dog"]
+
+
+def test_adopted_records_may_have_no_class(dataset, tmp_path):
+    for shard in dataset.glob("*.tfrecord-*"):
+        shutil.copy(shard, tmp_path)
+    manifest = adopt(
+        tmp_path, AdoptOptions(class_names=("cat", "dog"), roles=FeatureRoles(label="label")), **QUIET
+    )
+    assert manifest.splits["train"].label_counts == {"cat": 4, "dog": 4}
+    assert manifest.splits["test"].label_counts == {}
