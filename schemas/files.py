@@ -1,9 +1,10 @@
-"""Local files: atomic writes, digests, and free disk space."""
+"""Local files: their paths, atomic writes, digests, and free disk space."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -11,11 +12,31 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tfshards.schemas.digests import NUM_LAST_BYTES
-from tfshards.schemas.errors import InputError
+from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
+# A URL, of which pathlib keeps one slash; a single letter is a drive.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def local_path(path: str | bytes | os.PathLike[str]) -> Path:
+    """Return ``path``, which names a local file or folder.
+
+    Raises:
+        OptionsError: it is a URL, whose scheme would become the name of a local folder.
+    """
+    text = os.fsdecode(path)
+    url = _URL.match(text)
+    if url:
+        remedy = (
+            f"give the path without {url[1]}://"
+            if url[1].lower() == "file"
+            else "copy the files to a local disk, or mount their storage, and give that path"
+        )
+        raise OptionsError(f"{text} is a URL, but only local paths are supported; {remedy}")
+    return Path(text)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.schema import Schema
@@ -194,10 +194,11 @@ def read_manifest(dataset: str | os.PathLike[str]) -> Manifest:
         dataset: folder of the dataset.
 
     Raises:
+        OptionsError: the path is a URL.
         InputError: the manifest is missing or cannot be read.
         FormatError: the manifest violates the format; the error holds every problem with its location.
     """
-    path = Path(dataset) / MANIFEST_NAME
+    path = local_path(dataset) / MANIFEST_NAME
     try:
         # as bytes, because the digest covers line ends
         text = path.read_bytes().decode("utf-8")

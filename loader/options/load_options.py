@@ -28,6 +28,7 @@ from tfshards.loader.options.validation import (
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
+from tfshards.schemas.files import local_path
 from tfshards.schemas.sizes import parse_size
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]
@@ -247,6 +248,7 @@ def _check_cache(cache: object) -> None:
         raise OptionsError(
             f'cache={cache!r} must be "disk:PATH" or None; "disk:/dev/shm/tfshards" is a folder in memory'
         )
+    local_path(cache.removeprefix(_DISK))
 
 
 def _budget_bytes(memory_budget: str | int | None) -> int | None:

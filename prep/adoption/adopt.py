@@ -18,6 +18,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.schemas.files import local_path
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import MANIFEST_NAME
 
@@ -47,7 +48,7 @@ def adopt(
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
     """
     options = options or AdoptOptions()
-    folder = Path(root)
+    folder = local_path(root)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")

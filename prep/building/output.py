@@ -22,7 +22,7 @@ from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.files import system_fault
+from tfshards.schemas.files import local_path, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 
@@ -35,11 +35,12 @@ def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path
         inputs: folders and files that the dataset is made from; None for an input without a path.
 
     Raises:
-        OptionsError: the path is empty, which would be the working directory, or is inside an input.
+        OptionsError: the path is empty, which would be the working directory, is a URL, or is inside an
+            input.
     """
     if not os.fspath(dataset):
         raise OptionsError("the path of the output is empty; name a folder")
-    folder = Path(os.fsdecode(dataset))
+    folder = local_path(dataset)
     for location in inputs:
         if location is not None:
             inside, root = os.path.realpath(folder), os.path.realpath(location)

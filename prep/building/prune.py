@@ -15,6 +15,7 @@ from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import inspect_output
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import InputError
+from tfshards.schemas.files import local_path
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,11 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         dry_run: only return what would be removed.
 
     Raises:
+        OptionsError: the path is a URL.
         InputError: the folder holds neither a dataset nor an unfinished build, or a build is running.
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
     """
-    folder = Path(dataset)
+    folder = local_path(dataset)
     nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
     if not folder.is_dir():
         raise nothing

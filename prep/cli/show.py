@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Verb, add_dataset
 from tfshards.schemas import InputError
+from tfshards.schemas.files import local_path
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
@@ -32,7 +32,7 @@ def _run(args: argparse.Namespace) -> int:
             raise InputError("save= writes an image, but the dataset has no images; leave it out")
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
-        Path(args.save).write_bytes(data)
+        local_path(args.save).write_bytes(data)
     return 0
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tfshards.prep.sources.arrays.files import Files, GivenArray
 from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.files import local_path
 
 _NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
 # The files of a pattern belong together, so other ways of numbering are accepted as well.
@@ -74,6 +75,7 @@ def _split(argument: str) -> tuple[str | None, str]:
 
 def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tuple[str, GivenArray]]:
     name, path = _split(argument)
+    local_path(path)
     if path.endswith(".npz") and name is None:
         yield from ((member, Member(path, member)) for member in list_members(path))
         return

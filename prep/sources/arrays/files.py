@@ -26,6 +26,7 @@ from tfshards.prep.sources.arrays.mapped import (
 from tfshards.prep.sources.arrays.npy import check_array, read_header
 from tfshards.prep.sources.arrays.npz import Member, copied_bytes, stage_member
 from tfshards.schemas import InputError
+from tfshards.schemas.files import local_path
 
 # A dict of arrays by name, or a structured array.
 Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
@@ -259,7 +260,7 @@ def _as_files(name: str, given: GivenArray) -> Files | None:
 def _stage_files(name: str, files: Files) -> dict[str, MappedArray]:
     parts: dict[str, list[tuple[str, MappedFile]]] = {}
     for index, path in enumerate(files.paths):
-        fields = _fields_of_file(Path(path))
+        fields = _fields_of_file(local_path(path))
         is_plain = () in fields
         found = dict(_named_fields(name if files.is_named or is_plain else "", fields))
         if index and set(found) != set(parts):

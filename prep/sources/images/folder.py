@@ -21,6 +21,7 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError, OptionsError, Schema
+from tfshards.schemas.files import local_path
 from tfshards.schemas.json_reader import Json
 
 
@@ -49,8 +50,8 @@ class ImageFolder:
         exclude: patterns of keys of images to leave out.
 
     Raises:
-        OptionsError: a class name is repeated, the name of the folder is empty, missing classes are allowed
-            without names, or another argument is not allowed.
+        OptionsError: a class name is repeated, the path of the folder is empty or a URL, missing classes are
+            allowed without names, or another argument is not allowed.
     """
 
     root: str | bytes | os.PathLike[str]
@@ -65,6 +66,7 @@ class ImageFolder:
     def __post_init__(self) -> None:
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
+        local_path(self.root)
         check_class_names(self.class_names)
         check_split_folders(self.split_folders)
         check_patterns("include", self.include)

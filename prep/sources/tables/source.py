@@ -38,6 +38,7 @@ from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, mask_options, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas.files import local_path
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Table:
         follow_links: read images outside ``root``.
 
     Raises:
-        OptionsError: the path is empty, or the class names are empty or repeated.
+        OptionsError: the path is empty, a path is a URL, or the class names are empty or repeated.
     """
 
     path: str | os.PathLike[str]
@@ -74,6 +75,9 @@ class Table:
     def __post_init__(self) -> None:
         if not os.fspath(self.path):
             raise OptionsError("path= is empty; name the file of the table")
+        local_path(self.path)
+        if self.root is not None:
+            local_path(self.root)
         check_class_names(self.class_names)
 
     def location(self) -> None:

@@ -1,0 +1,73 @@
+"""URLs are refused wherever a path is expected."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards import loader, prep
+from tfshards.prep import Arrays, ImageFolder, build, plan
+from tfshards.prep.cli.main import main
+from tfshards.schemas import OptionsError
+from tfshards.schemas.files import local_path
+
+BUCKET = "gs://bucket/data"
+REMOTE = {
+    "build into": lambda: build(Arrays({"x": np.arange(3)}), BUCKET),
+    "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path(BUCKET)),
+    "images": lambda: ImageFolder("s3://bucket/photos"),
+    "a table": lambda: prep.Table("https://host/metadata.csv"),
+    "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
+    "an array": lambda: build(Arrays({"x": BUCKET + "/x.npy"}), "out"),
+    "reshard": lambda: prep.reshard(BUCKET, "out"),
+    "merge": lambda: prep.merge([BUCKET, "a"], "out"),
+    "append to": lambda: prep.append("photos", BUCKET),
+    "adopt": lambda: prep.adopt(BUCKET),
+    "prune": lambda: prep.prune(BUCKET),
+    "verify": lambda: prep.verify(BUCKET),
+    "repair": lambda: prep.repair(BUCKET),
+    "audit": lambda: prep.audit(BUCKET),
+    "info": lambda: prep.info(BUCKET),
+    "load": lambda: loader.load(BUCKET, batch_size=1),
+    "mix": lambda: loader.load(loader.Mix({BUCKET: 1}), batch_size=1),
+    "cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache"),
+}
+
+
+@pytest.mark.parametrize("call", REMOTE.values(), ids=REMOTE.keys())
+def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionsError, match="is a URL, but only local paths are supported; copy the files"):
+        call()
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["build", "images", ".", BUCKET],
+        ["build", "images", "s3://bucket/photos", "out"],
+        ["build", "arrays", "image=s3://bucket/x.npy", "out"],
+        ["build", "arrays", "s3://bucket/x.npz", "out"],
+        ["build", "images", ".", "out", "--class-names", "gs://bucket/names.txt"],
+        ["build", "images", ".", "out", "--class-names-from", BUCKET],
+        ["info", BUCKET],
+        ["show", BUCKET, "1"],
+        ["verify", BUCKET],
+    ],
+    ids=" ".join,
+)
+def test_the_command_refuses_a_url(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    assert "://bucket/" in (error := capsys.readouterr().err)
+    assert "is a URL, but only local paths are supported" in error
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_local_path_is_not_a_url():
+    for path in ("a:b/c", "C:/photos", "./gs://bucket", "1:/x", "photos", "/a/b:/c"):
+        assert local_path(path) == Path(path)
+    assert local_path(b"a/b") == Path("a/b")
+    with pytest.raises(OptionsError, match=r"file:///data is a URL, .* give the path without file://"):
+        local_path("file:///data")
