@@ -292,7 +292,7 @@ def test_no_arrays_is_an_error_at_once():
 IN_MEMORY = {
     "different lengths": (
         {"x": np.zeros(3), "y": np.zeros((4, 2))},
-        r"^the arrays differ in length: x has 3, y has 4; every array needs one row per example$",
+        r"^the arrays differ in length: x has 3, y has 4; every array needs one row per example; ",
     ),
     "no rows": ({"x": np.zeros((0, 2))}, r"^the arrays have no rows; there is nothing to build$"),
     "rows of nothing": ({"x": np.zeros((3, 0))}, r"^the rows of the arrays hold no values"),

@@ -4,6 +4,7 @@ X.npy, NAME=X.npy           one array
 X-0.npy X-1.npy ...         one array X in parts, in the order of their numbers
 NAME='X-*.npy'              the same, found by a pattern
 NAME=A.npy NAME=B.npy       one array in parts, in this order
+SPLIT:NAME=X.npy            the array NAME of one split
 ALL.npz                     all arrays in the archive
 """
 

@@ -15,8 +15,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         nargs="+",
         metavar="SOURCE",
-        help="array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), or "
-        "parts of one array such as X-0.npy X-1.npy",
+        help="array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), "
+        "parts of one array such as X-0.npy X-1.npy, or SPLIT:NAME=FILE.npy; arrays named like x_train and "
+        "x_test are splits",
     )
     parser.add_argument(
         "--list",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from tfshards.prep.sources.arrays.files import (
 )
 from tfshards.prep.sources.arrays.labels import LABEL_NAMES, read_labels
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
+from tfshards.prep.sources.arrays.split_names import join_splits
 from tfshards.prep.sources.arrays.splits import is_split_array, splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
@@ -35,6 +36,10 @@ from tfshards.schemas.json_reader import Json
 @dataclass(frozen=True)
 class Arrays:
     """Arrays of equal length; the key of an example is its row number.
+
+    If every name is that of an array of a split, such as ``x_train`` or ``test_labels`` of two or more
+    splits or ``train:image``, the arrays are splits of the features ``x``, ``labels`` or ``image``. Rows are
+    then numbered through the splits in their usual order: train, val, test.
 
     Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
     bytes. The array of labels holds classes if it consists of integer scalars (at most 10,000 different ones,
@@ -129,13 +134,24 @@ class Arrays:
             staged = _stage(given, folder, preview=preview)
         else:
             staged = stage_chunks(given, folder)
+        staged, num_rows = join_splits(staged)
+        if num_rows and self.split:
+            raise InputError(
+                f"split={self.split!r}: the names of the arrays already give the splits; leave it out"
+            )
         for role, name in (("label", self.label), ("split", self.split)):
             if name and name not in staged:
                 raise InputError(
                     f"{role}={name!r}: is not the name of an array; the arrays are {', '.join(staged)}"
                 )
         label, split = self.label, self.split
-        if split is None and label != "split" and "split" in staged and is_split_array(staged["split"]):
+        if (
+            split is None
+            and not num_rows
+            and label != "split"
+            and "split" in staged
+            and is_split_array(staged["split"])
+        ):
             split = "split"
         if label is None:
             label = next((name for name in LABEL_NAMES if name in staged and name != split), None)
@@ -146,6 +162,7 @@ class Arrays:
             label or None,
             split or None,
             is_label_named=bool(self.label),
+            num_rows=num_rows,
         )
 
 
@@ -178,6 +195,7 @@ class ArraysReader:
         label: name of the array of labels, or None.
         split: name of the array of splits, or None.
         is_label_named: whether the user named the array of labels.
+        num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
     """
 
     arrays: Mapping[str, MappedArray]
@@ -186,6 +204,7 @@ class ArraysReader:
     label: str | None = None
     split: str | None = None
     is_label_named: bool = False
+    num_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stored(self) -> dict[str, MappedArray]:
@@ -206,7 +225,10 @@ class ArraysReader:
         lengths = {name: array.shape[0] for name, array in self.arrays.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise InputError(f"the arrays differ in length: {listed}; every array needs one row per example")
+            raise InputError(
+                f"the arrays differ in length: {listed}; every array needs one row per example; "
+                "arrays of splits have names such as train:x and test:x"
+            )
         unknown = sorted(set(self.lists) - set(lengths))
         if unknown:
             raise InputError(
@@ -242,9 +264,21 @@ class ArraysReader:
             sizes=np.full(count, size, dtype=np.int64),
             stamps=np.zeros(count, dtype=np.int64),
             labels=labels.numbers if labels else None,
-            splits=None if self.split is None else splits_of(self.split, self.arrays[self.split]),
-            identity=repr([(name, *array.summary()) for name, array in self.arrays.items()]),
+            splits=self._splits(),
+            identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
+            + (repr(self.num_rows) if self.num_rows else ""),
         )
+
+    def _splits(self) -> dict[str, IntArray] | None:
+        if self.split is not None:
+            return splits_of(self.split, self.arrays[self.split])
+        ends = np.cumsum([*self.num_rows.values()])
+        splits = {
+            split: np.arange(end - count, end, dtype=np.int64)
+            for (split, count), end in zip(self.num_rows.items(), ends.tolist(), strict=True)
+            if count
+        }
+        return splits or None
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row."""

@@ -1,0 +1,187 @@
+"""Arrays of several splits: by names such as ``x_train``, and as ``SPLIT:NAME``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, Options, append, repair
+from tfshards.prep.cli import main as cli
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
+from tfshards.schemas import InputError, read_manifest
+
+RANDOM = np.random.default_rng(0)
+MNIST = {
+    "x_train": RANDOM.integers(0, 256, (12, 4, 4), dtype=np.uint8),
+    "y_train": np.arange(12, dtype=np.uint8) % 3,
+    "x_test": RANDOM.integers(0, 256, (5, 4, 4), dtype=np.uint8),
+    "y_test": np.arange(5, dtype=np.uint8) % 3,
+}
+
+
+def examples(root, split):
+    """The examples of a split by key, as they are stored."""
+    shards = read_manifest(root).splits[split].shards
+    found = [decode_example(data) for shard in shards for _, data in read_records(root / shard.path, "none")]
+    return {int(example["key"][0]): example for example in found}
+
+
+def test_the_archive_of_keras_becomes_the_splits_of_one_dataset(tmp_path):
+    np.savez(tmp_path / "mnist.npz", **MNIST)
+    out = tmp_path / "mnist"
+    assert cli.main(["build", "arrays", str(tmp_path / "mnist.npz"), str(out), "--shards", "2"]) == 0
+    manifest = read_manifest(out)
+    assert list(manifest.splits) == ["train", "test"]
+    assert manifest.schema.names == ("x", "y", "key")
+    assert (manifest.schema["x"].shape, manifest.schema["y"].kind) == ((4, 4), "label")
+    assert manifest.splits["test"].label_counts == {"0": 2, "1": 2, "2": 1}
+    for split, first in (("train", 0), ("test", 12)):
+        found = examples(out, split)
+        assert sorted(found) == [*range(first, first + len(MNIST[f"x_{split}"]))]
+        for key, example in found.items():
+            assert example["x"][0] == MNIST[f"x_{split}"][key - first].tobytes()
+            assert example["y"] == [MNIST[f"y_{split}"][key - first]]
+
+
+# names -> splits, features
+NAMES = {
+    "split last": (["x_train", "x_val", "x_test"], ["train", "val", "test"], ["x"]),
+    "split first": (
+        ["val_images", "val_labels", "train_images", "train_labels"],
+        ["train", "val"],
+        ["images", "labels"],
+    ),
+    "capitals": (["X_Train", "X_TEST"], ["train", "test"], ["X"]),
+    "several words": (["my_x_train", "my_x_dev"], ["train", "dev"], ["my_x"]),
+    "explicit": (["test:a_b", "fold1:a_b"], ["test", "fold1"], ["a_b"]),
+    "explicit, one split": (["train:x", "train:y"], ["train"], ["x", "y"]),
+    "explicit, with more colons": (["train:x:y", "test:x:y"], ["train", "test"], ["x:y"]),
+    "only one split": (["x_train", "y_train"], ["train"], ["x_train", "y_train"]),
+    "not all are of splits": (["x_train", "x_test", "other"], ["train"], ["x_train", "x_test", "other"]),
+    "no array": (["train", "test"], ["train"], ["train", "test"]),
+    "no name": (["_train", "_test"], ["train"], ["_train", "_test"]),
+    "other words": (["x_left", "x_right"], ["train"], ["x_left", "x_right"]),
+}
+
+
+@pytest.mark.parametrize(("names", "splits", "features"), NAMES.values(), ids=NAMES.keys())
+def test_names_of_arrays_give_splits(names, splits, features, tmp_path, quiet_build):
+    manifest = quiet_build(Arrays({name: np.arange(3.0) for name in names}), tmp_path / "out")
+    assert list(manifest.splits) == splits
+    assert manifest.schema.names == (*features, "key")
+
+
+def test_splits_are_given_by_arguments_of_the_command_line(tmp_path, array_files):
+    files = [argument.partition("=")[2] for argument in array_files(**MNIST)]
+    names = ("train:image", "train:label", "test:image", "test:label")
+    out = tmp_path / "out"
+    arguments = [f"{name}={file}" for name, file in zip(names, files, strict=True)]
+    # the training images in two parts
+    np.save(tmp_path / "more.npy", MNIST["x_train"])
+    arguments.append(f"train:image={tmp_path / 'more.npy'}")
+    np.save(files[1], np.tile(MNIST["y_train"], 2))
+    assert cli.main(["build", "arrays", *arguments, str(out)]) == 0
+    manifest = read_manifest(out)
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"train": 24, "test": 5}
+    assert examples(out, "train")[13]["image"][0] == MNIST["x_train"][1].tobytes()
+    assert examples(out, "test")[24]["image"][0] == MNIST["x_test"][0].tobytes()
+
+
+def test_fields_and_text_of_splits_are_joined(tmp_path, quiet_build):
+    def rows(*names):
+        return np.array(
+            [(number, name) for number, name in enumerate(names)], [("n", "<i4"), ("label", "U5")]
+        )
+
+    out = tmp_path / "out"
+    manifest = quiet_build(Arrays({"rows_train": rows("b", "a"), "rows_test": rows("ccc")}), out)
+    assert manifest.schema.names == ("rows/n", "rows/label", "key")
+    given = {"train:label": np.array(["b", "a"]), "test:label": np.array(["ccc"])}
+    manifest = quiet_build(Arrays(given), tmp_path / "two")
+    assert manifest.schema.class_names == ("a", "b", "ccc")
+    assert manifest.splits["test"].label_counts == {"a": 0, "b": 0, "ccc": 1}
+
+
+def test_splits_of_other_lengths_are_another_build(tmp_path, quiet_build):
+    rows = np.arange(6)
+    one, two = (
+        quiet_build(Arrays({"x_train": rows[:cut], "x_test": rows[cut:]}), tmp_path / f"{cut}" / "out")
+        for cut in (2, 3)
+    )
+    assert one.build_id != two.build_id
+
+
+def test_a_split_without_rows_is_left_out(tmp_path, quiet_build):
+    source = Arrays({"x_train": np.arange(6), "x_test": np.arange(0)})
+    assert list(quiet_build(source, tmp_path / "out").splits) == ["train"]
+
+
+def test_repair_and_append_read_the_same_splits(tmp_path, array_files):
+    arguments = [f"{name}={path}" for name, path in (each.split("=", 1) for each in array_files(**MNIST))]
+    out = tmp_path / "out"
+    assert cli.main(["build", "arrays", *arguments, str(out)]) == 0
+    (shard,) = read_manifest(out).splits["test"].shards
+    content = (out / shard.path).read_bytes()
+    (out / shard.path).unlink()
+    repair(out, arguments, log=lambda _: None)
+    assert (out / shard.path).read_bytes() == content
+    more = {
+        name: np.concatenate([array, array[:1]]) if "test" in name else array for name, array in MNIST.items()
+    }
+    grown = append(array_files(**more), out, engine="in_process", log=lambda _: None)
+    assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 6}
+
+
+X = np.arange(3)
+WRONG = {
+    "arrays that another split lacks": (
+        {"x_train": X, "y_train": X, "x_test": X},
+        {},
+        r"^the split 'test' has no array 'y'; every split needs the same arrays$",
+    ),
+    "lengths": (
+        {"x_train": X, "y_train": X[:2], "x_test": X, "y_test": X},
+        {},
+        r"^the arrays of the split 'train' differ in length: x_train has 3, y_train has 2$",
+    ),
+    "dtypes": (
+        {"x_train": X, "x_test": X / 2},
+        {},
+        r"^array 'x_test': as a part of 'x' holds float64 \(\) per example, but array 'x_train' holds int64",
+    ),
+    "one array twice": (
+        {"x_train": X, "train_x": X, "x_test": X},
+        {},
+        r"^'x_train' and 'train_x' are both the array 'x' of 'train'$",
+    ),
+    "only some with a split": (
+        {"train:x": X, "y": X},
+        {},
+        r"^array 'y' names no split, but 'train:x' does; name every array SPLIT:NAME, or none$",
+    ),
+    "no name": ({"train:": X}, {}, r"^array 'train:': must be named SPLIT:NAME, but NAME is empty$"),
+    "no split": (
+        {":x": X},
+        {},
+        r"^array ':x': must be named SPLIT:NAME, but the split name '' must be letters",
+    ),
+    "an array of splits": (
+        {"train:x": X, "train:fold": X},
+        {"split": "fold"},
+        r"^split='fold': the names of the arrays already give the splits; leave it out$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arrays", "options", "message"), WRONG.values(), ids=WRONG.keys())
+def test_splits_that_do_not_fit_together_are_refused(arrays, options, message, tmp_path, quiet_build):
+    with pytest.raises(InputError, match=message):
+        quiet_build(Arrays(arrays, **options), tmp_path / "out")
+
+
+def test_ratios_are_refused_where_names_give_splits(tmp_path, quiet_build):
+    with pytest.raises(
+        InputError, match=r"^the source already has the splits train, test; leave out splits=$"
+    ):
+        quiet_build(Arrays(MNIST), tmp_path / "out", options=Options(splits={"a": 1}))
