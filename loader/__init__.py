@@ -8,6 +8,7 @@ try:
     from tfshards.loader.distribute import distribute, steps_per_epoch
     from tfshards.loader.examples.balance import class_weights
     from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
+    from tfshards.loader.options.boxes import Boxes
     from tfshards.loader.options.image import Image
     from tfshards.loader.options.position import Position
     from tfshards.loader.options.selection import Mix, Part
@@ -25,6 +26,7 @@ except ModuleNotFoundError as _error:
     ) from _error
 
 __all__ = [
+    "Boxes",
     "DamagedRecord",
     "DeviceData",
     "Image",

@@ -14,6 +14,7 @@ from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.integrity.open import open_shards
+from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import Check, LoadOptions, OnDamage, Remainder, SampleWeights
 from tfshards.loader.options.position import Position
@@ -43,6 +44,7 @@ def load(
     classes: Classes | None = None,
     select: Sequence[str] | None = None,
     image: Image | Mapping[str, Image] | None = None,
+    boxes: Boxes | None = None,
     start: Position | Progress | None = None,
     sample_weights: SampleWeights | None = None,
     map_fn: Callable[..., object] | None = None,
@@ -81,6 +83,8 @@ def load(
         select: names of features; the result is then a tuple of them, also for one name.
         image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
             come as encoded bytes. Masks are cut, resized and mirrored as their images are.
+        boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
+            and flipped; they come as a ``tf.RaggedTensor`` of shape ``(batch_size, None, 4)``, float32.
         start: the position at which a run is resumed; for the same order it requires the same options, and a
             number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
             one, knows these: lanes and runs are taken from it, and a different order is refused.

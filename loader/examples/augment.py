@@ -18,6 +18,7 @@ MIN_AREA, MAX_AREA = 0.08, 1.0
 MIN_ASPECT, MAX_ASPECT = 3 / 4, 4 / 3
 ATTEMPTS = 10
 _BITS = 24
+_AXES = ("vertical", "horizontal")
 
 
 def draws_of(images: Iterable[Image], epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -53,10 +54,18 @@ def box_of(sides: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf
 
 def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Return ``pixels``, ``(height, width, channels)``, flipped as drawn for the example."""
-    for axis, word in enumerate(("vertical", "horizontal")):
+    for axis, word in enumerate(_AXES):
         if image.flip and word in image.flip:
             pixels = _reversed_if(draws[_flip_name(image)][axis], pixels, axis)
     return pixels
+
+
+def flips_of(image: Image, draws: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    """Return whether an image with a flip is flipped vertically, and horizontally, as drawn."""
+    drawn = draws[_flip_name(image)]
+    return [
+        drawn[axis] if word in (image.flip or "") else tf.constant(False) for axis, word in enumerate(_AXES)
+    ]
 
 
 def center_box(sides: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:

@@ -8,9 +8,11 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from tfshards.loader.examples.boxes import checked_boxes
 from tfshards.loader.examples.features import decoded_images, selected_features
 from tfshards.loader.examples.map_fn import UserMap
 from tfshards.loader.examples.weights import Weighing, weighing
+from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
 from tfshards.loader.order.source import Source
@@ -32,6 +34,7 @@ class Content:
         features: the features to deliver, in order.
         as_tuple: whether batches are tuples, otherwise dicts.
         images: options of the images that are decoded, by feature.
+        boxes: options of the boxes that move with one of the images; None for no boxes.
         weighing: the source of sample weights; None for no weights.
         user_map: the user's function on each example; None for no function.
         adds_weight: whether weights are delivered.
@@ -40,6 +43,7 @@ class Content:
     features: tuple[Feature, ...]
     as_tuple: bool
     images: Mapping[str, Image]
+    boxes: Boxes | None
     weighing: Weighing | None
     user_map: UserMap | None
     adds_weight: bool
@@ -71,10 +75,12 @@ def make_content(options: LoadOptions, source: Source) -> Content:
     adds_name = options.adds_weight and options.sample_weights != WEIGHT and not is_mapped
     features = selected_features(source.manifest.schema, options.select, adds_name=adds_name)
     seed = options.shuffle.seed if options.shuffle is not None else 0
+    images = decoded_images(features, options.image, is_mapped=is_mapped)
     return Content(
         features=features,
         as_tuple=options.select is not None,
-        images=decoded_images(features, options.image, is_mapped=is_mapped),
+        images=images,
+        boxes=checked_boxes(options.boxes, features, images),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         user_map=None if options.map_fn is None else UserMap(options.map_fn, seed),
         adds_weight=options.adds_weight,
@@ -93,6 +99,8 @@ def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
             specs[feature.name] = tf.TensorSpec([], tf.string)
         else:
             dtype = tf.string if feature.dtype == "bytes" else feature.dtype
+            if content.boxes is not None and content.boxes.feature == feature.name:
+                dtype = tf.float32
             specs[feature.name] = tf.TensorSpec(feature.shape, dtype)
     return specs
 

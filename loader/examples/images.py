@@ -28,7 +28,17 @@ def decode_image(
         draws: random draws for the example, from ``augment.draws_of``.
         stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
     """
-    pixels = _decoded_box(encoded, image, draws, tf.as_dtype(stored))
+    return decode_with_region(encoded, image, draws, stored)[0]
+
+
+def decode_with_region(
+    encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], stored: str = "uint8"
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the pixels of one image as ``decode_image`` does, and the region of the stored image they show.
+
+    The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
+    """
+    pixels, region = _decoded_box(encoded, image, draws, tf.as_dtype(stored))
     pixels.set_shape([None, None, image.channels])
     if image.size is not None:
         pixels = tf.image.resize(pixels, image.size, image.method or "bilinear")
@@ -38,34 +48,43 @@ def decode_image(
     if dtype.is_integer and pixels.dtype.is_floating:
         pixels = tf.round(pixels)
     # Flipped last, when the pixels use the fewest bytes.
-    return flipped(tf.cast(pixels, dtype), image, draws)
+    return flipped(tf.cast(pixels, dtype), image, draws), region
 
 
 def _decoded_box(
     encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], stored: tf.DType
-) -> tf.Tensor:
-    def jpeg() -> tf.Tensor:
+) -> tuple[tf.Tensor, tf.Tensor]:
+    def jpeg() -> tuple[tf.Tensor, tf.Tensor]:
         # a JPEG file has 8 bits per sample
-        return eight_bits() if stored == tf.uint8 else tf.cast(eight_bits(), stored) * (stored.max // 255)
+        pixels, region = eight_bits()
+        return pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255), region
 
-    def eight_bits() -> tf.Tensor:
+    def eight_bits() -> tuple[tf.Tensor, tf.Tensor]:
         if image.crop is None and not image.dct_scaling:
-            return tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
+            pixels = tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
+            return pixels, _region(tf.shape(pixels)[:2], None)
         sides = tf.io.extract_jpeg_shape(encoded)[:2]
         box = None if image.crop is None else box_of(sides, image, draws)
         if image.dct_scaling:
-            return _decode_scaled(encoded, image, sides, box)
-        return tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
+            return _decode_scaled(encoded, image, sides, box), _region(sides, box)
+        pixels = tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
+        return pixels, _region(sides, box)
 
-    def other() -> tf.Tensor:
+    def other() -> tuple[tf.Tensor, tf.Tensor]:
         pixels = tf.io.decode_image(encoded, image.channels, stored, expand_animations=False)
+        sides = tf.shape(pixels)[:2]
         if image.crop is None:
-            return pixels
-        top, left, height, width = tf.unstack(box_of(tf.shape(pixels)[:2], image, draws))
-        return pixels[top : top + height, left : left + width]
+            return pixels, _region(sides, None)
+        box = box_of(sides, image, draws)
+        top, left, height, width = tf.unstack(box)
+        return pixels[top : top + height, left : left + width], _region(sides, box)
 
     # A JPEG cannot have four channels; decode_image reports that.
     return other() if image.channels == 4 else tf.cond(tf.io.is_jpeg(encoded), jpeg, other)
+
+
+def _region(sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:
+    return tf.concat([sides, tf.zeros([2], tf.int32), sides] if box is None else [sides, box], axis=0)
 
 
 def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:

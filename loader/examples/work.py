@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from tfshards.loader.examples.augment import draws_of
+from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Batch, Content, Values, with_elements
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.examples.images import decode_with_region
 from tfshards.loader.examples.map_fn import map_seeds
 from tfshards.loader.graph.raw_ops import without_autograph
 
@@ -55,13 +56,15 @@ def example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -
 def _decode_images(
     content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Return the values of one example with its images decoded."""
-    decoded = dict(values)
+    """Return the values of one example with its images decoded, and its boxes moved with them."""
+    decoded, boxes = dict(values), content.boxes
     for feature in content.features:
         image = content.images.get(feature.name)
         if image is not None:
-            pixels = decode_image(decoded[feature.name], image, extra, feature.dtype)
+            pixels, region = decode_with_region(decoded[feature.name], image, extra, feature.dtype)
             if image.size is None:
                 pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
             decoded[feature.name] = pixels
+            if boxes is not None and boxes.image == feature.name:
+                decoded |= moved_boxes(values, boxes, image, region, extra)
     return decoded

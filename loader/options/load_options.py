@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
 
+from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image, check_images
 from tfshards.loader.options.position import Position, Tracker
 from tfshards.loader.options.selection import Classes, Mix, Part, check_classes, check_take
@@ -60,6 +61,7 @@ class LoadOptions:
         classes: the classes to read, or their ratios; None for all.
         select: the features to deliver, in order; None for all, by name.
         image: how all images are decoded, or some by name; None leaves them encoded.
+        boxes: the boxes that move with an image; None for no boxes.
         start: the position at which the run begins, or an object that tracks it; None for the first batch.
         sample_weights: "balanced", weights by class, or the name of a feature; None for no weights.
         map_fn: function called with each example and its seed; None for no function.
@@ -84,6 +86,7 @@ class LoadOptions:
     classes: Classes | None = None
     select: Sequence[str] | None = None
     image: Image | Mapping[str, Image] | None = None
+    boxes: Boxes | None = None
     start: Position | Tracker | None = None
     sample_weights: SampleWeights | None = None
     map_fn: Callable[..., object] | None = None
@@ -103,6 +106,7 @@ class LoadOptions:
         check_take(self.take)
         check_classes(self.classes)
         check_images(self.image)
+        check_type("boxes", self.boxes, Boxes)
         if not isinstance(self.start, (Position, Tracker, type(None))):
             raise OptionsError(f"start={self.start!r} must be loader.Position(...) or loader.Progress()")
         _check_sample_weights(self.sample_weights)
@@ -116,6 +120,8 @@ class LoadOptions:
 
     def _check_together(self) -> None:
         """Raise if options contradict each other."""
+        if self.boxes is not None and self.image is None:
+            raise OptionsError("boxes= moves boxes with a decoded image; give image=, or leave out boxes=")
         if self.on_damage == "skip" and self.remainder != "pad":
             raise OptionsError(
                 f"on_damage='skip' gives damaged records weight 0, but remainder={self.remainder!r} delivers "
@@ -199,6 +205,7 @@ class LoadKeywords(TypedDict, total=False):
     classes: Classes | None
     select: Sequence[str] | None
     image: Image | Mapping[str, Image] | None
+    boxes: Boxes | None
     start: Position | Tracker | None
     sample_weights: SampleWeights | None
     map_fn: Callable[..., object] | None

@@ -1,0 +1,60 @@
+"""Options for the boxes of an image, as a value that validates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal, TypeAlias, get_args
+
+from tfshards.loader.options.validation import check_choice
+from tfshards.schemas import OptionsError
+
+BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The feature that holds the boxes of an image, which move as it is cropped, resized and flipped.
+
+    Boxes are delivered in their stored format, in pixels of the delivered image, as float32. A crop clips
+    them; those of which less remains than ``min_visible`` are removed.
+
+    Attributes:
+        feature: name of the feature, numbers of shape ``(None, 4)``.
+        format: meaning of the four numbers: "xywh" are the left and top edge, width and height (COCO, Hugging
+            Face); "xyxy" the left, top, right and bottom edge (Pascal VOC); "cxcywh" the center, width and
+            height (YOLO, with ``normalized``); "yxyx" the top, left, bottom and right edge (TensorFlow).
+            Edges lie between pixels: an image has its left edge at 0, and its right edge at its width.
+        along: names of features with one value for each box, such as classes, from which the values of
+            removed boxes are removed, too.
+        min_visible: least share of the area of a box, from 0 to 1, that a crop must contain; boxes outside
+            of the crop are always removed.
+        normalized: whether the numbers are fractions of the width and the height, of the stored image and of
+            the delivered one, rather than pixels.
+        image: name of the image; by default the only decoded feature of kind ``image``.
+    """
+
+    feature: str
+    format: BoxFormat
+    along: Sequence[str] = ()
+    min_visible: float = 0.1
+    normalized: bool = False
+    image: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.feature, str) or not self.feature:
+            raise OptionsError(f"Boxes.feature={self.feature!r} must be the name of a feature")
+        check_choice("Boxes.format", self.format, get_args(BoxFormat))
+        if isinstance(self.along, str) or not isinstance(self.along, Sequence):
+            raise OptionsError(f"Boxes.along={self.along!r} must be names of features, such as ('classes',)")
+        object.__setattr__(self, "along", tuple(self.along))
+        if self.feature in self.along or len(set(self.along)) < len(self.along):
+            raise OptionsError(f"Boxes.along={self.along!r} must name each feature once, and not the boxes")
+        share = self.min_visible
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
+            raise OptionsError(f"Boxes.min_visible={share!r} must be a share from 0 to 1")
+        if not isinstance(self.normalized, bool):
+            raise OptionsError(f"Boxes.normalized={self.normalized!r} must be True or False")
+        if self.image is not None and not isinstance(self.image, str):
+            raise OptionsError(f"Boxes.image={self.image!r} must be the name of an image, or None")

@@ -1,0 +1,340 @@
+"""Boxes are where the image shows what they enclose, after crops, resizing and flips."""
+
+import io
+import itertools
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tests.tables import mostly_nightly
+from tfshards import loader
+from tfshards.loader import Boxes, Image, Shuffle
+from tfshards.loader.examples.augment import draws_of
+from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.examples.images import decode_with_region
+from tfshards.schemas import Feature, OptionsError, Schema
+
+COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
+SCHEMA = Schema(
+    (
+        Feature("image", "image", "uint8", (None, None, 3)),
+        Feature("boxes", "float", "float32", (None, 4)),
+        Feature("classes", "int", "int64", (None,)),
+        Feature("names", "bytes", "bytes", (None,)),
+        Feature("points", "int", "int64", (None, 2)),
+        Feature("pair", "int", "int64", (2,)),
+        Feature("number", "int", "int64"),
+    )
+)
+
+
+def edges_of(number):
+    """Return left, top, right and bottom edges of up to three boxes that do not touch, and the sides."""
+    random = np.random.default_rng(number)
+    height, width = random.integers(60, 140, 2)
+    count = number % 4
+    edges = []
+    for column in range(count):
+        low, high = column * width // 3, (column + 1) * width // 3 - 2
+        left, right = np.sort(random.choice(np.arange(low, high), 2, replace=False))
+        top, bottom = np.sort(random.choice(np.arange(height), 2, replace=False))
+        edges.append([left, top, right, bottom])
+    return np.array(edges, np.float32).reshape(-1, 4), (int(height), int(width))
+
+
+def formatted(edges, sides, kind, normalized=False):
+    left, top, right, bottom = edges.T
+    rows = {
+        "xyxy": [left, top, right, bottom],
+        "yxyx": [top, left, bottom, right],
+        "xywh": [left, top, right - left, bottom - top],
+        "cxcywh": [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top],
+    }[kind]
+    height, width = sides
+    scale = np.float32([height, width] * 2 if kind == "yxyx" else [width, height] * 2)
+    return np.stack(rows, axis=1).astype(np.float32) / (scale if normalized else np.float32(1))
+
+
+def edges_in(boxes, sides, kind, normalized):
+    """Return the edges of boxes, which is the inverse of ``formatted``."""
+    height, width = sides
+    if normalized:
+        boxes = boxes * np.float32([height, width] * 2 if kind == "yxyx" else [width, height] * 2)
+    first, second = boxes[:, :2], boxes[:, 2:]
+    if kind == "yxyx":
+        first, second = first[:, ::-1], second[:, ::-1]
+    if kind == "xywh":
+        second = first + second
+    if kind == "cxcywh":
+        first, second = first - second / 2, first + second / 2
+    return np.concatenate([first, second], axis=1)
+
+
+def picture(number, form):
+    edges, (height, width) = edges_of(number)
+    pixels = np.zeros((height, width, 3), np.uint8)
+    for color, (left, top, right, bottom) in zip(COLORS, edges.astype(int), strict=False):
+        pixels[top:bottom, left:right] = color
+    file = io.BytesIO()
+    options = {"quality": 98, "subsampling": 0} if form == "JPEG" else {}
+    PIL.Image.fromarray(pixels).save(file, form, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def boxed(write_dataset, tmp_path_factory):
+    """Return a dataset whose examples have boxes around areas of one color, in this format."""
+    made = {}
+
+    def make(kind, normalized=False, form="PNG", count=16):
+        if (kind, normalized, form, count) not in made:
+            examples = []
+            for number in range(count):
+                edges, sides = edges_of(number)
+                numbers = np.arange(len(edges))
+                examples.append(
+                    {
+                        "image": picture(number, form),
+                        "boxes": formatted(edges, sides, kind, normalized),
+                        "classes": numbers,
+                        "names": [b"%d" % each for each in numbers],
+                        "points": np.stack([numbers, -numbers], axis=1),
+                        "pair": [1, 2],
+                        "number": number,
+                    }
+                )
+            path = tmp_path_factory.mktemp("boxed")
+            made[kind, normalized, form, count] = write_dataset(path, SCHEMA, {"train": [examples]})
+        return made[kind, normalized, form, count]
+
+    return make
+
+
+ALONG = ("classes", "names", "points")
+FORMATS = list(itertools.product(["xywh", "xyxy", "cxcywh", "yxyx"], [False, True], ["PNG", "JPEG"]))
+CUTS = {
+    "resized": {"size": (50, 70)},
+    "centered": {"size": (48, 48), "crop": "center"},
+    "random": {"size": (64, 48), "crop": "random"},
+    "random and flipped": {"size": (48, 64), "crop": "random", "flip": "horizontal_and_vertical"},
+    "shrunk": {"size": (24, 24), "crop": "random", "flip": "horizontal", "dct_scaling": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "cut"),
+    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)]),
+)
+def test_boxes_enclose_the_color_that_they_enclosed(layout, cut, boxed):
+    kind, normalized, form = layout
+    options = CUTS[cut]
+    dataset = loader.load(
+        boxed(kind, normalized, form),
+        batch_size=8,
+        image=Image(**options),
+        boxes=Boxes("boxes", kind, ALONG, min_visible=0.0, normalized=normalized),
+        shuffle=Shuffle(seed=3),
+        epochs=2,
+    )
+    assert dataset.element_spec["boxes"] == tf.RaggedTensorSpec([8, None, 4], tf.float32, 1, tf.int64)
+    size, seen, all_boxes = options["size"], 0, 0
+    for batch in dataset:
+        for row in range(8):
+            found = edges_in(batch["boxes"][row].numpy(), size, kind, normalized)
+            classes = batch["classes"][row].numpy()
+            assert batch["names"][row].numpy().tolist() == [b"%d" % each for each in classes]
+            assert batch["points"][row].numpy().tolist() == [[each, -each] for each in classes]
+            assert len(found) == len(classes)
+            all_boxes += int(batch["number"][row]) % 4
+            pixels = batch["image"][row].numpy().astype(int)
+            for number, (left, top, right, bottom) in zip(classes, found, strict=True):
+                others = [channel for channel in range(3) if channel != number]
+                inside = (pixels[..., number] > 127) & (pixels[..., others] < 127).all(axis=2)
+                if min(right - left, bottom - top) < 3:
+                    continue
+                rows, columns = np.nonzero(inside.any(axis=1))[0], np.nonzero(inside.any(axis=0))[0]
+                wanted = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+                slack = 2 if options.get("dct_scaling") else 1
+                assert np.abs(np.subtract([left, top, right, bottom], wanted)).max() <= slack, (cut, number)
+                seen += 1
+    assert seen > 5
+    assert all_boxes == 48
+
+
+def wanted_boxes(edges, region, size, flips, min_visible):
+    """Return the moved edges and which boxes are kept, with NumPy."""
+    top, left, height, width = region
+    shift = np.float32([left, top, left, top])
+    limits = np.float32([width, height, width, height])
+    moved = edges - shift
+    clipped = np.clip(moved, np.float32(0), limits)
+    area = (clipped[:, 2] - clipped[:, 0]) * (clipped[:, 3] - clipped[:, 1])
+    whole = (moved[:, 2] - moved[:, 0]) * (moved[:, 3] - moved[:, 1])
+    kept = (area > 0) & (area >= np.float32(min_visible) * whole)
+    scale = np.float32([size[1], size[0]]) / np.float32([width, height])
+    found = clipped[kept] * np.tile(scale, 2)
+    vertical, horizontal = flips
+    if horizontal:
+        found[:, [0, 2]] = np.float32(size[1]) - found[:, [2, 0]]
+    if vertical:
+        found[:, [1, 3]] = np.float32(size[0]) - found[:, [3, 1]]
+    return found, np.flatnonzero(kept)
+
+
+@pytest.mark.parametrize("min_visible", [0.0, 0.1, 0.5, 1])
+def test_the_arithmetic_is_that_of_numpy(min_visible):
+    image = Image((32, 40), "random", 3, flip="horizontal_and_vertical")
+    draws = draws_of([image], tf.constant(0, tf.int64), tf.range(24, dtype=tf.int64))
+    boxes = Boxes("boxes", "xyxy", ("classes",), min_visible, image="image")
+    removed = 0
+    for number in range(24):
+        edges, _ = edges_of(number)
+        each = {name: draw[number] for name, draw in draws.items()}
+        _, region = decode_with_region(picture(number, "PNG"), image, each)
+        values = {"boxes": tf.constant(edges), "classes": tf.range(len(edges))}
+        found = moved_boxes(values, boxes, image, region, each)
+        wanted, kept = wanted_boxes(
+            edges, region.numpy()[2:], (32, 40), each["flip 0"].numpy().tolist(), min_visible
+        )
+        assert np.array_equal(found["boxes"].numpy(), wanted)
+        assert np.array_equal(found["classes"], kept)
+        removed += len(edges) - len(kept)
+    assert removed > 3
+
+
+def test_without_a_crop_no_box_is_removed_or_clipped(boxed):
+    values = {"boxes": tf.constant([[-5, 2, 200, 3.5], [4, 4, 4, 4]])}
+    region = tf.constant([50, 100, 0, 0, 50, 100])
+    boxes = Boxes("boxes", "xyxy", min_visible=1, image="image")
+    found = moved_boxes(values, boxes, Image((100, 50)), region, {})
+    assert found["boxes"].numpy().tolist() == [[-2.5, 4, 100, 7], [2, 8, 2, 8]]
+    # the same size as stored, flipped
+    draws = {"flip 0": tf.constant([True, True])}
+    found = moved_boxes(values, boxes, Image(flip="horizontal"), region, draws)
+    assert found["boxes"].numpy().tolist() == [[-100, 2, 105, 3.5], [96, 4, 96, 4]]
+
+
+def test_boxes_of_integers_come_as_floats_and_are_moved_before_the_users_function(write_dataset, tmp_path):
+    schema = Schema((SCHEMA["image"], Feature("boxes", "int", "int64", (None, 4))))
+    examples = [{"image": picture(0, "PNG"), "boxes": [[0, 0, 10, 20]] * n} for n in (1, 0)]
+    path = write_dataset(tmp_path / "ints", schema, {"train": [examples]})
+    height, width = edges_of(0)[1]
+
+    def doubled(example, seed):
+        return {"boxes": example["boxes"] * 2}
+
+    dataset = loader.load(
+        path,
+        batch_size=2,
+        image=Image((2 * height, width)),
+        boxes=Boxes("boxes", "xywh"),
+        map_fn=doubled,
+        memory_budget="1GiB",
+    )
+    (batch,) = dataset
+    assert batch["boxes"].dtype == tf.float32
+    assert batch["boxes"].to_list() == [[[0, 0, 20, 80]], []]
+    # as they are stored, if the image is
+    same = {"image": (height, width, 3)}
+    plain = Schema((Feature("image", "image", "uint8", same["image"]), schema["boxes"]))
+    path = write_dataset(tmp_path / "same", plain, {"train": [examples]})
+    (batch,) = loader.load(path, batch_size=2, image=Image(), boxes=Boxes("boxes", "xywh"))
+    assert batch["boxes"].to_list() == [[[0, 0, 10, 20]], []]
+
+
+def test_a_feature_along_must_have_a_value_for_each_box(boxed):
+    dataset = loader.load(
+        boxed("xyxy"), batch_size=1, image=Image((8, 8), "center"), boxes=Boxes("boxes", "xyxy", ["pair"])
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"pair.* must have one value for each box"):
+        list(dataset)
+
+
+IMAGE = Image((8, 8))
+WRONG = {
+    "no name": (lambda: Boxes("", "xywh"), r"^Boxes\.feature='' must be the name of a feature$"),
+    "no format": (
+        lambda: Boxes("boxes", "xy"),
+        r"^Boxes\.format='xy' must be one of xywh, xyxy, cxcywh, yxyx$",
+    ),
+    "one name": (
+        lambda: Boxes("boxes", "xywh", "classes"),
+        r"^Boxes\.along='classes' must be names of features",
+    ),
+    "itself": (
+        lambda: Boxes("b", "xywh", ["b"]),
+        r"^Boxes\.along=\('b',\) must name each feature once, and not",
+    ),
+    "twice": (
+        lambda: Boxes("b", "xywh", ["c", "c"]),
+        r"^Boxes\.along=\('c', 'c'\) must name each feature once",
+    ),
+    "a percentage": (
+        lambda: Boxes("b", "xywh", min_visible=10),
+        r"^Boxes\.min_visible=10 must be a share from 0",
+    ),
+    "no number": (lambda: Boxes("b", "xywh", min_visible=True), r"^Boxes\.min_visible=True must be a share"),
+    "no flag": (lambda: Boxes("b", "xywh", normalized=1), r"^Boxes\.normalized=1 must be True or False$"),
+    "no image name": (
+        lambda: Boxes("b", "xywh", image=1),
+        r"^Boxes\.image=1 must be the name of an image, or",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG.values(), ids=WRONG.keys())
+def test_options_of_boxes_that_are_not_allowed_are_refused(make, message):
+    with pytest.raises(OptionsError, match=message):
+        make()
+
+
+UNFIT = {
+    "a string": ({"image": IMAGE, "boxes": "boxes"}, r"^boxes='boxes' must be loader\.Boxes\(\.\.\.\)$"),
+    "no image": (
+        {"boxes": Boxes("boxes", "xywh")},
+        r"^boxes= moves boxes with a decoded image; give image=, or",
+    ),
+    "no such feature": (
+        {"image": IMAGE, "boxes": Boxes("bbox", "xywh")},
+        r"^boxes= names 'bbox', which is not a delivered feature; those are 'image', 'boxes', ",
+    ),
+    "not selected": (
+        {"image": IMAGE, "boxes": Boxes("boxes", "xywh", ["classes"]), "select": ("image", "boxes")},
+        r"^boxes= names 'classes', which is not a delivered feature; those are 'image', 'boxes'$",
+    ),
+    "no boxes": (
+        {"image": IMAGE, "boxes": Boxes("points", "xywh")},
+        r"^boxes= names 'points', of kind 'int' and shape \(None, 2\); boxes are numbers of",
+    ),
+    "one value": (
+        {"image": IMAGE, "boxes": Boxes("boxes", "xywh", ["number"])},
+        r"^Boxes\.along names 'number', which does not hold one value for each box$",
+    ),
+    "no such image": (
+        {"image": IMAGE, "boxes": Boxes("boxes", "xywh", image="left")},
+        r"^Boxes\.image='left' must name a decoded image; those are 'image'$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), UNFIT.values(), ids=UNFIT.keys())
+def test_boxes_that_do_not_fit_the_dataset_are_refused(options, message, boxed):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(boxed("xywh"), batch_size=2, **options)
+
+
+def test_boxes_of_one_of_several_images(write_dataset, tmp_path):
+    schema = Schema((Feature("left", "image", "uint8", (None, None, 3)), *SCHEMA.features[:2]))
+    values = {"left": picture(1, "PNG"), "image": picture(2, "PNG"), "boxes": [[0, 0, 4, 4]]}
+    path = write_dataset(tmp_path / "two", schema, {"train": [[values]]})
+    options = {"batch_size": 1, "image": IMAGE}
+    with pytest.raises(
+        OptionsError, match=r"^Boxes\.image=None must name a decoded image; those are 'left',"
+    ):
+        loader.load(path, boxes=Boxes("boxes", "xyxy"), **options)
+    (batch,) = loader.load(path, boxes=Boxes("boxes", "xyxy", image="left"), **options)
+    height, width = edges_of(1)[1]
+    wanted = np.float32([0, 0, 4 * 8 / width, 4 * 8 / height])
+    assert np.allclose(batch["boxes"][0].numpy(), wanted[np.newaxis])
