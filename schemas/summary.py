@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.manifest import Manifest
+from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
 
@@ -33,6 +34,8 @@ def manifest_text(manifest: Manifest) -> str:
     )
     for outcome, reasons in totals.reasons.items():
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
+    if manifest.rejects_digest:
+        lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
     lines += [f"  accepted: {count:,} {one_line(name)}" for name, count in totals.conversions.items()]
     return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from tfshards.prep.building.decisions import is_up_to_date
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, staged
 from tfshards.prep.building.output_state import note_build
-from tfshards.prep.building.rejects import check_rejects, final_layouts, repeated_inputs
+from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
@@ -100,6 +100,7 @@ def build(
         manifest = manifest_of(writer, written)
         commit(manifest, written.rejects, area)
         complete(manifest, area, log)
+        log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, log)
         _explain_size(manifest, plan, log)
     return manifest
 

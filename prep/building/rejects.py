@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 
 from tfshards.prep.building.commit import rejects_text
-from tfshards.prep.building.duplicates import duplicate_rejects, find_duplicates
+from tfshards.prep.building.duplicates import REASON, duplicate_rejects, find_duplicates
 from tfshards.prep.planning.balance import BoolArray, rebalance
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
@@ -17,9 +19,12 @@ from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
-from tfshards.schemas import BuildError
+from tfshards.schemas import BuildError, Manifest
+from tfshards.schemas.names import rejects_name
 
 _SHOWN = 5
+# Characters of the detail of a rejected input; the file that lists it has the rest.
+_SHOWN_DETAIL = 100
 
 
 def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
@@ -30,13 +35,50 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area:
     path = area.root / "rejected.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(rejects_text(rejects))
-    commonest = Counter(reject.reason for reject in rejects).most_common(_SHOWN)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in commonest)
     raise BuildError(
-        f"{len(rejects)} of {inputs} inputs are rejected ({reasons}), more than max_rejected= allows "
-        f"({float(options.rejected_share):.3%})",
+        f"{len(rejects)} of {inputs} inputs are rejected ({_reasons(rejects)}), more than max_rejected= "
+        f"allows ({float(options.rejected_share):.3%})",
+        *_first(rejects),
         f"{path} lists them; fix them and build again, or allow more and append the fixed files later",
     )
+
+
+def log_rejects(
+    rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: Path, log: Log
+) -> None:
+    """Log how many inputs of a committed build were rejected, for which reasons, and the first ones.
+
+    Args:
+        rejects: the rejected inputs of the build.
+        num_inputs: number of its inputs.
+        manifest: manifest of the dataset.
+        folder: folder of the dataset.
+        log: receives the lines.
+    """
+    if rejects:
+        log(
+            f"warning: {len(rejects):,} of {num_inputs:,} inputs are rejected ({_reasons(rejects)}); "
+            f"{folder / rejects_name(manifest.build_id)} lists them"
+        )
+        for line in _first(rejects):
+            log(line)
+
+
+def _reasons(rejects: Sequence[Reject]) -> str:
+    commonest = Counter(reject.reason for reject in rejects).most_common(_SHOWN)
+    return ", ".join(f"{count} {reason}" for reason, count in commonest)
+
+
+def _first(rejects: Sequence[Reject]) -> list[str]:
+    """Return lines that name the first few rejected inputs; duplicates, which are sound, come last."""
+    first = sorted(rejects, key=lambda reject: (reject.reason == REASON, reject))[:_SHOWN]
+    return [
+        *(
+            f"  {reject.key!r} ({reject.reason}): {shorten(reject.detail, _SHOWN_DETAIL, placeholder=' …')}"
+            for reject in first
+        ),
+        *([f"  and {len(rejects) - _SHOWN:,} more"] if len(rejects) > _SHOWN else []),
+    ]
 
 
 def repeated_inputs(

@@ -15,6 +15,7 @@ from tfshards.prep.building.build import manifest_of, write_shards
 from tfshards.prep.building.commit import commit, complete, rejects_text
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
+from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.derivation.derive import join_splits, verify_examples
 from tfshards.prep.derivation.keys import has_keys
@@ -112,6 +113,7 @@ def append(
         verify_examples(manifest, [old, added])
         commit(manifest, rejects, area)
         complete(manifest, area, log)
+        log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest
 
 

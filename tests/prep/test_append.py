@@ -522,7 +522,7 @@ NOT_ALLOWED: dict[str, tuple[Callable[[Path], Source], str]] = {
     ),
     "too many shards": (
         lambda photos: ImageFolder(photos),
-        r"^shards=99 exceeds the \d+ examples of split 'train'; use at most \d+$",
+        r"^shards=99 exceeds the \d+ examples of split 'train'; use at most \d+, for example shards=",
     ),
 }
 

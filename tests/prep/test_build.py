@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, plan, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, append, plan, verify
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.reader import read_records
@@ -167,6 +167,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     with pytest.raises(
         BuildError,
         match=r"^2 of 20 inputs are rejected \(2 unreadable\), more than max_rejected= allows \(9\.900%\)\n"
+        r"  'a/000-bad\.jpg' \(unreadable\): starts with .*\n  'b/001-bad\.jpg' \(unreadable\): .*\n"
         r".*/strict/\.build/[0-9a-f]{8}/rejected\.jsonl lists them; fix them and build again, or ",
     ):
         quiet_build(ImageFolder(root), out, shards=2, options=strict)
@@ -183,6 +184,30 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     assert [(shard.num_examples, shard.digest) for shard in manifest.shards] == [
         (shard.num_examples, shard.digest) for shard in read_manifest(tmp_path / "out").shards
     ]
+
+
+def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
+    image_folder, tmp_path, quiet_build, log
+):
+    files = {f"good/{number}.png": number for number in range(4)} | {"good/copy.png": 0}
+    files |= {f"bad/{number}.png": b"" for number in range(4)} | {"bad/9.jpg": b"text", "bad/a.jpg": b"text"}
+    source, options = ImageFolder(image_folder(files)), Options(max_rejected=1, duplicates="drop")
+    out = tmp_path / "out"
+    manifest = quiet_build(source, out, shards=1, options=options)
+    assert log[-7:] == [
+        f"warning: 7 of 11 inputs are rejected (4 empty, 2 unreadable, 1 duplicate); "
+        f"{out}/rejected-{manifest.build_id}.jsonl lists them",
+        *(f"  'bad/{number}.png' (empty): the file has no bytes" for number in range(4)),
+        "  'bad/9.jpg' (unreadable): starts with 74 65 78 74, opens as none of JPEG, PNG, WEBP, GIF, BMP, "
+        "TIFF, AVIF, HEIF, PPM, ICO, …",
+        "  and 2 more",
+    ]
+    assert f"\n  rejected-{manifest.build_id}.jsonl lists the rejected inputs\n" in repr(manifest)
+    log.clear()
+    image_folder({"good/5.png": 5, "good/6.png": b""})
+    append(source.root, out, max_rejected=1, engine="in_process", log=log.append)
+    assert log[-2].startswith(f"warning: 1 of 2 inputs are rejected (1 empty); {out}/rejected-")
+    assert log[-1] == "  'good/6.png' (empty): the file has no bytes"
 
 
 def test_the_five_most_common_reasons_are_reported(tmp_path, quiet_build):
