@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -85,9 +85,12 @@ def append(
         if not has_keys(origin):
             raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
         new = find_new_examples(reader, origin)
+        for line in _differences(new, origin):
+            log(line)
         if not new.listing.num_examples:
             complete(old, BuildArea(folder, old.build_id), log)
-            log(f"{folder} is up to date: none of the {counted(new.num_known, 'input')} is new")
+            state_of = "keeps the old content" if new.changed else "is up to date"
+            log(f"{folder} {state_of}: none of the {counted(new.num_known, 'input')} is new")
             return old
         plan = _plan(make_plan(reader, old.name, counts, 0, options, new.listing), new, origin)
         for warning in new.listing.warnings:
@@ -127,6 +130,26 @@ def _source(given: Inputs, origin: Origin, *, follow_links: bool, log: Log) -> S
         raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
     names = manifest.schema.class_names
     return source.with_class_names(names) if names else source
+
+
+def _differences(new: NewExamples, origin: Origin) -> Iterator[str]:
+    """Yield a line about known inputs that have changed, and about those that the source does not have."""
+    if new.changed:
+        have = "has" if len(new.changed) == 1 else "have"
+        yield (
+            f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
+            f"{new.changed[0]!r}; the dataset keeps the old content: to replace it, build again with "
+            "--overwrite"
+        )
+    if new.num_missing and not new.num_known:
+        known = counted(new.num_missing, "known input")
+        yield f"the source holds none of the {known} of {origin.root}, only new ones"
+    elif new.num_missing:
+        are, them = ("is", "it") if new.num_missing == 1 else ("are", "them")
+        yield (
+            f"{counted(new.num_missing, 'known input')} {are} missing from the source, such as "
+            f"{new.missing!r}; the dataset keeps {them}: to leave {them} out, build again with --overwrite"
+        )
 
 
 def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -33,13 +33,27 @@ def read_keys(origin: Origin, label: str) -> list[KeyHashes]:
     Raises:
         BuildError: a record is damaged, or has no key.
     """
-    found: dict[str, KeyHashes] = {}
+    return [hash_array([found]) for found in read_shards(origin, label, _hashed_key)]
+
+
+def read_shards(origin: Origin, label: str, pack: Callable[[bytes], bytes]) -> list[bytes]:
+    """Read all records of a dataset and return what ``pack`` makes of those of each shard, joined in order.
+
+    Args:
+        origin: the dataset.
+        label: label of the progress bar.
+        pack: maps a record to bytes of fixed length; it raises ValueError if the record is damaged.
+
+    Raises:
+        BuildError: a record is damaged.
+    """
+    found: dict[str, bytes] = {}
     progress = Progress(label, origin.manifest.num_examples)
 
     stop = threading.Event()
 
     def read(shard: Shard) -> None:
-        found[shard.path] = _shard_keys(origin, shard, progress.reporter, stop)
+        found[shard.path] = _read_shard(origin, shard, pack, progress.reporter, stop)
 
     in_process.run(Work(read, origin.manifest.shards, progress, lambda _: stop.set()))
     return [found[shard.path] for shard in origin.manifest.shards]
@@ -99,14 +113,20 @@ def _find(parts: Sequence[_Part], key_number: int) -> tuple[Origin, bytes]:
     return origin, decode_key(data) or b""
 
 
-def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threading.Event) -> KeyHashes:
-    hashes: list[bytes] = []
+def _read_shard(
+    origin: Origin,
+    shard: Shard,
+    pack: Callable[[bytes], bytes],
+    reporter: Reporter,
+    stop: threading.Event,
+) -> bytes:
+    packed: list[bytes] = []
     path = origin.root / shard.path
     unreported = num_bytes = 0
     try:
         for number, (offset, data) in enumerate(read_records(path, origin.manifest.compression)):
             try:
-                hashes.append(hash_key(_key(data)))
+                packed.append(pack(data))
             except ValueError as error:
                 raise RecordError(path, number, offset, str(error)) from None
             unreported, num_bytes = unreported + 1, num_bytes + len(data)
@@ -118,13 +138,13 @@ def _shard_keys(origin: Origin, shard: Shard, reporter: Reporter, stop: threadin
     except RecordError as error:
         raise BuildError(str(error), SEE_VERIFY) from None
     reporter.report(unreported, num_bytes)
-    if len(hashes) != shard.num_examples and not stop.is_set():
-        raise BuildError(f"{path} holds {len(hashes)} records, but the manifest lists {shard.num_examples}")
-    return hash_array(hashes)
+    if len(packed) != shard.num_examples and not stop.is_set():
+        raise BuildError(f"{path} holds {len(packed)} records, but the manifest lists {shard.num_examples}")
+    return b"".join(packed)
 
 
-def _key(data: bytes) -> bytes:
+def _hashed_key(data: bytes) -> bytes:
     key = decode_key(data)
     if key is None:
         raise ValueError("has no key")
-    return key
+    return hash_key(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
@@ -11,18 +11,18 @@ import numpy as np
 
 from tfshards.prep.building.duplicates import is_still_duplicate
 from tfshards.prep.building.restore import builds_of
+from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.keys import read_keys
+from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.sources.base import Accepted, Listing, Reader
-from tfshards.prep.sources.keys import KeyHashes, RowKeys, hash_array, hash_key, to_bytes
+from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Schema
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the source may differ from the build.
@@ -40,12 +40,18 @@ class NewExamples:
         cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
         num_known: number of inputs of the source that the dataset holds, or has rejected with this content.
         rejects: inputs that the dataset has rejected, except those with new content.
+        changed: keys of the inputs that the dataset holds with another label, split or content.
+        num_missing: number of examples of the dataset whose inputs the source does not have.
+        missing: key of one of them; empty if there are none.
     """
 
     listing: Listing
     cuts: Mapping[str, Json]
     num_known: int
     rejects: list[Reject]
+    changed: list[str]
+    num_missing: int
+    missing: str
 
 
 def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
@@ -58,9 +64,14 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
     listing = reader.listing()
     _check_options(reader, origin)
     _check_schema(listing.schema, origin)
-    keys = read_keys(origin, f"keys of {origin.manifest.name}")
-    is_known = np.isin(hash_array(map(hash_key, listing.keys)), np.concatenate(keys))
-    _check_rows(listing, reader, origin, is_known, keys)
+    known = read_known(origin)
+    examples = known.find(listing)
+    is_known = examples >= 0
+    _check_rows(listing, reader, known, examples)
+    changed = find_changed(listing, reader, known, examples)
+    absent = np.ones(len(known.keys), dtype=np.bool_)
+    absent[examples[is_known]] = False
+    missing = np.flatnonzero(absent)
     kept = []
     for reject in origin.rejects():
         number = listing.find(reject.key)
@@ -82,7 +93,15 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
     )
     membership = _membership(new, numbers, listing, reader, origin)
     new = replace(new, splits=membership.examples)
-    return NewExamples(new, membership.cuts, int(is_known.sum()), kept)
+    return NewExamples(
+        listing=new,
+        cuts=membership.cuts,
+        num_known=int(is_known.sum()),
+        rejects=kept,
+        changed=[to_text(listing.keys[number]) for number in changed.tolist()],
+        num_missing=len(missing),
+        missing=known.key(int(missing[0])) if len(missing) else "",
+    )
 
 
 def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:
@@ -175,30 +194,22 @@ def _membership(
     return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})
 
 
-def _check_rows(
-    listing: Listing, reader: Reader, origin: Origin, is_known: BoolArray, keys: Sequence[KeyHashes]
-) -> None:
+def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray) -> None:
     """Raise InputError if known rows, which are identified by numbers, differ from those of the dataset.
 
     Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect.
     """
     if not isinstance(listing.keys, RowKeys) or any(f.kind == "image" for f in listing.schema.features):
         return
-    known = np.flatnonzero(is_known)
-    some = known[np.linspace(0, max(0, len(known) - 1), min(len(known), _ROWS_COMPARED)).astype(np.int64)]
+    numbers = np.flatnonzero(examples >= 0)
+    chosen = np.linspace(0, max(0, len(numbers) - 1), min(len(numbers), _ROWS_COMPARED)).astype(np.int64)
+    some = numbers[chosen]
     rows = listing.rows(some)
     encode = example_encoder(listing.schema)
-    together, ends = np.concatenate(keys), np.cumsum([len(shard) for shard in keys])
-    hashes = hash_array(hash_key(to_bytes(row.key)) for row in rows)
-    for row, key, outcome in zip(rows, hashes, reader.read(rows, listing.schema), strict=True):
-        number = int(np.flatnonzero(together == key)[0])
-        shard = int(np.searchsorted(ends, number, side="right"))
-        held = origin.frames(origin.manifest.shards[shard])
-        found, _ = held.read(number - int(ends[shard]) + len(keys[shard]))
-        held.close()
+    for row, number, outcome in zip(rows, some.tolist(), reader.read(rows, listing.schema), strict=True):
         assert isinstance(outcome, Accepted)
-        if found[HEADER_BYTES:-FOOTER_BYTES] != b"".join(encode(outcome.values)):
+        if known.read(int(examples[number])) != b"".join(encode(outcome.values)):
             raise InputError(
-                f"row {row.key} of the source differs from row {row.key} of {origin.root}: rows are "
+                f"row {row.key} of the source differs from row {row.key} of {known.origin.root}: rows are "
                 "identified by their numbers; give the rows of the dataset, followed by the new ones"
             )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tfshards.prep import (
     Arrays,
@@ -691,3 +694,99 @@ def test_a_new_class_without_a_name_is_logged(tmp_path, quiet_build):
     more = Arrays({"x": np.arange(25), "label": np.append(labels, 7)})
     append(more, out, log=lines.append)
     assert not any("class" in line for line in lines)
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    """A folder of 20 images whose dataset is ``out``; the two largest were converted, since they are BMP."""
+    photos = write_images(tmp_path / "photos", range(18))
+    for name in ("cat/big.bmp", "dog/big.bmp"):
+        write(photos / name, bmp("red" if "cat" in name else "blue"))
+    build(ImageFolder(photos), tmp_path / "out", shards=3, log=quiet)
+    return photos
+
+
+def lines_of_append(photos: Path, **arguments) -> list[str]:
+    lines: list[str] = []
+    append(photos, photos.parent / "out", log=lines.append, **arguments)
+    return lines
+
+
+UNCHANGED = "out is up to date: none of the 20 inputs is new"
+OVERWRITE = "the dataset keeps the old content: to replace it, build again with --overwrite"
+
+
+def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents):
+    before = contents(photos.parent / "out")
+    larger = (photos / "cat" / "004.png").read_bytes()
+    # as old as all others, so that only its size shows the change
+    write(photos / "cat" / "000.png", larger)
+    lines = lines_of_append(photos)
+    assert lines[0] == f"warning: 1 known input has changed, such as 'cat/000.png'; {OVERWRITE}"
+    assert lines[1].endswith("out keeps the old content: none of the 20 inputs is new")
+    assert contents(photos.parent / "out") == before
+    # together with new inputs
+    (photos / "dog" / "big.bmp").write_bytes(bmp("green"))
+    write_images(photos, [30])
+    lines = lines_of_append(photos)
+    assert lines[:2] == [
+        f"warning: 2 known inputs have changed, such as 'cat/000.png'; {OVERWRITE}",
+        "1 new input, 20 known",
+    ]
+
+
+def bmp(color: str) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9), color).save(file, "BMP")
+    return file.getvalue()
+
+
+def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
+    for path in photos.rglob("*.*"):
+        os.utime(path)
+    assert lines_of_append(photos)[0].endswith(UNCHANGED)
+    # of the same size, which only the content shows
+    raw = bytearray((photos / "dog" / "big.bmp").read_bytes())
+    raw[-10] ^= 255
+    (photos / "dog" / "big.bmp").write_bytes(raw)
+    (photos / "cat" / "002.png").write_bytes(b"damaged")
+    assert lines_of_append(photos)[0].startswith(
+        "warning: 2 known inputs have changed, such as 'cat/002.png'; "
+    )
+
+
+def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
+    (photos / "cat" / "004.png").unlink()
+    rest = "build again with --overwrite"
+    assert lines_of_append(photos)[0] == (
+        "1 known input is missing from the source, such as 'cat/004.png'; the dataset keeps it: to leave it "
+        f"out, {rest}"
+    )
+    (photos / "cat" / "006.png").unlink()
+    assert re.match(
+        "2 known inputs are missing from the source, such as 'cat/00[46].png'; the dataset keeps them: to "
+        f"leave them out, {rest}$",
+        lines_of_append(photos)[0],
+    )
+    more = write_images(tmp_path / "more" / "photos", range(50, 53))
+    lines: list[str] = []
+    append(more, tmp_path / "out", log=lines.append)
+    assert lines[0] == f"the source holds none of the 20 known inputs of {tmp_path / 'out'}, only new ones"
+
+
+def test_rows_with_another_class_or_split_have_changed(tmp_path):
+    table, out = make_table(tmp_path, 12), tmp_path / "out"
+    columns = ColumnRoles(label="color", split="part", drop=("noise",))
+    build(Table(table, columns=columns, root=tmp_path / "images"), out, shards=1, log=quiet)
+    text = table.read_text()
+    table.write_text(
+        text.replace("004.png,red", "004.png,blue").replace("006.png,red,test", "006.png,red,train")
+    )
+    lines: list[str] = []
+    append([table, tmp_path / "images"], out, log=lines.append)
+    assert lines[1] == f"warning: 2 known inputs have changed, such as '004.png'; {OVERWRITE}"
+    # an image that a table names is compared if it is newer
+    table.write_text(text)
+    (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
+    append([table, tmp_path / "images"], out, log=lines.append)
+    assert lines[-2] == f"warning: 1 known input has changed, such as '003.png'; {OVERWRITE}"

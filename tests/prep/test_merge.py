@@ -371,10 +371,10 @@ def test_keys_are_read_no_further_once_another_shard_has_failed(three, monkeypat
     monkeypatch.setattr(keys, "_RECORDS", 2)
     origin = Origin(three[0], read_manifest(three[0]))
     shard = origin.manifest.shards[0]
-    stop = threading.Event()
-    assert len(keys._shard_keys(origin, shard, Reporter(), stop)) == shard.num_examples
+    stop, read = threading.Event(), keys._read_shard
+    assert len(read(origin, shard, keys._hashed_key, Reporter(), stop)) == 16 * shard.num_examples
     stop.set()
-    assert len(keys._shard_keys(origin, shard, Reporter(), stop)) == 2
+    assert len(read(origin, shard, keys._hashed_key, Reporter(), stop)) == 16 * 2
 
 
 def test_a_killed_merge_can_be_repeated(three, tmp_path, contents):
