@@ -75,6 +75,8 @@ def build(
         plan = make_plan(reader, name, counts, seed, options)
         for warning in plan.warnings:
             log(f"warning: {warning}")
+        for note in plan.notes:
+            log(note)
         area = BuildArea(folder, plan.build_id)
         if is_up_to_date(state, plan.build_id, plan.options, overwrite=overwrite):
             assert state.manifest is not None

@@ -29,7 +29,7 @@ class Options:
         splits: ratio of each split, in order; they add up to 1. If empty, the splits are those of the source,
             or a single split ``train``. Use a Fraction, or a string such as ``"1/3"`` or ``"90%"``, for a
             ratio that is not exact as a float.
-        stratify: apply the ratios to each class separately.
+        stratify: apply the ratios to each class separately; with groups, as evenly as whole groups allow.
         group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
         shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
         balance: ``count`` for shards that differ by at most one example, ``bytes`` for shards of similar
@@ -42,7 +42,7 @@ class Options:
             slower to read.
 
     Raises:
-        OptionsError: an option is not allowed, or two exclude each other.
+        OptionsError: an option is not allowed.
     """
 
     splits: Mapping[str, Fraction | float | str] = field(default_factory=dict)
@@ -57,10 +57,6 @@ class Options:
 
     def __post_init__(self) -> None:
         check_ratios(self.ratios)
-        if self.stratify and self.group_by:
-            raise OptionsError(
-                "stratify=True and group_by= cannot be combined: a group may hold several classes"
-            )
         for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:
                 raise OptionsError(f'{option} requires ratios: give splits={{"train": 0.9, "val": 0.1}}')

@@ -7,11 +7,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
+from tfshards.prep.planning.group_splits import split_groups_by_class
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
 from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
 from tfshards.prep.planning.splits import Membership, split_by_ratio
@@ -39,6 +41,7 @@ class Plan:
         build_id: 8 hex digits.
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.
+        notes: other lines for the user, such as how evenly whole groups divide the classes.
     """
 
     listing: Listing
@@ -47,6 +50,7 @@ class Plan:
     build_id: str
     options: Mapping[str, Json]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
@@ -118,7 +122,8 @@ def make_plan(
             "group_by= names other groups",
         )
     build_id = _build_id(listing, name, all_options)
-    return Plan(listing, membership, layouts, build_id, all_options, warnings)
+    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
+    return Plan(listing, membership, layouts, build_id, all_options, warnings, notes)
 
 
 def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
@@ -136,6 +141,25 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 
+def _unevenness(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
+    """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
+    assert listing.labels is not None
+    names, totals = listing.schema.class_names, np.bincount(listing.labels)
+    worst, text = Fraction(-1), ""
+    for split, ratio in options.ratios.items():
+        counts = np.bincount(listing.labels[membership.examples[split]], minlength=len(totals))
+        for label in np.flatnonzero(totals).tolist():
+            count, total = int(counts[label]), int(totals[label])
+            difference = abs(Fraction(count, total) - ratio)
+            if difference > worst:
+                name = repr(names[label]) if names else str(label)
+                worst, text = difference, f"{count:,} of the {total:,} examples of {name} are in {split!r}"
+    yield (
+        "with whole groups, the share of a class in a split differs from the ratio by at most "
+        f"{float(worst):.1%}: {text}"
+    )
+
+
 def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
     if not options.splits:
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
@@ -146,6 +170,8 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         raise InputError("stratify=True requires one label per example, and the source has no labels")
     groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
     strata = listing.labels if options.stratify else None
+    if groups is not None and strata is not None:
+        return split_groups_by_class(groups, options.ratios, seed, strata)
     return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
 
 

@@ -31,8 +31,10 @@ class Membership:
 
     Attributes:
         examples: example numbers of each split, ascending; no split is empty.
-        cuts: the manifest's ``split_cuts``: ``splits``, the names in order; ``seed``; and ``cuts``, for each
-            stratum (number of the class, or ``all``) one hash value per cut. Empty if no ratios were given.
+        cuts: the manifest's ``split_cuts``: ``splits``, the names in order; ``seed``; ``cuts``, for each
+            stratum (number of the class, or ``all``) one hash value per cut; and, where whole groups were
+            stratified, ``moved``, the split of each hash that is in another one than the cuts give. Empty if
+            no ratios were given.
     """
 
     examples: Mapping[str, IntArray]
@@ -97,7 +99,7 @@ def split_by_ratio(
         strata: shape ``(num_examples,)``; the examples of each value are split separately by the ratios, with
             sizes by largest remainder.
         groups: group of each example. Examples of one group stay together, so that sizes are only as close to
-            the ratios as whole groups allow. Cannot be combined with ``strata``.
+            the ratios as whole groups allow. Cannot be combined with ``strata``; see ``group_splits``.
 
     Raises:
         InputError: a split would be empty.
@@ -108,9 +110,9 @@ def split_by_ratio(
     everyone = np.arange(len(keys), dtype=np.int64)
     for stratum in [None] if strata is None else np.unique(strata).tolist():
         members = everyone if stratum is None else np.flatnonzero(strata == stratum)
-        hashes = np.array([_hash((groups or keys)[number], seed) for number in members.tolist()])
+        hashes = np.array([key_hash((groups or keys)[number], seed) for number in members.tolist()])
         order = np.argsort(hashes, kind="stable")
-        bounds = _cut_groups(hashes[order], ratios) if groups else _cut(len(members), ratios)
+        bounds = cut_groups(hashes[order], ratios) if groups else _cut(len(members), ratios)
         ranks = hashes[order]
         cuts["all" if stratum is None else str(stratum)] = [
             str(ranks[bound]) if bound < len(ranks) else _END for bound in bounds[1:-1]
@@ -118,12 +120,16 @@ def split_by_ratio(
         for part, start, end in zip(parts, bounds, bounds[1:], strict=False):
             part.append(members[order[start:end]])
     examples = {name: np.sort(np.concatenate(part)) for name, part in zip(names, parts, strict=True)}
+    require_examples(examples, ratios, f"{len(set(groups))} groups" if groups else f"{len(keys)} examples")
+    return Membership(examples, {"splits": list(names), "seed": seed, "cuts": cuts})
+
+
+def require_examples(examples: Mapping[str, IntArray], ratios: Mapping[str, Fraction], what: str) -> None:
+    """Raise InputError if a split is empty; ``what`` was divided by the ratios, such as ``3 groups``."""
     for name, members in examples.items():
         if not len(members):
-            what = f"{len(set(groups))} groups" if groups else f"{len(keys)} examples"
             share = f"{float(ratios[name]):.3g} of {what}"
             raise InputError(f"split {name!r} would be empty: {share}; give it a larger ratio or more data")
-    return Membership(examples, {"splits": list(names), "seed": seed, "cuts": cuts})
 
 
 def split_by_cuts(
@@ -134,9 +140,10 @@ def split_by_cuts(
     strata: IntArray | None = None,
     groups: Sequence[bytes] | None = None,
 ) -> Membership:
-    """Return the splits of keys that were added later, by the cuts of an earlier ``split_by_ratio``.
+    """Return the splits of keys that were added later, by the cuts of an earlier split.
 
-    No key ever leaves its split. The hashes of a stratum that had no examples before are cut at the ratios.
+    No key, and no group, ever leaves its split. The hashes of a stratum that had no examples before are cut
+    at the ratios.
 
     Args:
         keys: key of each example.
@@ -150,12 +157,14 @@ def split_by_cuts(
     """
     names, seed = cast("list[str]", split_cuts["splits"]), cast("int", split_cuts["seed"])
     cuts = dict(cast("Mapping[str, list[str]]", split_cuts["cuts"]))
+    moved = cast("Mapping[str, str]", split_cuts.get("moved", {}))
     is_stratified = "all" not in cuts
     split_of = np.zeros(len(keys), dtype=np.int64)
     for number, key in enumerate(groups or keys):
         stratum = str(int(strata[number])) if is_stratified and strata is not None else "all"
         bounds = cuts.setdefault(stratum, _cuts_at(ratios))
-        split_of[number] = bisect_right(bounds, _hash(key, seed))
+        own = key_hash(key, seed)
+        split_of[number] = names.index(moved[own]) if own in moved else bisect_right(bounds, own)
     examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(names)}
     found = {name: members for name, members in examples.items() if len(members)}
     return Membership(found, {**split_cuts, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
@@ -167,7 +176,7 @@ def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
     return [f"{min(int(share * (1 << 128)), (1 << 128) - 1):032x}" for share in shares]
 
 
-def _hash(key: bytes, seed: int) -> str:
+def key_hash(key: bytes, seed: int) -> str:
     """Return the keyed hash by which keys are sorted, as 32 hex digits (docs/format.md)."""
     return hashlib.blake2b(key, digest_size=16, key=str(seed).encode(), person=b"tfshards-split").hexdigest()
 
@@ -182,7 +191,7 @@ def _cut(count: int, ratios: Mapping[str, Fraction]) -> list[int]:
     return [0, *np.cumsum(sizes).tolist()]
 
 
-def _cut_groups(ranks: np.typing.NDArray[np.str_], ratios: Mapping[str, Fraction]) -> list[int]:
+def cut_groups(ranks: np.typing.NDArray[np.str_], ratios: Mapping[str, Fraction]) -> list[int]:
     """Return the bounds between groups that are nearest to the ratios; ``ranks`` is sorted."""
     edges = np.concatenate([[0], np.flatnonzero(ranks[1:] != ranks[:-1]) + 1, [len(ranks)]])
     bounds, wanted = [0], Fraction(0)

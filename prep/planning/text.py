@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfshards.prep.planning.plan import Plan, label_counts
+from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, schema_lines, span, table
@@ -35,6 +36,7 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
         *table(steps),
+        *map(one_line, plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
     ]
     return "\n".join(lines)
@@ -58,4 +60,5 @@ def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
         "schema": plan.listing.schema.to_json(),
         "splits": splits,
         "skipped": dict(plan.listing.skipped),
+        **({"notes": [*plan.notes]} if plan.notes else {}),
     }

@@ -22,10 +22,6 @@ WRONG = {
     ),
     "no number": ({"splits": {"train": float("nan")}}, r"^splits='train=nan' must be NAME=RATIO"),
     "a split without a name": ({"splits": {"": 1}}, r"^the split name '' must be letters"),
-    "strata and groups": (
-        {"splits": HALVES, "stratify": True, "group_by": "folder"},
-        r"^stratify=True and group_by= cannot be combined: a group may hold several classes$",
-    ),
     "strata without ratios": (
         {"stratify": True},
         r"^stratify=True requires ratios: give splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",

@@ -1,0 +1,177 @@
+"""Assign whole groups to splits by ratio, such that each class is divided as evenly as whole groups allow.
+
+Groups are first cut by their hashes, as without classes. Then single groups are moved, and pairs exchanged,
+as long as that makes the classes more even; the hashes of groups that end in another split than the cuts give
+are kept. The result depends on the groups, classes, ratios and seed, but not on the order of the examples.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.planning.splits import Membership, cut_groups, key_hash, require_examples
+from tfshards.schemas.index import IntArray
+
+FloatArray = npt.NDArray[np.float64]
+
+# Smaller changes of the sum of squares are rounding errors.
+_LEAST = 1e-9
+_DIGITS = 9
+# Pairs of groups are compared if there are at most so many groups.
+_MOST_FOR_PAIRS = 512
+# Limits the time: number of terms that are evaluated.
+_MAX_TERMS = 300_000_000
+
+
+def split_groups_by_class(
+    groups: Sequence[bytes], ratios: Mapping[str, Fraction], seed: int, classes: IntArray
+) -> Membership:
+    """Return the splits of whole groups by ``ratios``, with similar shares of each class.
+
+    The sum, over splits and classes, of the squared difference between the number of examples and the one
+    that the ratio gives, divided by the size of the class, is as low as moves of single groups make it; with
+    at most 512 groups, also as exchanges of two make it.
+
+    Args:
+        groups: group of each example.
+        ratios: ratio of each split, in order; they add up to 1.
+        seed: seed of the hash.
+        classes: class of each example, shape ``(num_examples,)``.
+
+    Raises:
+        InputError: a split would be empty.
+    """
+    hash_of = {group: key_hash(group, seed) for group in set(groups)}
+    names, members = np.unique([hash_of[group] for group in groups], return_inverse=True)
+    members = members.reshape(-1)
+    ranks = np.sort(members)
+    bounds = cut_groups(names[ranks], ratios)
+    cuts = [str(names[ranks[bound]]) if bound < len(ranks) else "f" * 32 for bound in bounds[1:-1]]
+    by_hash = np.array([bisect_right(cuts, str(name)) for name in names], dtype=np.int64)
+    table = _table(members, classes)
+    split_of = _evened(table, by_hash, [float(ratio) for ratio in ratios.values()])
+    splits = [*ratios]
+    examples = {split: np.flatnonzero(split_of[members] == index) for index, split in enumerate(splits)}
+    require_examples(examples, ratios, f"{len(names)} groups")
+    moved = {
+        str(names[group]): splits[int(split_of[group])]
+        for group in np.flatnonzero(split_of != by_hash).tolist()
+    }
+    return Membership(
+        examples, {"splits": [*splits], "seed": seed, "cuts": {"all": [*cuts]}, "moved": {**moved}}
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The number of examples of each class in each group: one entry for each pair that occurs.
+
+    Attributes:
+        group: shape ``(num_entries,)``, ascending.
+        kind: shape ``(num_entries,)``, index of the class.
+        count: shape ``(num_entries,)``, number of examples.
+        total: shape ``(num_classes,)``, number of examples of each class.
+        num_groups: number of groups.
+    """
+
+    group: IntArray
+    kind: IntArray
+    count: FloatArray
+    total: FloatArray
+    num_groups: int
+
+
+def _table(members: IntArray, classes: IntArray) -> _Table:
+    kinds, kind = np.unique(classes, return_inverse=True)
+    pairs, counts = np.unique(members * len(kinds) + kind.reshape(-1), return_counts=True)
+    return _Table(
+        group=pairs // len(kinds),
+        kind=pairs % len(kinds),
+        count=counts.astype(np.float64),
+        total=np.bincount(kind.reshape(-1), minlength=len(kinds)).astype(np.float64),
+        num_groups=int(members.max()) + 1,
+    )
+
+
+def _evened(table: _Table, split_of: IntArray, ratios: Sequence[float]) -> IntArray:
+    """Return the split of each group after moves and exchanges that lower the sum of squares."""
+    split_of = split_of.copy()
+    num_splits = len(ratios)
+    excess = -np.outer(ratios, table.total)
+    np.add.at(excess, (split_of[table.group], table.kind), table.count)
+    for _ in range(max(100, _MAX_TERMS // (len(table.group) * num_splits))):
+        gains = _gains_of_moves(table, split_of, excess)
+        group, target = np.unravel_index(int(np.argmin(gains)), gains.shape)
+        if gains[group, target] < -_LEAST:
+            _move(table, split_of, excess, int(group), int(target))
+            continue
+        pair = _best_pair(table, split_of, excess)
+        if pair is None:
+            break
+        one, other = pair
+        splits = int(split_of[one]), int(split_of[other])
+        _move(table, split_of, excess, one, splits[1])
+        _move(table, split_of, excess, other, splits[0])
+    return split_of
+
+
+def _move(table: _Table, split_of: IntArray, excess: FloatArray, group: int, target: int) -> None:
+    entries = slice(*np.searchsorted(table.group, [group, group + 1]).tolist())
+    excess[split_of[group], table.kind[entries]] -= table.count[entries]
+    excess[target, table.kind[entries]] += table.count[entries]
+    split_of[group] = target
+
+
+def _changes(table: _Table, split_of: IntArray, excess: FloatArray) -> FloatArray:
+    """Return the change of the sum if a group moves to a split, shape ``(num_groups, num_splits)``."""
+    own = excess[split_of[table.group], table.kind]
+    columns = [
+        np.bincount(
+            table.group,
+            2 * table.count * (excess[split, table.kind] - own + table.count) / table.total[table.kind],
+            minlength=table.num_groups,
+        )
+        for split in range(len(excess))
+    ]
+    # rounded, so that equal changes compare as equal
+    return np.round(np.stack(columns, axis=1), _DIGITS).astype(np.float64, copy=False)
+
+
+def _gains_of_moves(table: _Table, split_of: IntArray, excess: FloatArray) -> FloatArray:
+    """Return ``_changes``; infinite for moves to the own split, and for those that empty a split."""
+    changes = _changes(table, split_of, excess)
+    is_alone = np.bincount(split_of, minlength=len(excess))[split_of] == 1
+    changes[is_alone] = np.inf
+    changes[np.arange(table.num_groups), split_of] = np.inf
+    return changes
+
+
+def _best_pair(table: _Table, split_of: IntArray, excess: FloatArray) -> tuple[int, int] | None:
+    """Return the two groups whose exchange lowers the sum of squares most, or None."""
+    if table.num_groups > _MOST_FOR_PAIRS:
+        return None
+    changes = _changes(table, split_of, excess)
+    counts = np.zeros((table.num_groups, len(table.total)))
+    counts[table.group, table.kind] = table.count
+    best, found = -_LEAST, None
+    for one, other in _pairs(len(excess)):
+        ones, others = np.flatnonzero(split_of == one), np.flatnonzero(split_of == other)
+        if not len(ones) or not len(others):
+            continue
+        # each move is computed as if the other group stayed
+        shared = np.einsum("gc,hc->gh", counts[ones] / table.total, counts[others])
+        gains = np.round(changes[ones, other][:, None] + changes[others, one] - 4 * shared, _DIGITS)
+        row, column = np.unravel_index(int(np.argmin(gains)), gains.shape)
+        if gains[row, column] < best:
+            best, found = gains[row, column], (int(ones[row]), int(others[column]))
+    return found
+
+
+def _pairs(number: int) -> Iterator[tuple[int, int]]:
+    return ((one, other) for one in range(number) for other in range(one + 1, number))

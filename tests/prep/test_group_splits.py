@@ -1,0 +1,206 @@
+"""``--stratify`` together with ``--group-by``: whole groups, and classes as even as these allow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.prep.test_splits import SEEDS, place, ratios, split_of
+from tfshards.prep import Arrays, ImageFolder, Options, append, plan
+from tfshards.prep.cli import main as cli
+from tfshards.prep.planning.group_splits import split_groups_by_class
+from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
+from tfshards.schemas import InputError, read_manifest
+
+KINDS = ("ill", "well")
+HALVES = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
+GROUPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=50)
+
+
+def unevenness(groups, classes, split_of_group, ratios):
+    """The sum of squares that is minimized, as docs/reference.md has it."""
+    totals = Counter(classes)
+    counts = Counter((split_of_group[group], kind) for group, kind in zip(groups, classes, strict=True))
+    return sum(
+        (counts[split, kind] - ratio * total) ** 2 / total
+        for split, ratio in ratios.items()
+        for kind, total in totals.items()
+    )
+
+
+def grouped(pairs, ratios, seed):
+    """The groups, classes and splits of examples; None if a split would be empty."""
+    groups, classes = [b"%d" % group for group, _ in pairs], [kind for _, kind in pairs]
+    try:
+        return groups, classes, split_groups_by_class(groups, ratios, seed, np.array(classes))
+    except InputError:
+        return None
+
+
+@given(GROUPS, ratios(), SEEDS)
+def test_a_group_is_in_the_one_split_that_the_manifest_records(pairs, ratios, seed):
+    found = grouped(pairs, ratios, seed)
+    if found is None:
+        return
+    groups, _, membership = found
+    names = split_of(membership, len(groups))
+    assert len(set(zip(groups, names, strict=True))) == len(set(groups))
+    again = split_by_cuts(groups, membership.cuts, ratios, groups=groups)
+    assert split_of(again, len(groups)) == names
+    assert again.cuts == membership.cuts
+    cuts, moved = membership.cuts["cuts"]["all"], membership.cuts["moved"]
+    by_cuts = {group: list(ratios)[place(group, seed, cuts)] for group in groups}
+    chosen = dict(zip(groups, names, strict=True))
+    assert sorted(chosen[group] for group in chosen if by_cuts[group] != chosen[group]) == sorted(
+        moved.values()
+    )
+
+
+@given(GROUPS, ratios(), SEEDS, st.randoms())
+def test_the_order_of_examples_has_no_effect(pairs, ratios, seed, random):
+    found = grouped(pairs, ratios, seed)
+    shuffled = random.sample(pairs, len(pairs))
+    other = grouped(shuffled, ratios, seed)
+    assert (found is None) == (other is None)
+    if found and other:
+        assert found[2].cuts == other[2].cuts
+        splits = (
+            dict(zip(groups, split_of(membership, len(groups)), strict=True))
+            for groups, _, membership in (found, other)
+        )
+        assert next(splits) == next(splits)
+
+
+@given(GROUPS, ratios(), SEEDS)
+def test_no_move_and_no_exchange_of_groups_is_more_even(pairs, ratios, seed):
+    found = grouped(pairs, ratios, seed)
+    if found is None:
+        return
+    groups, classes, membership = found
+    chosen = dict(zip(groups, split_of(membership, len(groups)), strict=True))
+    least = unevenness(groups, classes, chosen, ratios)
+    sizes = Counter(chosen.values())
+    for group, own in chosen.items():
+        for split in ratios:
+            if sizes[own] > 1:
+                assert unevenness(groups, classes, {**chosen, group: split}, ratios) >= least - Fraction(
+                    1, 10**8
+                )
+        for other, its in chosen.items():
+            exchanged = {**chosen, group: its, other: own}
+            assert unevenness(groups, classes, exchanged, ratios) >= least - Fraction(1, 10**8)
+
+
+@given(GROUPS, ratios(), SEEDS)
+def test_classes_are_at_least_as_even_as_without_stratify(pairs, ratios, seed):
+    groups, classes = [b"%d" % group for group, _ in pairs], [kind for _, kind in pairs]
+    try:
+        plain = split_by_ratio(groups, ratios, seed, groups=groups)
+    except InputError:
+        return
+    even = split_groups_by_class(groups, ratios, seed, np.array(classes))
+    first, second = (
+        unevenness(groups, classes, dict(zip(groups, split_of(each, len(groups)), strict=True)), ratios)
+        for each in (plain, even)
+    )
+    assert second <= first + Fraction(1, 10**8)
+
+
+def test_patients_with_pictures_of_several_classes_are_divided_evenly():
+    random = np.random.default_rng(1)
+    # 60 patients, each with 1 to 9 pictures; of the rare class only ten have any
+    pairs = []
+    for patient in range(60):
+        main = 2 if patient % 6 == 0 else patient % 2
+        pairs += [(patient, main if random.random() < 0.8 else int(random.integers(2)))] * int(
+            random.integers(1, 10)
+        )
+    groups, classes = [b"patient%d" % patient for patient, _ in pairs], np.array([kind for _, kind in pairs])
+    wanted = {"train": Fraction(8, 10), "val": Fraction(1, 10), "test": Fraction(1, 10)}
+    membership = split_groups_by_class(groups, wanted, 0, classes)
+    for split, members in membership.examples.items():
+        share = np.bincount(classes[members], minlength=3) / np.bincount(classes)
+        assert np.abs(share - float(wanted[split])).max() < 0.025, (split, share)
+
+
+def test_many_groups_are_split_without_comparing_pairs():
+    random = np.random.default_rng(0)
+    groups = [b"%d" % number for number in random.integers(0, 2000, 6000)]
+    classes = random.integers(0, 20, 6000)
+    membership = split_groups_by_class(groups, HALVES, 0, classes)
+    share = np.bincount(classes[membership.examples["val"]], minlength=20) / np.bincount(classes)
+    assert np.abs(share - 0.5).max() < 0.01
+
+
+def test_membership_of_stratified_groups_never_changes_between_releases():
+    groups = [b"%d" % (number // 3) for number in range(30)]
+    classes = np.arange(30) // 4 % 3
+    membership = split_groups_by_class(groups, HALVES, 0, classes)
+    assert membership.examples["val"].tolist() == [0, 1, 2, 9, 10, 11, 15, 16, 17, 18, 19, 20, 27, 28, 29]
+    assert membership.cuts["moved"] == {
+        "4e1ae46274137f85f0aca41328e12cd7": "val",
+        "d1052eebf3e09a8d1901d48928f1a221": "train",
+    }
+
+
+def test_a_split_without_a_group_is_an_error():
+    with pytest.raises(InputError, match=r"would be empty: 0\.5 of 1 groups; give it a larger ratio"):
+        split_groups_by_class([b"one"] * 4, HALVES, 0, np.arange(4) % 2)
+
+
+@pytest.fixture
+def patients(image_folder):
+    """Images of 12 patients in two class folders; every third patient is in both."""
+    return image_folder(
+        {
+            f"{kind}/p{patient:02d}_{number}.png": 10 * patient + number
+            for patient in range(12)
+            for number, kind in enumerate(
+                ("ill", "well") if patient % 3 == 0 else (("ill", "well")[patient % 2],) * 2
+            )
+        }
+    )
+
+
+def test_plan_and_build_report_how_even_the_classes_are(patients, tmp_path, capsys):
+    options = ["--split", "train=0.75", "--split", "val=0.25", "--stratify", "--group-by", r"/(p\d+)_"]
+    assert cli.main(["plan", "images", str(patients), str(tmp_path / "out"), *options]) == 0
+    line = "the share of a class in a split differs from the ratio by at most 0.0%: 9 of the 12 examples of"
+    assert line in capsys.readouterr().out
+    assert cli.main(["build", "images", str(patients), str(tmp_path / "out"), *options]) == 0
+    assert line in capsys.readouterr().err
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest.splits["train"].label_counts == {"ill": 9, "well": 9}
+    assert manifest.splits["val"].label_counts == {"ill": 3, "well": 3}
+
+
+def test_appended_images_of_a_known_patient_stay_in_its_split(patients, image_folder, tmp_path, quiet_build):
+    given = Options(splits={"train": "3/4", "val": "1/4"}, stratify=True, group_by=r"/(p\d+)_")
+    out = tmp_path / "out"
+    before = plan(ImageFolder(patients), out, options=given)
+    assert before.membership.cuts["moved"]
+    manifest = quiet_build(ImageFolder(patients), out, options=given)
+    split_of_patient = {
+        before.listing.keys[number].split(b"/")[1][:3].decode(): split
+        for split, numbers in before.membership.examples.items()
+        for number in numbers
+    }
+    more = image_folder({f"well/p{patient:02d}_9.png": 200 + patient for patient in range(12)}, name="more")
+    grown = append(more, out, log=lambda _: None, engine="in_process")
+    added = Counter(split_of_patient.values())
+    for split, held in grown.splits.items():
+        assert held.num_examples - manifest.splits[split].num_examples == added[split]
+
+
+def test_numbers_of_classes_are_reported_where_they_have_no_names(tmp_path):
+    source = Arrays({"label": np.array([3, 3, 5, 5, 5]), "who": np.array([0, 0, 1, 1, 2])})
+    found = plan(source, tmp_path / "out", options=Options(splits=HALVES, stratify=True, group_by="who"))
+    assert found.notes == (
+        "with whole groups, the share of a class in a split differs from the ratio by at most 50.0%: "
+        "2 of the 2 examples of 3 are in 'train'",
+    )
