@@ -10,11 +10,20 @@ from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
 
+# More classes than these are summed up by those with most and with fewest examples.
 _SHOWN_CLASSES = 20
+# Characters of the name of a class in a summary.
+_SHOWN_NAME = 40
+_QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
 
 
-def manifest_text(manifest: Manifest) -> str:
-    """Return a table of a dataset's splits, features, classes and totals."""
+def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
+    """Return a table of a dataset's splits, features, classes and totals.
+
+    Args:
+        manifest: the manifest of the dataset.
+        all_classes: list every class, however many there are, with its full name.
+    """
     rows = [("split", "examples", "shards", "bytes", "examples per shard")]
     for name, split in manifest.splits.items():
         sizes = [shard.num_examples for shard in split.shards]
@@ -27,7 +36,9 @@ def manifest_text(manifest: Manifest) -> str:
     ]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     totals = manifest.totals
-    lines += class_lines(counts, manifest.schema)
+    lines += class_lines(counts, manifest.schema, all_classes=all_classes)
+    if not all_classes and len(set().union(*counts.values())) > _SHOWN_CLASSES:
+        lines.append("`tfshards info DATASET --all` lists every class")
     lines.append(
         f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
         f" + {totals.skipped:,} skipped"
@@ -50,27 +61,73 @@ def schema_lines(schema: Schema) -> list[str]:
     return [f"features: {', '.join(parts)}"]
 
 
-def class_lines(counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None) -> list[str]:
-    """Return a table of the first classes, with a column of counts per split."""
+def class_lines(
+    counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None, *, all_classes: bool = False
+) -> list[str]:
+    """Return a table of the classes, with a column of counts per split.
+
+    Of many classes, it has those with most and with fewest examples, and the quantiles of all of them.
+
+    Args:
+        counts: number of examples of each class, by split.
+        schema: the schema, which names classes that are not counted.
+        all_classes: list every class, with its full name.
+    """
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
     if all(name.isdecimal() for name in names):
         # class numbers; each split lists only those that occur in it
         names.sort(key=int)
     if not names:
-        many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
-        known = ", ".join(map(escaped, schema.class_names[:_SHOWN_CLASSES])) if schema else ""
-        return (
-            [f"{escaped(many[0])}: several classes per example, not counted: {known}"]
-            if many
-            else ["no labels"]
-        )
-    rows = [("class", *counts)]
-    rows += [
-        (escaped(name), *(f"{split.get(name, 0):,}" for split in counts.values()))
-        for name in names[:_SHOWN_CLASSES]
+        return [_uncounted(schema, all_classes=all_classes)]
+    if all_classes:
+        return table([("class", *counts), *((escaped(name), *_counts(counts, name)) for name in names)])
+    if len(names) <= _SHOWN_CLASSES:
+        return table([("class", *counts), *_rows(counts, names)])
+    # of equal classes, the first ones
+    names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
+    half = _SHOWN_CLASSES // 2
+    left = len(names) - _SHOWN_CLASSES
+    rows = [
+        ("class", *counts),
+        *_rows(counts, names[:half]),
+        (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts)),
+        *_rows(counts, names[-half:]),
+        ("examples of a class", *counts),
+        *((name, *_quantiles(counts, names, share)) for name, share in _QUANTILES.items()),
     ]
-    more = len(names) - _SHOWN_CLASSES
-    return table(rows) + ([f"and {more:,} more class{'es' if more > 1 else ''}"] if more > 0 else [])
+    return [line.rstrip() for line in table(rows)]
+
+
+def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
+    """Return a line about classes of which each example has several, or about their absence."""
+    many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
+    if not many or schema is None:
+        return "no labels"
+    known = schema.class_names if all_classes else schema.class_names[:_SHOWN_CLASSES]
+    names = ", ".join(escaped(name) if all_classes else _cut(escaped(name)) for name in known)
+    left = len(schema.class_names) - len(known)
+    more = f" and {left:,} more" if left else ""
+    return f"{escaped(many[0])}: several classes per example, not counted: {names}{more}"
+
+
+def _rows(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [(_cut(escaped(name)), *_counts(counts, name)) for name in names]
+
+
+def _counts(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
+    return [f"{split.get(name, 0):,}" for split in counts.values()]
+
+
+def _quantiles(counts: Mapping[str, Mapping[str, int]], names: Sequence[str], share: float) -> list[str]:
+    """Return, for each split, the number of examples that this share of the classes does not exceed."""
+    at = round(share * (len(names) - 1))
+    return [f"{sorted(split.get(name, 0) for name in names)[at]:,}" for split in counts.values()]
+
+
+def _cut(name: str) -> str:
+    """Return a long name without its middle."""
+    kept = (_SHOWN_NAME - 1) // 2
+    return name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1 - kept]}…{name[-kept:]}"
 
 
 def span(values: Sequence[int]) -> str:

@@ -220,14 +220,38 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     assert lines[10:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
 
 
-def test_many_classes_are_listed_in_twenty_lines(tmp_path, run):
-    np.save("label.npy", np.arange(1500))
+def test_many_classes_are_summed_up_and_all_of_them_listed_on_demand(tmp_path, run):
+    # class 0 has 1 example, class 1 has 2 and so on, up to 50
+    np.save("label.npy", np.repeat(np.arange(50), np.arange(1, 51)))
     status, out, _ = run("plan", "arrays", "label.npy", "out")
     assert status == 0
-    lines = out.splitlines()
-    first = lines.index("class  train")
-    assert lines[first + 20].split() == ["19", "1"]
-    assert lines[first + 21] == "and 1,480 more classes"
+    lines = [line.split() for line in out.splitlines()]
+    first = lines.index(["class", "train"])
+    assert lines[first + 1 : first + 11] == [[f"{49 - n}", f"{50 - n}"] for n in range(10)]
+    assert lines[first + 11] == ["and", "30", "more", "classes"]
+    assert lines[first + 12 : first + 22] == [[f"{9 - n}", f"{10 - n}"] for n in range(10)]
+    assert lines[first + 22 : first + 28] == [
+        ["examples", "of", "a", "class", "train"],
+        ["fewest", "1"],
+        ["25", "%", "13"],
+        ["median", "25"],
+        ["75", "%", "38"],
+        ["most", "50"],
+    ]
+    assert run("build", "arrays", "label.npy", "out")[0] == 0
+    told = run("info", "out")[1].splitlines()
+    at = told.index("`tfshards info DATASET --all` lists every class")
+    assert told[at - 28 : at] == out.splitlines()[first : first + 28]
+    status, out, _ = run("info", "out", "--all")
+    lines = [line.split() for line in out.splitlines()]
+    first = lines.index(["class", "train"])
+    assert lines[first + 1 : first + 51] == [[f"{n}", f"{n + 1}"] for n in range(50)]
+    assert lines[first + 51][0] == "entries:"
+    status, _, err = run("info", "out", "--all", "--json")
+    assert (status, err) == (
+        2,
+        "tfshards: --all has no effect with --json, which lists every class; leave it out\n",
+    )
 
 
 def test_without_labels_there_are_no_classes(array_files, run):

@@ -38,6 +38,38 @@ def test_classes_that_are_not_counted_are_named(schema, lines):
     assert class_lines({"train": {}}, schema) == lines
 
 
+def test_long_names_are_cut_in_the_middle_unless_all_are_asked_for():
+    name = "n01440764 tench, Tinca tinca, a fish of fresh and brackish water"
+    lines = class_lines({"train": {name: 3, "b": 4}})
+    assert lines == [
+        "class                                     train",
+        "n01440764 tench, Tin… and brackish water      3",
+        "b                                             4",
+    ]
+    assert class_lines({"train": {name: 3}}, all_classes=True)[1] == f"{name}      3"
+
+
+def test_quantiles_are_those_of_each_split():
+    counts = {"train": {f"c{n:03}": 10 for n in range(100)}, "val": {"c005": 3}}
+    lines = class_lines(counts)
+    assert lines[1].split() == ["c005", "10", "3"]
+    assert lines[-5:] == [
+        "fewest                  10    0",
+        "25 %                    10    0",
+        "median                  10    0",
+        "75 %                    10    0",
+        "most                    10    3",
+    ]
+
+
+def test_many_classes_that_are_not_counted_are_counted_themselves():
+    schema = Schema(TAGS.features, tuple(f"c{n}" for n in range(50)))
+    (line,) = class_lines({"train": {}}, schema)
+    assert line.endswith("c18, c19 and 30 more")
+    (line,) = class_lines({"train": {}}, schema, all_classes=True)
+    assert line.endswith("c48, c49")
+
+
 def test_a_plan_prints_the_text_of_the_verb_and_writes_nothing(array_files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     array_files(x=np.arange(9), label=np.arange(9) % 2)
