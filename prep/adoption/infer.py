@@ -142,7 +142,8 @@ def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None) -> F
     if name in roles.raw:
         return Feature(name, "raw", *roles.raw[name])
     if seen.wire == "bytes" and seen.is_scalar and not seen.no_image_at:
-        return Feature(name, "image", "uint8", seen.image_shape or (None, None, 3))
+        dtype = "uint16" if seen.has_deep_images else "uint8"
+        return Feature(name, "image", dtype, seen.image_shape or (None, None, 3))
     # TensorFlow requires a list of any length if a record has no list, not even an empty one
     is_even = seen.fewest == seen.most and not seen.num_listless
     shape = () if seen.is_scalar else (seen.most,) if is_even else (None,)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfshards.prep.adoption.roles import FeatureRoles
-from tfshards.prep.imaging.header import HeaderShape, common_shape, image_shape
+from tfshards.prep.imaging.header import HeaderShape, common_shape, has_deep_header, image_shape
 from tfshards.prep.records.example import Decoded, decode_example, empty_wires
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.keys import hash_key
@@ -40,6 +40,7 @@ class Seen:
         num_images: how many records have a first element that begins like an image.
         no_image_at: the first record whose first element does not.
         image_shape: the common shape of all images.
+        has_deep_images: whether one of the images has 16 bits per sample.
         labels: how often each first element occurs; None if they are not counted.
         label_of_each: the first element of each record of one shard, as long as they are counted.
         least_label: the smallest of them, and a record that has it.
@@ -59,6 +60,7 @@ class Seen:
     num_images: int = 0
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
+    has_deep_images: bool = False
     labels: Counter[int] | None = None
     label_of_each: array[int] = field(default_factory=lambda: array("q"))
     least_label: tuple[int, str] = (_NONE, "")
@@ -115,6 +117,7 @@ class Seen:
         self.missing_at = self.missing_at or other.missing_at
         self.num_images += other.num_images
         self.no_image_at = self.no_image_at or other.no_image_at
+        self.has_deep_images = self.has_deep_images or other.has_deep_images
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
         self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
         if self.labels is None or other.labels is None:
@@ -133,6 +136,7 @@ class Seen:
             self.no_image_at = self.no_image_at or at
             return
         self.num_images += 1
+        self.has_deep_images = self.has_deep_images or has_deep_header(first)
         if shape != self.image_shape:
             self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tfshards.prep.building.commit import commit, complete, rejects_text
 from tfshards.prep.building.decisions import is_up_to_date
 from tfshards.prep.building.layout_writer import LayoutWriter
+from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, staged
 from tfshards.prep.building.output_state import note_build
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
@@ -138,6 +139,8 @@ def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool =
     rejects += repeated_inputs(plan, first, options, writer.log)
     layouts = final_layouts(plan, rejects, options, may_be_empty=may_be_empty)
     shards = writer.write("final", layouts) if rejects else first
+    for warning in loss_warnings(shards.values()):
+        writer.log(f"warning: {warning}")
     conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
     return WrittenShards(layouts, shards, rejects, conversions)
 

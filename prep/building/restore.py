@@ -69,7 +69,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
         InputError: the manifest records no options of a source, or an input cannot be read.
     """
     options = _source_options(manifest)
-    if follow_links and not any(feature.kind == "image" for feature in manifest.schema.features):
+    if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
     return KINDS[str(options["source"])].restore(recorded, inputs)
@@ -137,7 +137,7 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
                 f"records no options of a build; {remedy}"
             )
     for other in others:
-        names = {*first, *other} - _OF_BUILDS - set(decoder_versions())
+        names = {*first, *other} - _OF_BUILDS - set(decoder_versions(writes_deep=True))
         differing = sorted(name for name in names if first.get(name) != other.get(name))
         if differing:
             raise InputError(

@@ -27,7 +27,7 @@ def _run(args: argparse.Namespace) -> int:
     found = find(args.dataset, args.key)
     print(example_text(found))
     if args.save:
-        images = [feature.name for feature in found.schema.features if feature.kind == "image"]
+        images = [feature.name for feature in found.schema.features if feature.is_encoded]
         if not images:
             raise InputError("save= writes an image, but the dataset has no images; leave it out")
         data = found.values[images[0]][0]

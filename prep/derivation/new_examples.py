@@ -143,7 +143,7 @@ def _new_classes(listing: Listing, origin: Origin) -> tuple[str, ...]:
 def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
-    names = sorted(set(options) - _MAY_DIFFER - set(decoder_versions()))
+    names = sorted(set(options) - _MAY_DIFFER - set(decoder_versions(writes_deep=True)))
     builds = [
         build for build in builds_of(origin.manifest.options) if build.get("source") == options["source"]
     ]
@@ -199,7 +199,7 @@ def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples
 
     Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect.
     """
-    if not isinstance(listing.keys, RowKeys) or any(f.kind == "image" for f in listing.schema.features):
+    if not isinstance(listing.keys, RowKeys) or any(f.is_encoded for f in listing.schema.features):
         return
     numbers = np.flatnonzero(examples >= 0)
     chosen = np.linspace(0, max(0, len(numbers) - 1), min(len(numbers), _ROWS_COMPARED)).astype(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TypeAlias
 
-from tfshards.prep.imaging import jpeg
+from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 
 # Height, width and channels; None where the header does not state it.
@@ -33,6 +33,11 @@ def image_shape(data: bytes) -> HeaderShape | None:
         return None, None, 3
     height, width, num_components = frame
     return height, width, 1 if num_components == 1 else 3
+
+
+def has_deep_header(data: bytes) -> bool:
+    """Return whether an encoded image is a PNG with 16 bits per sample."""
+    return data.startswith(png.SIGNATURE) and data[12:16] == b"IHDR" and data[24:25] == b"\x10"
 
 
 def common_shape(one: HeaderShape, other: HeaderShape) -> HeaderShape:

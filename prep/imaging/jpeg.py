@@ -167,6 +167,7 @@ def structure(data: bytes) -> Structure:
 def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode a JPEG to the same pixels, in the options' channels."""
     allowed = image.mode in _KEPT_MODES[options.channels] and options.format in ("keep", "jpeg")
+    allowed = allowed and options.depth != 16
     return built is not None and allowed and built.is_plain
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.imaging import fax, jpeg
+from tfshards.prep.imaging import depth, fax, jpeg
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
@@ -136,6 +136,10 @@ def _keep_or_convert(
 ) -> Normalized:
     check_limits(image, built, options)
     notes = list(notes_of(image, suffix))
+    is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
+    if has_deep_colors and options.depth == 8 and not options.mask:
+        # as for gray images, in _with_eight_bits
+        notes.append("16 bits to 8")
     orientation = _orientation(image) if options.orientation == "apply" else 1
     # Pillow rotates a TIFF as it decodes it, and reports the rotated size
     sideways = orientation in _SIDEWAYS and image.format != "TIFF"
@@ -157,6 +161,10 @@ def _keep_or_convert(
         wide, high = (_REDUCING_GAP * side for side in size)
         image.draft(None, (high, wide) if sideways else (wide, high))
     with one_at_a_time(image.size):
+        if is_deep and options.depth != 8:
+            image.load()
+            values = depth.samples_of(image, data, has_colors=has_deep_colors)
+            return _convert_deep(values, image, options, orientation, size, notes)
         return Normalized(*_convert(image, options, orientation, size, notes))
 
 
@@ -223,7 +231,60 @@ def _convert(
         was_jpeg = was_jpeg and not options.mask
     else:
         was_jpeg = False
+    if options.depth == 16 or (options.depth == "keep" and options.mask):
+        return _encode_deep(picture, options, notes), (*notes, "re-encoded")
     return _encode(picture, options, was_jpeg), (*notes, "re-encoded")
+
+
+def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str]) -> bytes:
+    """Return a picture of 8 bits per sample as PNG with 16; the values of a mask are not scaled."""
+    values = np.atleast_3d(np.asarray(picture.convert("L") if picture.mode == "1" else picture))
+    if options.mask:
+        return depth.encode_png(values.astype(np.uint16))
+    notes.append("8 bits to 16")
+    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF))
+
+
+def _convert_deep(
+    values: depth.Samples,
+    image: Image.Image,
+    options: ImageOptions,
+    orientation: int,
+    size: tuple[int, int],
+    notes: list[str],
+) -> Normalized:
+    """Return an image with more than 8 bits per sample as PNG with 16."""
+    check_size(image, options)
+    if options.mask and not image.mode.startswith("I"):
+        raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel")
+    values = values[:, :, :1] if options.mask else _with_deep_channels(values, options, notes.append)
+    if orientation != 1:
+        notes.append("orientation applied")
+        values = values if image.format == "TIFF" else depth.turned(values, orientation)
+    if size != (values.shape[1], values.shape[0]):
+        values = depth.nearest(values, size) if options.mask else depth.resized(values, size)
+        notes.append("resized")
+    return Normalized(depth.encode_png(values), (*notes, "re-encoded"))
+
+
+def _with_deep_channels(
+    values: depth.Samples, options: ImageOptions, note: Callable[[str], None]
+) -> depth.Samples:
+    """Return gray, RGB or RGBA samples, as ``_with_channels`` does for 8 bits."""
+    if values.shape[2] in (2, 4):
+        if options.keeps_alpha:
+            return values if values.shape[2] == 4 else values[:, :, [0, 0, 0, 1]]
+        if options.alpha == "drop":
+            note("alpha dropped")
+            values = values[:, :, :-1]
+        else:
+            note("alpha over white")
+            values = depth.over_white(values)
+    if options.channels == 1 and values.shape[2] == 3:
+        # the name is stored in manifests and keeps its spelling
+        note("colour to grey")
+        return depth.to_gray(values)
+    return values
 
 
 def _mask(image: Image.Image) -> Image.Image:

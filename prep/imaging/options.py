@@ -15,6 +15,7 @@ Alpha: TypeAlias = Literal["white", "drop", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
+Depth: TypeAlias = Literal[8, 16, "keep"]
 
 _JPEG_QUALITY = 95
 # The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
@@ -79,6 +80,9 @@ class ImageOptions:
             tag.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
             image.
+        depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
+            stores each with 8 or 16. With the last two the values are uint16, and those of 8-bit files
+            are multiplied by 257, for ``keep`` by the loader.
         alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
             stores it, which requires 4 channels. None is ``keep`` if the channels allow it, else ``white``.
         animation: ``reject`` rejects files with several frames, ``first`` stores their first frame.
@@ -87,7 +91,7 @@ class ImageOptions:
             PNG, but a resized JPEG as JPEG.
         jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
         mask: whether images are class maps: the values are palette indices, there is one channel, resizing
-            does not interpolate, and the format is PNG.
+            does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
         max_bytes: the largest size of a file.
         max_frames: the largest number of frames of a file whose first frame is stored.
@@ -100,6 +104,7 @@ class ImageOptions:
     check: Check = "decode"
     orientation: Orientation = "apply"
     channels: Channels = 3
+    depth: Depth = 8
     alpha: Alpha | None = None
     animation: Animation = "reject"
     resize: str | None = None
@@ -116,6 +121,7 @@ class ImageOptions:
             ("check", self.check, Check),
             ("orientation", self.orientation, Orientation),
             ("channels", self.channels, Channels),
+            ("depth", self.depth, Depth),
             ("alpha", "keep" if self.alpha is None else self.alpha, Alpha),
             ("animation", self.animation, Animation),
             ("format", self.format, Format),
@@ -167,6 +173,8 @@ class ImageOptions:
             raise OptionsError(
                 "format='webp' requires channels=3: TensorFlow does not decode others reliably"
             )
+        if self.depth != 8 and (self.format not in ("keep", "png") or self.jpeg_quality is not None):
+            raise OptionsError(f"depth={self.depth!r} requires format='png', without jpeg_quality=")
         if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):
             raise OptionsError("mask=True requires channels=1 and format='png', without jpeg_quality=")
 
@@ -184,6 +192,11 @@ class ImageOptions:
     def quality(self) -> int:
         """The quality of images that are written as JPEG."""
         return self.jpeg_quality or _JPEG_QUALITY
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the decoded pixels."""
+        return "uint8" if self.depth == 8 else "uint16"
 
     @property
     def shape(self) -> tuple[int | None, int | None, int | None]:

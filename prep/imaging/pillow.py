@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from tfshards.prep.imaging.overrides import Inside, Overrides, Setting
 
 __all__ = [
     "Image",
+    "ImageFile",
     "Picture",
     "UnidentifiedImageError",
     "decoder_versions",
@@ -35,9 +37,13 @@ _NO_LOCK = nullcontext()
 _overrides = Overrides()
 
 
-def decoder_versions() -> dict[str, str]:
-    """Return the versions of the packages that decode and encode; converted bytes depend on them."""
-    versions = {"pillow": PIL.__version__}
+def decoder_versions(*, writes_deep: bool = False) -> dict[str, str]:
+    """Return the versions of the packages that decode and encode; converted bytes depend on them.
+
+    Args:
+        writes_deep: whether images with 16 bits per sample are written, which Pillow does not do.
+    """
+    versions = {"pillow": PIL.__version__, **({"zlib": zlib.ZLIB_RUNTIME_VERSION} if writes_deep else {})}
     if "HEIF" in formats():
         versions["pillow_heif"] = version("pillow-heif")
     return versions

@@ -17,7 +17,7 @@ from tfshards.prep.imaging.options import Channels, ImageOptions
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Width, height, depth, color type, compression, filter, interlacing.
 _HEADER = struct.Struct(">II5B")
-_PALETTE = 3
+_PALETTE, _GRAY_ALPHA = 3, 4
 # By the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {
     1: ("1", "L"),
@@ -39,7 +39,7 @@ class _Chunk(NamedTuple):
 
 
 def is_plain(data: bytes) -> bool:
-    """Return whether all chunks are complete, in order and undamaged, with at most 8 bits and no tRNS.
+    """Return whether all chunks are complete, in order and undamaged, without tRNS.
 
     The only critical chunks of such a file are the header, the pixels and the end.
     """
@@ -63,9 +63,16 @@ def is_plain(data: bytes) -> bool:
 def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode a PNG to the same pixels, in the options' channels."""
     modes = _KEPT_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
-    allowed = image.mode in modes and options.format in ("keep", "png")
+    mode = "L" if image.mode == "I;16" else image.mode
+    allowed = mode in modes and options.format in ("keep", "png")
     # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent
-    allowed = allowed and (options.channels != 4 or depth(data) == 8)
+    allowed = allowed and (options.channels != 4 or depth(data) >= 8)
+    if depth(data) == 16:
+        # Pillow has no mode for gray and alpha of 16 bits
+        allowed = allowed and options.depth != 8 and data[25] != _GRAY_ALPHA
+    else:
+        # the values of a mask are not scaled by a loader
+        allowed = allowed and (options.depth == 8 or (options.depth == "keep" and not options.mask))
     return allowed and "transparency" not in image.info and is_plain(data)
 
 
@@ -75,9 +82,9 @@ def depth(data: bytes) -> int:
 
 
 def _is_plain_header(
-    _width: int, _height: int, depth: int, _color: int, compression: int, filtering: int, interlaced: int
+    _width: int, _height: int, _depth: int, _color: int, compression: int, filtering: int, interlaced: int
 ) -> bool:
-    return depth <= 8 and compression == filtering == 0 and interlaced <= 1
+    return compression == filtering == 0 and interlaced <= 1
 
 
 def pixel_fault(data: bytes) -> str | None:

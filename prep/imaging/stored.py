@@ -6,6 +6,9 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from tfshards.prep.imaging.depth import has_deep_colors, is_deep
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import (
     Image,
@@ -29,7 +32,8 @@ def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
     try:
         with own_settings(_NO_LIMIT), Image.open(io.BytesIO(data), formats=formats()) as image:
-            return f"{image.format} {image.height} x {image.width}, mode {image.mode}"
+            bits = ", 16 bits per sample" if has_deep_colors(image) else ""
+            return f"{image.format} {image.height} x {image.width}, mode {image.mode}{bits}"
     except (OSError, ValueError):
         return "not a readable image"
 
@@ -49,6 +53,7 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
             if image.width * image.height > max_pixels:
                 size = f"{image.width} x {image.height} pixels"
                 return f"the image {feature.name!r} has {size}; at most {max_pixels} are decoded"
+            bits = 16 if is_deep(image) else 8
             with one_at_a_time(image.size):
                 image.load()
             sides, mode = (image.height, image.width), image.mode
@@ -63,6 +68,9 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
         return f"the image {feature.name!r} has {found}, but the schema requires {stated}"
     if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
         return f"the image {feature.name!r} has mode {mode}, but the schema allows {channels} channels"
+    if feature.kind == "mask" and (bits == 16) != (feature.dtype == "uint16"):
+        # images are scaled, the values of masks are numbers
+        return f"the mask {feature.name!r} has {bits} bits per sample, but the schema has {feature.dtype}"
     return None
 
 
@@ -83,8 +91,17 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
             if size[0] * size[1] > DEFAULT_MAX_PIXELS:
                 raise ValueError(f"{size[0]} x {size[1]} pixels; at most {DEFAULT_MAX_PIXELS}")
             image.draft("L", (2 * side, 2 * side))
-            return size, image.convert("L").resize((side, side), Image.Resampling.LANCZOS)
+            return size, _in_gray(image).resize((side, side), Image.Resampling.LANCZOS)
     except UnidentifiedImageError:
         raise ValueError(f"cannot be opened as {', '.join(_AUDITED)}") from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         raise ValueError(str(error).encode("unicode_escape").decode()) from None
+
+
+def _in_gray(image: Picture) -> Picture:
+    """Return a picture in gray of 8 bits, in which the range of more bits is stretched to black and white."""
+    if not image.mode.startswith("I"):
+        return image.convert("L")
+    values = np.asarray(image).astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    return Image.fromarray(np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8))

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import cast, get_args
 
-from tfshards.prep.imaging.options import Alpha, Animation, Channels, Check, Format, ImageOptions, Orientation
+from tfshards.prep.imaging.options import (
+    Alpha,
+    Animation,
+    Channels,
+    Check,
+    Depth,
+    Format,
+    ImageOptions,
+    Orientation,
+)
+from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import parse_size
 
@@ -33,6 +43,13 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
         default="3",
         choices=list(map(str, get_args(Channels))),
         help="store gray, RGB (default) or RGBA images, or keep the channels of each image",
+    )
+    add(
+        "--depth",
+        default="8",
+        choices=[*map(str, get_args(Depth)), "float32"],
+        help="reduce images to 8 bits per sample (default), store all with 16, or keep the depth of each; "
+        "8-bit values are multiplied by 257 where images have 16 bits",
     )
     add(
         "--alpha",
@@ -82,11 +99,17 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
 
 def image_options_from(options: argparse.Namespace) -> ImageOptions:
     """Return the image options in parsed arguments."""
-    channels = options.channels
+    channels, depth = options.channels, options.depth
+    if depth == "float32":
+        raise OptionsError(
+            "depth='float32' is for tensors, not for image files: stack the images in one array, save it as "
+            ".npy and build that with 'tfshards build arrays'"
+        )
     return ImageOptions(
         check=options.check,
         orientation=options.orientation,
         channels=cast("Channels", int(channels) if channels.isdecimal() else channels),
+        depth=cast("Depth", int(depth) if depth.isdecimal() else depth),
         alpha=options.alpha,
         animation=options.animation,
         resize=options.resize,

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Rejected, Row
-from tfshards.schemas import InputError
+from tfshards.schemas import Feature, InputError
+from tfshards.schemas.json_reader import Json
+
+
+def image_feature(name: str, options: ImageOptions) -> Feature:
+    """Return the feature of images that are stored with these options."""
+    return Feature(name, "image", options.dtype, options.shape)
+
+
+def mask_feature(name: str, options: ImageOptions) -> Feature:
+    """Return the feature of masks that are stored with these options of images."""
+    options = mask_options(options)
+    return Feature(name, "mask", options.dtype, options.shape)
+
+
+def mask_options(images: ImageOptions) -> ImageOptions:
+    """Return the image options for masks: the given ones, except that pixel values are kept.
+
+    The headers of masks are checked even if those of images are not, since a palette would be decoded to
+    colors.
+    """
+    check = "header" if images.check == "none" else images.check
+    return replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
+
+
+def decoders_of(options: ImageOptions) -> dict[str, Json]:
+    """Return the versions of the decoders and encoders on which images stored with ``options`` depend."""
+    return {} if options.check == "none" else {**decoder_versions(writes_deep=options.depth != 8)}
 
 
 def read_image(path: bytes, row: Row, options: ImageOptions) -> Normalized | Rejected:

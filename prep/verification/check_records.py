@@ -128,7 +128,7 @@ class _ShardCheck:
     checksums: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._images = [feature for feature in self.manifest.schema.features if feature.kind == "image"]
+        self._images = [feature for feature in self.manifest.schema.features if feature.is_encoded]
         self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._last_key: str | None = None

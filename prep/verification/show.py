@@ -83,7 +83,7 @@ def _check_not_rejected(root: Path, manifest: Manifest, wanted: bytes) -> None:
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
-    if feature.kind == "image":
+    if feature.is_encoded:
         return f"{describe(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
     if feature.kind == "label" and schema.class_names:
         return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])

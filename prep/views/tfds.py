@@ -57,9 +57,9 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
     """Return the content of each file that TFDS requires, by name; empty if there are ``tfds_problems``.
 
-    An image is an ``Image``, a scalar label with class names a ``ClassLabel`` (always int64), another scalar
-    a ``Scalar``, and everything else a ``Tensor``. Byte strings stay bytes, since keys need not be UTF-8.
-    Splits without examples are left out, since TFDS would then fail on all splits.
+    An image or a mask is an ``Image``, a scalar label with class names a ``ClassLabel`` (always int64),
+    another scalar a ``Scalar``, and everything else a ``Tensor``. Byte strings stay bytes, since keys need
+    not be UTF-8. Splits without examples are left out, since TFDS would then fail on all splits.
     """
     if tfds_problems(manifest):
         return {}
@@ -139,7 +139,7 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
         return {"pythonClassName": python_class, "classLabel": {"numClasses": str(len(schema.class_names))}}
     dims: list[Json] = [str(-1 if dim is None else dim) for dim in feature.shape]
     content: dict[str, Json] = {"shape": {"dimensions": dims}, "dtype": feature.dtype}
-    if feature.kind == "image":
+    if feature.is_encoded:
         # without encodingFormat, since a dataset may hold JPEG and PNG
         return {"pythonClassName": f"{_PACKAGE}.image_feature.Image", "image": content}
     if feature.kind == "bytes":

@@ -54,6 +54,7 @@ class FinishedShard:
         rows_digest: digest of its rows, see the function ``rows_digest``.
         rejected: the planned rows that are not in it, in plan order.
         conversions: number of converted images by kind of conversion.
+        converted_keys: by kind of conversion, the key of the first image that was converted.
         contents: digest of the content of each row, if duplicates are searched (building/duplicates.py).
     """
 
@@ -61,6 +62,7 @@ class FinishedShard:
     rows_digest: str
     rejected: tuple[Reject, ...] = ()
     conversions: Mapping[str, int] = field(default_factory=dict)
+    converted_keys: Mapping[str, str] = field(default_factory=dict)
     contents: tuple[str, ...] = ()
 
 

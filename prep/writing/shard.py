@@ -97,6 +97,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     accepted: list[Row] = []
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
+    converted_keys: dict[str, str] = {}
     contents: list[str] = []
     with ShardFile(unfinished, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, _piece_reader(task)):
@@ -106,6 +107,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             accepted += piece.accepted
             rejected += piece.rejected
             conversions.update(piece.conversions)
+            converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
             task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
         file.sync()
@@ -123,6 +125,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         rows_digest=rows_digest(accepted) if rejected else planned,
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
+        converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
     )
     task.area.write_finished(task.phase, shard, finished)
@@ -137,6 +140,7 @@ class _Piece:
     accepted: list[Row]
     rejected: list[Reject]
     conversions: list[str]
+    converted_keys: dict[str, str]
     contents: list[str]
 
 
@@ -150,17 +154,20 @@ def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
         values: list[Sequence[Values]] = []
         rejected: list[Reject] = []
         conversions: list[str] = []
+        converted_keys: dict[str, str] = {}
         for row, outcome in zip(rows, task.reader.read(rows, task.schema), strict=True):
             if isinstance(outcome, Accepted):
                 accepted.append(row)
                 values.append(outcome.values)
                 conversions += outcome.conversions
+                for name in outcome.conversions:
+                    converted_keys.setdefault(name, row.key)
             else:
                 rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
         frames = frames_of(map(encode, values), task.compression)
         contents = [content(item) for item in values] if content else []
         labels = [] if label is None else [cast("int", item[label]) for item in values]
-        return _Piece(frames, labels, accepted, rejected, conversions, contents)
+        return _Piece(frames, labels, accepted, rejected, conversions, converted_keys, contents)
 
     return read
 

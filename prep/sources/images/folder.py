@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.image_file import read_image
+from tfshards.prep.sources.deep_files import depth_warning
+from tfshards.prep.sources.image_file import decoders_of, image_feature, read_image
 from tfshards.prep.sources.images.layout import arrange
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
@@ -94,7 +94,7 @@ class ImageFolder:
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        decoders = {} if self.images.check == "none" else decoder_versions()
+        decoders = decoders_of(self.images)
         links: dict[str, Json] = {"follow_links": True} if self.follow_links else {}
         chosen: dict[str, Json] = (
             {} if self.split_folders is None else {"split_folders": {**self.split_folders}}
@@ -137,14 +137,15 @@ class ImageFolder:
             root,
             found,
             skipped,
-            self.images.shape,
+            image=image_feature("image", self.images),
             class_names=self.class_names,
             allow_missing_classes=self.allow_missing_classes,
             follow_links=self.follow_links,
             split_folders=self.split_folders,
             excluded=chosen.excluded,
         )
-        return replace(listing, warnings=(*chosen.warnings, *listing.warnings))
+        warnings = (*chosen.warnings, *listing.warnings, *depth_warning(root, listing.keys, self.images))
+        return replace(listing, warnings=warnings)
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the image, label and key of each row, or why it is rejected."""

@@ -24,8 +24,8 @@ def arrange(
     root: bytes,
     found: Sequence[ImageFile],
     skipped: Counter[str],
-    shape: tuple[int | None, int | None, int | None],
     *,
+    image: Feature,
     class_names: Sequence[str] | None,
     allow_missing_classes: bool,
     follow_links: bool,
@@ -38,7 +38,7 @@ def arrange(
         root: the folder.
         found: image files in the folder, sorted.
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
-        shape: height, width and channels of the decoded images; None for what varies.
+        image: the feature of the images.
         class_names: class names that the folders must have, in label order, or None.
         allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
         follow_links: whether links to folders are folders.
@@ -88,7 +88,6 @@ def arrange(
         if names
         else None
     )
-    image = Feature("image", "image", "uint8", shape)
     return Listing(
         schema=Schema((image, _LABEL, KEY_FEATURE) if names else (image, KEY_FEATURE), names),
         keys=keys,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.image_file import checked_image, read_image
+from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options, read_image
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import TEXT, values_of
@@ -67,7 +66,7 @@ class TableReader:
         if not self.columns.images:
             return columns
         names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}
-        decoders = {} if self.images.check == "none" else decoder_versions()
+        decoders = decoders_of(self.images)
         masks: list[Json] = [*sorted(self.columns.masks)]
         return {**columns, **self.images.to_json(), "image_columns": names, "masks": masks, **decoders}
 
@@ -94,7 +93,7 @@ class TableReader:
         keys = ArrowKeys(staged[KEY]) if KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
         images = list(self.columns.images.values())
-        values = [feature for feature in schema.features if feature.kind != "image" and feature.name != "key"]
+        values = [feature for feature in schema.features if not feature.is_encoded and feature.name != "key"]
         wanted = [prefix + name for name in images for prefix in (PATH, SIZE, STAMP)]
         wanted += [IMAGE + name for name in self.columns.embedded]
         taken = staged.select([*wanted, *(VALUE + feature.name for feature in values)]).take(
@@ -182,13 +181,6 @@ class TableReader:
         full = os.path.join(os.fsencode(self.root), path)
         found = read_image(full, row, options) if encoded is None else checked_image(encoded, path, options)
         return found if isinstance(found, Rejected) else (found.data, found.conversions)
-
-
-def mask_options(images: ImageOptions) -> ImageOptions:
-    """Return the image options for masks: the given ones, except that pixel values are kept."""
-    if images.check == "none":
-        return images
-    return replace(images, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
 
 
 def rows_path(folder: str | os.PathLike[str]) -> Path:

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.classes import check_class_names, twins
+from tfshards.prep.sources.deep_files import depth_warning
+from tfshards.prep.sources.image_file import image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
 from tfshards.prep.sources.tables.features import (
@@ -35,7 +37,7 @@ from tfshards.prep.sources.tables.images import same_images, stat_images, unment
 from tfshards.prep.sources.tables.labels import label_column, label_fault, split_column
 from tfshards.prep.sources.tables.nested import is_image_struct
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
-from tfshards.prep.sources.tables.reader import TableReader, mask_options, rows_path
+from tfshards.prep.sources.tables.reader import TableReader, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.files import local_path
@@ -112,6 +114,8 @@ class Table:
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
+        for name in [name for name in images if name not in assigned.masks][:1]:
+            warnings += depth_warning(root, rows[PATH + name].to_pylist(), self.images)
         features = [*self._image_features(assigned), *(column.feature for column in stored), KEY_FEATURE]
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(
@@ -187,9 +191,8 @@ class Table:
         return [label.stored, *others], label.names
 
     def _image_features(self, assigned: AssignedColumns) -> list[Feature]:
-        shapes = {name: mask_options(self.images).shape for name in assigned.masks}
         return [
-            Feature(name, "image", "uint8", shapes.get(name, self.images.shape))
+            mask_feature(name, self.images) if name in assigned.masks else image_feature(name, self.images)
             for name in assigned.images.values()
         ]
 

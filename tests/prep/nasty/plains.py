@@ -42,7 +42,9 @@ KINDS: dict[str, Kind] = {
     "PPM, text": converted(".ppm", b"P3\n" + _SIZE + b"\n255\n" + _ASCII),
     "PPM, comments": converted(".pnm", b"P6 # hello\n#\n" + _SIZE + b" 255\n" + noise().tobytes()),
     "PPM, white is 100": converted(".ppm", b"P6 " + _SIZE + b" 100\n" + (noise() % 101).tobytes()),
-    "PPM, 16 bits": converted(".ppm", b"P6 " + _SIZE + b" 65535\n" + noise().astype(">u2").tobytes()),
+    "PPM, 16 bits": converted(
+        ".ppm", b"P6 " + _SIZE + b" 65535\n" + noise().astype(">u2").tobytes(), "16 bits to 8"
+    ),
     "PPM, a number that is none": rejected(".ppm", b"P3\n2 2\n255\n1 2 3 4 5 6 7 8 9 x y z", "damaged"),
     "PPM, a value above white": rejected(".ppm", b"P3\n1 1\n255\n256 0 0", "damaged"),
     "PPM, too few numbers": rejected(".ppm", b"P3\n" + _SIZE + b"\n255\n" + _ASCII[:99], "damaged"),
@@ -69,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "SGI, RGB": converted(".sgi", encoded(RGB, "SGI")),
     "SGI, grey": converted(".sgi", encoded(GRAY, "SGI")),
     "SGI, alpha": converted(".sgi", encoded(RGBA, "SGI"), "alpha over white"),
-    "SGI, 16 bits": converted(".sgi", encoded(RGB, "SGI", bpc=2)),
+    "SGI, 16 bits": converted(".sgi", encoded(RGB, "SGI", bpc=2), "16 bits to 8"),
     "SGI, cut": rejected(".sgi", encoded(RGB, "SGI")[:-500], "damaged"),
     "SGI, 60,000 x 60,000 in 512 bytes": rejected(
         ".sgi", struct.pack(">HBBHHHH", 474, 0, 1, 3, 60_000, 60_000, 3) + bytes(500), "too large"

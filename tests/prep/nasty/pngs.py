@@ -75,9 +75,8 @@ def _typed(depth: int, color: int, interlaced: int) -> Kind:
         return kept(".png", data)
     if color == 3:
         return converted(".png", data, "palette to RGB")
-    if color in (4, 6):
-        return converted(".png", data, "alpha over white")
-    return converted(".png", data, "16 bits to 8") if color == 0 else converted(".png", data)
+    bits = ("16 bits to 8",) if depth == 16 else ()
+    return converted(".png", data, *bits, *(("alpha over white",) if color in (4, 6) else ()))
 
 
 def _animated(number: int) -> bytes:

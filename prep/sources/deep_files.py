@@ -1,0 +1,39 @@
+"""Warn about images with more than 8 bits per sample before a build, by the headers of some files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tfshards.prep.imaging.depth import DEEP_FORMATS, file_is_deep
+from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.imaging.options import ImageOptions
+
+_MAX_LOOKED = 300
+
+
+def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
+    """Yield a warning if a build with these options reduces some of the files to 8 bits per sample.
+
+    Args:
+        root: folder to which the paths are relative.
+        paths: of the images; only a few hundred, evenly spread, are looked at.
+        options: of the build.
+    """
+    if options.depth != 8 or options.check == "none" or not paths:
+        return
+    numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
+    some = [paths[number] for number in numbers.tolist()]
+    deep = [path for path in some if _may_be_deep(path) and file_is_deep(os.path.join(root, path))]
+    if deep:
+        example = os.fsdecode(deep[0])
+        yield (
+            f"{len(deep)} of {len(some)} images looked at have more than 8 bits per sample, such as "
+            f"{example!r}, and are reduced to 8; depth=16 keeps their values"
+        )
+
+
+def _may_be_deep(path: bytes) -> bool:
+    return SUFFIXES.get(os.path.splitext(path)[1].lower(), "") in DEEP_FORMATS

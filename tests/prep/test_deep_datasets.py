@@ -1,0 +1,144 @@
+"""Every verb on a dataset of 16-bit images with masks: the values stay exact, also in what it prints."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from tfshards import loader
+from tfshards.prep import ColumnRoles, ImageOptions, Table, adopt, append, audit, reshard, verify
+from tfshards.prep.cli.main import main
+from tfshards.prep.imaging.stored import decoded_fault, describe, glance
+from tfshards.schemas import Feature
+
+from .deep_files import noise, pixels, png
+
+SIZE = (12, 9)
+SCANS = [noise(*SIZE, 3) + number for number in range(4)]
+CLASSES = [(scan[:, :, :1] % 5).astype(np.uint8) for scan in SCANS]
+OPTIONS = ImageOptions(depth=16, resize="12x9")
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A table of four 16-bit scans with masks of 8 bits."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number, (scan, classes) in enumerate(zip(SCANS, CLASSES, strict=True)):
+        (folder / f"{number}.png").write_bytes(png(scan))
+        (folder / f"{number}-mask.png").write_bytes(png(classes))
+    names = "".join(f"{number}.png,{number}-mask.png,{number % 2}\n" for number in range(4))
+    (folder / "metadata.csv").write_text(f"file_name,mask,label\n{names}")
+    return folder
+
+
+def table(folder) -> Table:
+    return Table(folder, OPTIONS, ColumnRoles(masks=("mask",)))
+
+
+def assert_exact(root, split="train", start=0):
+    """Assert that the loader gives the scans from ``start`` on, and their classes."""
+    (batch,) = loader.load(root, split, batch_size=4 - start, image=loader.Image(flip=None))
+    numbers = np.array([int(key[:1]) for key in batch["key"].numpy()])
+    assert sorted(numbers) == list(range(start, 4))
+    assert np.array_equal(batch["image"], np.stack(SCANS)[numbers])
+    assert np.array_equal(batch["mask"], np.stack(CLASSES)[numbers])
+
+
+def test_a_build_is_verified_shown_and_audited(rows, tmp_path, quiet_build, capsys):
+    out = tmp_path / "out"
+    manifest = quiet_build(table(rows), out, engine="in_process")
+    assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 3))
+    assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
+    assert_exact(out)
+    assert verify(out, decode=True)
+    assert not audit(out).notes
+    for verb, wanted in (
+        (["info", str(out)], "uint16"),
+        (["show", str(out), "0.png"], "image: PNG 12 x 9, mode RGB, 16 bits per sample, "),
+        (["show", str(out), "0.png"], "mask: PNG 12 x 9, mode I;16, "),
+    ):
+        assert main(verb) == 0
+        assert wanted in capsys.readouterr().out
+    saved = tmp_path / "saved.png"
+    assert main(["show", str(out), "0.png", "--save", str(saved)]) == 0
+    assert np.array_equal(pixels(saved.read_bytes()), SCANS[0])
+
+
+def test_derived_datasets_keep_the_values(rows, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(table(rows), out, engine="in_process")
+    reshard(out, tmp_path / "resharded", shards=2)
+    assert_exact(tmp_path / "resharded")
+    text = (rows / "metadata.csv").read_text().splitlines(keepends=True)
+    (rows / "metadata.csv").write_text("".join([text[0], *text[3:]]))
+    quiet_build(table(rows), tmp_path / "half", engine="in_process")
+    (rows / "metadata.csv").write_text("".join(text[:3]))
+    append([rows], tmp_path / "half", engine="in_process")
+    assert_exact(tmp_path / "half")
+    assert verify(tmp_path / "half", decode=True)
+
+
+def test_tensorflow_datasets_reads_the_values(rows, tmp_path, quiet_build):
+    quiet_build(table(rows), tmp_path / "out", engine="in_process")
+    builder = tfds.builder_from_directory(tmp_path / "out")
+    for example in builder.as_dataset(split="train").as_numpy_iterator():
+        number = int(example["key"][:1])
+        assert np.array_equal(example["image"], SCANS[number])
+        assert np.array_equal(example["mask"], CLASSES[number])
+
+
+def test_adopted_images_of_16_bits_keep_them(tmp_path):
+    shallow = (SCANS[1] >> 8).astype(np.uint8)
+    examples = [png(SCANS[0]), png(shallow)]
+    with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord-00000-of-00001")) as writer:
+        for encoded in examples:
+            value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded]))
+            writer.write(
+                tf.train.Example(features=tf.train.Features(feature={"image": value})).SerializeToString()
+            )
+    manifest = adopt(tmp_path, log=lambda line: None)
+    assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 3))
+    (batch,) = loader.load(tmp_path, batch_size=2, image=loader.Image())
+    assert np.array_equal(batch["image"], [SCANS[0], shallow.astype(np.uint16) * 257])
+
+
+@pytest.mark.parametrize(
+    ("encoded", "dtype", "fault"),
+    [
+        (png(CLASSES[0]), "uint8", None),
+        (png(SCANS[0][:, :, :1]), "uint16", None),
+        (png(CLASSES[0]), "uint16", "the mask 'mask' has 8 bits per sample, but the schema has uint16"),
+        (
+            png(SCANS[0][:, :, :1]),
+            "uint8",
+            "the mask 'mask' has 16 bits per sample, but the schema has uint8",
+        ),
+    ],
+)
+def test_a_mask_must_have_the_bits_of_the_schema(encoded, dtype, fault):
+    assert decoded_fault(encoded, Feature("mask", "mask", dtype, (None, None, 1)), 1000) == fault
+
+
+def test_an_image_of_8_bits_is_sound_in_a_dataset_of_16():
+    assert decoded_fault(png(CLASSES[0]), Feature("image", "image", "uint16", (*SIZE, 3)), 1000) is None
+
+
+def test_gray_of_16_bits_is_stretched_before_it_is_compared():
+    """Scanners use 12 of 16 bits, of which Pillow's own conversion to 8 keeps nothing."""
+    ramp = np.linspace(100, 3000, 64 * 64).reshape(64, 64).astype(np.uint16)
+    file = io.BytesIO()
+    Image.fromarray(ramp).save(file, "PNG")
+    size, gray = glance(file.getvalue(), 16)
+    assert size == (64, 64)
+    assert int(np.asarray(gray).min()) < 20
+    assert int(np.asarray(gray).max()) > 235
+    assert describe(file.getvalue()) == "PNG 64 x 64, mode I;16"
+    flat = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 7, np.uint16)).save(flat, "PNG")
+    assert np.asarray(glance(flat.getvalue(), 2)[1]).max() == 0

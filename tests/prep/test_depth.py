@@ -1,0 +1,392 @@
+"""Images with more than 8 bits per sample: what is kept, converted exactly, rejected, and warned about."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tfshards import loader
+from tfshards.prep import ImageFolder, ImageOptions, Table, plan
+from tfshards.prep.cli.main import main
+from tfshards.prep.imaging import depth
+from tfshards.prep.imaging.normalize import Normalized, normalize
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.schemas import OptionsError
+
+from .deep_files import noise, pixels, png, tiff
+
+DEEP = ImageOptions(depth=16)
+KEEP = ImageOptions(depth="keep")
+GRAY, GRAY_ALPHA, RGB, RGBA = (noise(13, 7, channels) for channels in (1, 2, 3, 4))
+
+
+def saved(picture: Image.Image, name: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, name, **options)
+    return file.getvalue()
+
+
+def stored(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalized:
+    """Return what is stored of a file, whose suffix need not be given."""
+    found = normalize(data, options, suffix)
+    return replace(found, conversions=tuple(n for n in found.conversions if n != "known by content"))
+
+
+def gray_picture(samples: np.ndarray = GRAY) -> Image.Image:
+    return Image.fromarray(samples[:, :, 0])
+
+
+def with_chunk(data: bytes, name: bytes, body: bytes) -> bytes:
+    """Return a PNG with a chunk after its header."""
+    chunk = len(body).to_bytes(4, "big") + name + body
+    chunk += depth.zlib.crc32(name + body).to_bytes(4, "big")
+    return data[:33] + chunk + data[33:]
+
+
+# What is stored as it is
+
+
+@pytest.mark.parametrize("options", [DEEP, KEEP], ids=["16", "keep"])
+@pytest.mark.parametrize("check", ["decode", "header"])
+@pytest.mark.parametrize(
+    ("samples", "extra"),
+    [(GRAY, {}), (RGB, {}), (RGBA, {"channels": 4}), (GRAY, {"channels": 1}), (RGB, {"channels": 4})],
+    ids=["gray", "RGB", "RGBA", "gray alone", "RGB in 4 channels"],
+)
+def test_a_sound_png_of_16_bits_is_kept_and_tensorflow_decodes_its_samples(samples, extra, check, options):
+    data = png(samples)
+    found = stored(data, ImageOptions(depth=options.depth, check=check, **extra), b".png")
+    assert (found.data, found.conversions) == (data, ())
+    decoded = tf.io.decode_png(found.data, extra.get("channels", 3), tf.uint16).numpy()
+    assert np.array_equal(
+        decoded[:, :, : samples.shape[2]], np.broadcast_to(samples, decoded.shape[:2] + samples.shape[2:])
+    )
+
+
+def test_keep_keeps_the_bytes_of_8_bit_files():
+    shallow = (RGB >> 8).astype(np.uint8)
+    for data in (png(shallow), saved(Image.fromarray(shallow), "JPEG")):
+        assert stored(data, KEEP).data == data
+
+
+def test_a_png_of_16_bits_without_its_last_rows_is_rejected():
+    short, header = png(RGB[:5]), png(RGB)[:33]
+    with pytest.raises(ImageError, match="the pixels end after"):
+        stored(header + short[33:], DEEP)
+
+
+# What is converted, exactly
+
+
+@pytest.mark.parametrize("is_deflated", [False, True])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("samples", [GRAY, RGB, RGBA], ids=["gray", "RGB", "RGBA"])
+def test_a_tiff_becomes_a_png_with_its_samples(samples, order, is_deflated):
+    data = tiff(samples, order, is_deflated=is_deflated)
+    for options in (ImageOptions(depth=16, channels="keep"), ImageOptions(depth="keep", channels="keep")):
+        found = stored(data, options, b".tif")
+        assert np.array_equal(pixels(found.data), samples)
+        assert found.conversions == ("re-encoded",)
+
+
+@pytest.mark.parametrize("samples", [GRAY, RGB], ids=["gray", "RGB"])
+def test_a_rotated_tiff_is_upright(samples):
+    found = stored(tiff(samples, orientation=6), DEEP, b".tif")
+    assert np.array_equal(pixels(found.data), np.rot90(samples, -1))
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_a_png_with_an_orientation_is_turned_as_pillow_turns_8_bits(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    shallow = (RGB >> 8).astype(np.uint8)
+    wanted = pixels(stored(saved(Image.fromarray(shallow), exif=exif), ImageOptions()).data, "uint8")
+    found = stored(with_chunk(png(RGB), b"eXIf", exif.tobytes()[6:]), DEEP)
+    assert np.array_equal(pixels(found.data) >> 8, wanted)
+    assert found.conversions == ("orientation applied", "re-encoded")
+
+
+@pytest.mark.parametrize("name", ["PNG", "JPEG", "BMP"])
+def test_files_of_8_bits_are_scaled_by_257(name):
+    data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), name)
+    decoded = np.asarray(Image.open(io.BytesIO(data)))
+    found = stored(data, DEEP)
+    assert np.array_equal(pixels(found.data), decoded.astype(np.uint16) * 257)
+    assert found.conversions == ("8 bits to 16", "re-encoded")
+
+
+def test_files_of_1_bit_become_black_and_white():
+    bits = GRAY[:, :, 0] > 30_000
+    found = stored(saved(Image.fromarray(bits)), DEEP)
+    assert np.array_equal(pixels(found.data)[:, :, 0], bits * np.uint16(65535))
+
+
+def test_gray_integers_of_32_bits_are_exact_if_they_fit():
+    data = saved(Image.fromarray(GRAY[:, :, 0].astype(np.int32)), "TIFF")
+    assert np.array_equal(pixels(stored(data, DEEP, b".tif").data), GRAY)
+    data = saved(Image.fromarray(GRAY[:, :, 0].astype(np.int32) + 65_535), "TIFF")
+    with pytest.raises(ImageError, match="mode I: has values outside of 0 to 65535"):
+        stored(data, DEEP, b".tif")
+
+
+def test_alpha_is_kept_dropped_or_blended_over_white():
+    for samples in (GRAY_ALPHA, RGBA):
+        color, alpha = samples[:, :, :-1], samples[:, :, -1:] / 65535
+        four = stored(png(samples), ImageOptions(depth=16, channels=4)).data
+        repeated = np.repeat(color, 3, axis=2) if color.shape[2] == 1 else color
+        assert np.array_equal(pixels(four), np.concatenate([repeated, samples[:, :, -1:]], axis=2))
+        dropped = stored(png(samples), ImageOptions(depth=16, alpha="drop"))
+        assert np.array_equal(pixels(dropped.data), color)
+        assert dropped.conversions == ("alpha dropped", "re-encoded")
+        white = stored(png(samples), DEEP)
+        assert np.abs(pixels(white.data) - (color * alpha + 65535 * (1 - alpha))).max() <= 0.5
+        assert white.conversions == ("alpha over white", "re-encoded")
+
+
+def test_a_transparent_value_becomes_white_and_only_that():
+    for samples in (GRAY, RGB):
+        data = with_chunk(png(samples), b"tRNS", samples[2, 3].astype(">u2").tobytes())
+        wanted = samples.copy()
+        wanted[2, 3] = 65535
+        assert np.array_equal(pixels(stored(data, DEEP).data), wanted)
+
+
+def test_color_becomes_gray_by_the_weights_of_pillow():
+    found = stored(png(RGB), ImageOptions(depth=16, channels=1))
+    assert found.conversions == ("colour to grey", "re-encoded")
+    wanted = RGB @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(pixels(found.data)[:, :, 0] - wanted).max() < 1.5
+    shallow = np.asarray(Image.fromarray((RGB >> 8).astype(np.uint8)).convert("L"))
+    assert np.array_equal(depth.to_gray(RGB >> 8)[:, :, 0], shallow)
+
+
+def test_resizing_computes_in_float_and_rounds():
+    found = stored(png(RGB), ImageOptions(depth=16, resize="5x4"))
+    assert found.conversions == ("resized", "re-encoded")
+    for channel in range(3):
+        plane = Image.fromarray(RGB[:, :, channel].astype(np.float32))
+        wanted = np.asarray(plane.resize((4, 5), Image.Resampling.LANCZOS)).clip(0, 65535)
+        assert np.array_equal(pixels(found.data)[:, :, channel], np.rint(wanted))
+
+
+def test_what_is_transparent_does_not_bleed_into_resized_colors():
+    samples = np.zeros((8, 8, 4), np.uint16)
+    samples[:, :4] = (60_000, 0, 0, 65_535)
+    samples[:, 4:] = (0, 60_000, 0, 0)
+    found = pixels(stored(png(samples), ImageOptions(depth=16, channels=4, resize="4x4")).data)
+    assert found[:, :2, 0].min() > 59_990
+    assert found[:, :2, 1].max() == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (130, 5), (64, 3)])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_written_files_have_their_samples_in_tensorflow_and_pillow(shape, channels):
+    smooth = np.add.outer(np.arange(shape[0]) * 300, np.arange(shape[1]) * 7)[:, :, np.newaxis]
+    for samples in (noise(*shape, channels), (smooth + np.arange(channels)).astype(np.uint16)):
+        encoded = depth.encode_png(samples)
+        assert np.array_equal(pixels(encoded), samples)
+        with Image.open(io.BytesIO(encoded)) as image:
+            image.load()
+            assert image.size == shape[::-1]
+
+
+# What is rejected
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (tiff(RGB, is_planar=True, is_deflated=True), DEEP, "lower bits cannot be read; convert it to PNG"),
+        (tiff(RGBA, alpha=1), KEEP, "TIFF of mode RGBA with more than 8 bits per sample"),
+        (b"P6 2 1 65535 " + bytes(12), DEEP, "PPM of mode RGB with more than 8 bits per sample"),
+        (saved(Image.fromarray(np.float32([[0.5]])), "TIFF"), DEEP, "mode F: floats do not fit 16 bits"),
+        (saved(Image.fromarray(np.float32([[0.5]])), "TIFF"), KEEP, "'tfshards build arrays' stores them"),
+    ],
+    ids=["planes", "premultiplied alpha", "PPM", "float", "float, keep"],
+)
+def test_what_cannot_be_stored_exactly_is_rejected(data, options, message):
+    with pytest.raises(ImageError, match="unsupported") as caught:
+        stored(data, options)
+    assert caught.value.reason == "unsupported"
+    assert message in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 12}, "depth=12 must be one of 8, 16, keep"),
+        ({"depth": 16, "format": "jpeg"}, "depth=16 requires format='png', without jpeg_quality="),
+        ({"depth": "keep", "jpeg_quality": 90}, "depth='keep' requires format='png', without jpeg_quality="),
+        ({"depth": 16, "check": "none"}, "check='none' stores the bytes unchanged: leave out depth="),
+    ],
+)
+def test_options_that_exclude_16_bits(options, message):
+    with pytest.raises(OptionsError, match=message):
+        ImageOptions(**options)
+
+
+def test_the_depth_is_recorded_only_if_it_is_not_the_default():
+    assert "depth" not in ImageFolder("x").options()
+    assert "zlib" not in ImageFolder("x").options()
+    deep = ImageFolder("x", DEEP).options()
+    assert (deep["depth"], deep["zlib"]) == (16, decoder_versions(writes_deep=True)["zlib"])
+
+
+# Masks
+
+
+@pytest.mark.parametrize("value", [16, "keep"])
+def test_masks_are_stored_with_16_bits_and_never_scaled(value):
+    options = ImageOptions(depth=value, channels=1, mask=True)
+    assert stored(png(GRAY), options).data == png(GRAY)
+    resize = ImageOptions(depth=value, channels=1, mask=True, resize="26x14")
+    assert np.array_equal(pixels(stored(png(GRAY), resize).data), GRAY.repeat(2, axis=0).repeat(2, axis=1))
+    classes = (GRAY[:, :, 0] % 5).astype(np.uint8)
+    palette = Image.fromarray(classes).convert("P")
+    palette.putpalette([9, 8, 7] * 256)
+    for picture in (Image.fromarray(classes), palette):
+        found = stored(saved(picture), options)
+        assert np.array_equal(pixels(found.data)[:, :, 0], classes)
+        assert found.conversions == ("re-encoded",)
+    clear = with_chunk(png(GRAY), b"tRNS", bytes(2))
+    assert np.array_equal(pixels(stored(clear, options).data), GRAY)
+    for data in (png(RGB), png(GRAY_ALPHA)):
+        with pytest.raises(ImageError, match="a mask has one channel"):
+            stored(data, options)
+
+
+# The default, which reduces, and its warnings
+
+JP2 = saved(gray_picture(), "JPEG2000", irreversible=False)
+# the size marker of the file above states 3 channels of 12 bits
+
+
+@pytest.mark.parametrize(
+    ("data", "conversion"),
+    [
+        (png(GRAY), "16 bits to 8"),
+        (png(GRAY_ALPHA), "16 bits to 8"),
+        (png(RGB), "16 bits to 8"),
+        (png(RGBA), "16 bits to 8"),
+        (tiff(RGB, ">"), "16 bits to 8"),
+        (tiff(RGB, is_deflated=True), "16 bits to 8"),
+        (tiff(RGB, is_deflated=True, is_planar=True), "16 bits to 8"),
+        (b"P6 2 1 65535 " + bytes(12), "16 bits to 8"),
+        (JP2, "16 bits to 8"),
+        (saved(Image.fromarray(np.float32([[0.5]])), "TIFF"), "float to 8 bits"),
+    ],
+    ids=["gray", "gray and alpha", "RGB", "RGBA", "TIFF", "deflated", "planes", "PPM", "JPEG 2000", "float"],
+)
+def test_the_default_counts_every_image_that_it_reduces(data, conversion):
+    found = stored(data, ImageOptions())
+    assert found.conversions.count(conversion) == 1
+    assert depth.is_deep(Image.open(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize("name", ["PNG", "TIFF", "JPEG", "PPM", "JPEG2000", "SGI"])
+def test_images_of_8_bits_are_not_deep(name):
+    data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), name)
+    assert not depth.is_deep(Image.open(io.BytesIO(data)))
+
+
+def test_color_of_more_than_8_bits_is_recognized_in_jpeg_2000():
+    data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), "JPEG2000")
+    start = data.index(b"\xff\x4f\xff\x51") + 42
+    assert data[start] == 7
+    with Image.open(io.BytesIO(data[:start] + b"\x0b" + data[start + 1 :])) as image:
+        assert depth.has_deep_colors(image)
+    assert depth._jpeg2000_bits(io.BytesIO(b"no codestream")) == 8
+
+
+@pytest.fixture
+def scans(image_folder):
+    """Gray photos, and slices as viewers export them from DICOM: PNG with 16 bits, of which 12 are used."""
+    slices = {
+        f"patient{p}/series{s}/{n:03d}.png": png(noise(9, 8, 1) // 16 + p + s + n)
+        for p in (1, 2)
+        for s in (1, 2)
+        for n in range(3)
+    }
+    photo = saved(gray_picture((noise(9, 8, 1) >> 8).astype(np.uint8)))
+    return image_folder({**slices, "photos/a.png": photo, "photos/b.png": photo})
+
+
+def test_a_build_that_reduces_ends_with_a_warning_and_plan_warns_before(scans, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["plan", "images", str(scans), out]) == 0
+    before = capsys.readouterr().err
+    assert (
+        "warning: 12 of 14 images looked at have more than 8 bits per sample, such as "
+        "'patient1/series1/000.png', and are reduced to 8; --depth 16 keeps their values"
+    ) in before
+    assert main(["build", "images", str(scans), out]) == 0
+    after = capsys.readouterr().err
+    assert (
+        "warning: 12 images with more than 8 bits per sample: reduced to 8, such as "
+        "'patient1/series1/000.png'; --depth 16 keeps their values"
+    ) in after
+    for value in ("16", "keep"):
+        assert main(["build", "images", str(scans), out + value, "--depth", value]) == 0
+        assert "bits per sample" not in capsys.readouterr().err
+
+
+def test_a_table_is_warned_about_too(scans, tmp_path, quiet_build):
+    path = tmp_path / "rows.csv"
+    path.write_text("file_name\npatient1/series1/000.png\nphotos/a.png\nmissing.png\n")
+    found = plan(Table(path, root=scans), tmp_path / "out")
+    (warning,) = [line for line in found.warnings if "bits" in line]
+    assert warning.startswith("1 of 3 images looked at have more than 8 bits per sample")
+    assert not any("bits" in line for line in plan(Table(path, KEEP, root=scans), tmp_path / "out").warnings)
+
+
+def test_one_reduced_image_is_named_and_floats_have_their_own_warning(image_folder, tmp_path):
+    floats = saved(Image.fromarray(np.float32([[0.5]])), "TIFF")
+    root = image_folder({"a.png": 1, "deep.png": png(RGB), "f.tif": floats})
+    lines: list[str] = []
+    from tfshards.prep import build
+
+    build(ImageFolder(root), tmp_path / "out", engine="in_process", log=lines.append)
+    assert (
+        "warning: 1 image with more than 8 bits per sample: reduced to 8, such as 'deep.png'; "
+        "depth=16 keeps their values"
+    ) in lines
+    assert (
+        "warning: 1 image of floating point numbers: reduced to 8 bits, such as 'f.tif'; "
+        "'tfshards build arrays' stores arrays of them as they are"
+    ) in lines
+
+
+def test_a_damaged_header_in_the_sample_is_left_to_the_build(image_folder, tmp_path):
+    root = image_folder({"a.png": b"no image", "b.tif": b"II*\0"})
+    assert plan(ImageFolder(root), tmp_path / "out").warnings == ()
+
+
+def test_float32_is_refused_with_the_way(scans, tmp_path, capsys):
+    assert main(["build", "images", str(scans), str(tmp_path / "out"), "--depth", "float32"]) == 2
+    assert "--depth float32 is for tensors" in capsys.readouterr().err
+
+
+# From files to the loader
+
+
+@pytest.mark.parametrize("value", [16, "keep"])
+def test_scans_come_out_of_the_loader_with_their_values(scans, tmp_path, quiet_build, value):
+    images = ImageOptions(depth=value, channels=1, resize="9x8")
+    manifest = quiet_build(ImageFolder(scans, images), tmp_path / "out", engine="in_process")
+    assert manifest.schema["image"].dtype == "uint16"
+    for dtype in ("uint16", "float32"):
+        image = loader.Image(dtype=dtype)
+        for batch in loader.load(tmp_path / "out", batch_size=7, image=image).as_numpy_iterator():
+            for found, key in zip(batch["image"], batch["key"], strict=True):
+                with Image.open(os.path.join(scans, key.decode())) as opened:
+                    stored = np.asarray(opened)
+                wanted = stored if stored.dtype == np.uint16 else stored.astype(np.uint16) * 257
+                assert found.dtype == dtype
+                assert np.array_equal(found[:, :, 0], wanted)
