@@ -43,7 +43,10 @@ def normalized(normalize, channels=None):
         (lambda: Image(size=(4, 4), crop="left"), "Image.crop='left' must be None, 'center' or 'random'"),
         (lambda: Image(crop="center"), r"Image.crop='center' needs a size, as in Image\(size=\(224, 224\)\)"),
         (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4, or None for the dataset's"),
-        (lambda: Image(dtype="int8"), "Image.dtype='int8' must be one of uint8, uint16, int32, int64, float32"),
+        (
+            lambda: Image(dtype="int8"),
+            "Image.dtype='int8' must be one of uint8, uint16, int32, int64, float32",
+        ),
         (
             lambda: Image(flip=True),
             "Image.flip=True must be None or one of horizontal, vertical, horizontal_and",
