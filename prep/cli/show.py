@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Verb, add_dataset
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import local_path
 
 if TYPE_CHECKING:
@@ -16,15 +18,40 @@ if TYPE_CHECKING:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     parser.add_argument(
-        "key", metavar="KEY", help="key of the example: path relative to the image folder, or row number"
+        "key",
+        metavar="KEY",
+        nargs="?",
+        help="key of the example (path relative to the image folder, or row number), or its position as "
+        "SPLIT:NUMBER, or NUMBER if there is one split; with --first a split (default: the first example)",
     )
+    parser.add_argument("--first", type=int, metavar="N", help="print the first N examples of the split KEY")
     parser.add_argument("--save", metavar="FILE", help="write the encoded image to this file as well")
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfshards.prep.verification.show import find
+    from tfshards.prep.verification.show import examples, find
 
-    found = find(args.dataset, args.key)
+    if args.first is not None or args.key is None:
+        return _print_first(args, examples(args.dataset, args.key))
+    _print(find(args.dataset, args.key), args)
+    return 0
+
+
+def _print_first(args: argparse.Namespace, found: Iterator[Found]) -> int:
+    """Print the first examples, with an empty line between them."""
+    count = 1 if args.first is None else args.first
+    if count < 1:
+        raise OptionsError(f"first={count} must be at least 1")
+    if args.save and count > 1:
+        raise OptionsError(f"save= writes one image, but first={count} prints {count} examples; leave it out")
+    for number, each in enumerate(islice(found, count)):
+        if number:
+            print()
+        _print(each, args)
+    return 0
+
+
+def _print(found: Found, args: argparse.Namespace) -> None:
     print(example_text(found))
     if args.save:
         images = [feature.name for feature in found.schema.features if feature.is_encoded]
@@ -33,14 +60,13 @@ def _run(args: argparse.Namespace) -> int:
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
         local_path(args.save).write_bytes(data)
-    return 0
 
 
 def example_text(found: Found) -> str:
     """Return the position of an example and the value of each feature as text."""
     from tfshards.prep.verification.show import description
 
-    lines = [f"split {found.split}, record {found.record} of {found.shard}"]
+    lines = [f"split {found.split}, example {found.number}, record {found.record} of {found.shard}"]
     lines += [
         f"{feature.name}: {description(feature, found.schema, found.values[feature.name])}"
         for feature in found.schema.features
@@ -48,4 +74,4 @@ def example_text(found: Found) -> str:
     return "\n".join(lines)
 
 
-SHOW = Verb("show", "print the example with a given key", _add_arguments, _run)
+SHOW = Verb("show", "print examples by key or by number", _add_arguments, _run)

@@ -1,11 +1,13 @@
-"""Find an example of a dataset by its key, and describe its values in text."""
+"""Find examples of a dataset by key or by number, and describe their values in text."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,8 @@ from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import escaped
 
 _SHOWN_ELEMENTS = 8
+_SHOWN_BYTES = 200
+_POSITION = re.compile(r"(?:(.+):)?([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Found:
     Attributes:
         schema: the schema of the dataset.
         split: the split that holds it.
+        number: its number in the split, in stored order, from 0.
         shard: the path of its shard.
         record: the number of its record in the shard.
         values: the values of each feature, as the record holds them.
@@ -39,12 +44,73 @@ class Found:
 
     schema: Schema
     split: str
+    number: int
     shard: str
     record: int
     values: dict[str, Decoded]
 
 
-def find(root: str | os.PathLike[str], key: str) -> Found:
+def find(root: str | os.PathLike[str], what: str) -> Found:
+    """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
+
+    A number is a key if the keys of the dataset are numbers, as those of rows are.
+
+    Raises:
+        InputError: ``root`` is not a dataset, or has no such example.
+        RecordError: a record that was read is damaged, or does not match the schema.
+    """
+    manifest = read_manifest(root)
+    position = _POSITION.fullmatch(what)
+    if position is None or (position[1] is not None and position[1] not in manifest.splits):
+        return find_key(root, what)
+    split, number = position[1], int(position[2])
+    if split is None:
+        first = next(examples(root), None)
+        if first is not None and _key_of(first).isdigit():
+            return find_key(root, what)
+        if len(manifest.splits) > 1:
+            named = ", ".join(f"{name}:{number}" for name in manifest.splits)
+            raise InputError(f"{root} has several splits; give one of {named}")
+        split = next(iter(manifest.splits))
+    found = next(examples(root, split, number), None)
+    if found is None:
+        size = manifest.splits[split].num_examples
+        numbered = f"numbered from 0 to {size - 1}" if size else "so there is nothing to show"
+        raise InputError(f"{root}: split {split!r} has {size:,} examples, {numbered}; {what!r} is not one")
+    return found
+
+
+def examples(root: str | os.PathLike[str], split: str | None = None, start: int = 0) -> Iterator[Found]:
+    """Yield the examples of a split, or of all splits one after another, in stored order.
+
+    Args:
+        root: folder of the dataset.
+        split: name of the split; None for all.
+        start: number of the first example of each split; those before it are read, but not parsed.
+
+    Raises:
+        InputError: ``root`` is not a dataset, or has no such split.
+        RecordError: a record that was read is damaged, or does not match the schema.
+    """
+    manifest = read_manifest(root)
+    if split is not None and split not in manifest.splits:
+        names = ", ".join(map(repr, manifest.splits))
+        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+    for name in manifest.splits if split is None else [split]:
+        base = 0
+        for shard in manifest.splits[name].shards:
+            low, end = max(0, start - base), shard.num_examples
+            path = Path(root) / shard.path
+            frames = enumerate(read_records(path, manifest.compression)) if low < end else ()
+            for record, (offset, data) in islice(frames, low, None):
+                values, fault = parse_record(data, manifest)
+                if fault:
+                    raise RecordError(path, record, offset, fault)
+                yield Found(manifest.schema, name, base + record, shard.path, record, values)
+            base += end
+
+
+def find_key(root: str | os.PathLike[str], key: str) -> Found:
     """Return the example with this key; records are read until it is found.
 
     Raises:
@@ -56,6 +122,7 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
     wanted = os.fsencode(key)
     _check_not_rejected(Path(root), manifest, wanted)
     for split_name, split in manifest.splits.items():
+        base = 0
         for shard in split.shards:
             path = Path(root) / shard.path
             for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
@@ -65,7 +132,8 @@ def find(root: str | os.PathLike[str], key: str) -> Found:
                     if fault:
                         raise RecordError(path, number, offset, fault)
                     if values.get("key") == [wanted]:
-                        return Found(manifest.schema, split_name, shard.path, number, values)
+                        return Found(manifest.schema, split_name, base + number, shard.path, number, values)
+            base += shard.num_examples
     raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
 
 
@@ -91,13 +159,19 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
         array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
         return f"{feature.dtype} {list(feature.shape)}: {_shorten(array.tolist())}"
     if feature.kind == "bytes":
-        return _shorten([escaped(os.fsdecode(value)) for value in values if isinstance(value, bytes)])
+        return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
     dims = ["?" if dim is None else dim for dim in feature.shape]
     return f"{feature.dtype} [{', '.join(map(str, dims))}]: {_shorten(values)}"
 
 
 def _class_name(label: int, schema: Schema) -> str:
     return "no class" if label < 0 else escaped(schema.class_names[label])
+
+
+def _text_of(value: bytes) -> str:
+    """Return bytes as text, and only the first of many."""
+    text = escaped(os.fsdecode(value[:_SHOWN_BYTES]))
+    return text if len(value) <= _SHOWN_BYTES else f"{text}… ({size(len(value))} in all)"
 
 
 def _only_bytes(values: Decoded) -> bytes:
@@ -119,5 +193,13 @@ def _example_keys(root: Path, manifest: Manifest) -> str:
             for key in parse_record(data, manifest)[0].get("key", []):
                 if isinstance(key, bytes):
                     return f"keys look like {os.fsdecode(key)!r}"
-            return "its examples have no keys"
+            return f"its examples have no keys; give a number such as {next(iter(manifest.splits))}:0"
     return "it has no examples"
+
+
+def _key_of(found: Found) -> bytes:
+    """Return the key of an example; empty if it has none."""
+    for key in found.values.get("key", []):
+        if isinstance(key, bytes):
+            return key
+    return b""

@@ -405,7 +405,23 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
     assert main(["info", str(tmp_path)]) == 0
     assert "boxes (float, float32 ?)" in capsys.readouterr().out
     assert main(["show", str(tmp_path), "x"]) == 1
-    assert "its examples have no keys" in capsys.readouterr().err
+    assert "its examples have no keys; give a number such as train:0" in capsys.readouterr().err
+    assert main(["show", str(tmp_path), "test:2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("split test, example 2, record 2 of test.tfrecord\n")
+    assert "id: int64 []: 6\n" in shown
+    assert main(["show", str(tmp_path), "--first", "3"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line[:3] in ("id:", "")] == [
+        "id: int64 []: 0",
+        "",
+        "id: int64 []: 1",
+        "",
+        "id: int64 []: 2",
+    ]
+    assert main(["show", str(tmp_path), "test", "--first", "1"]) == 0
+    assert "id: int64 []: 4\n" in capsys.readouterr().out
+    assert main(["show", str(tmp_path)]) == 0
+    assert "id: int64 []: 0\n" in capsys.readouterr().out
     assert main(["verify", str(tmp_path), "--deep"]) == 0
     leak = next(finding for finding in audit(tmp_path, distance=None).findings if finding.kind == "leak")
     assert "'test' that are also in 'train': 2 of 4" in leak.message

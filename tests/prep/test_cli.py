@@ -309,7 +309,9 @@ def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_f
     assert status == 0
     assert Path("saved.png").read_bytes() == (small_folder / "dog" / "05.png").read_bytes()
     shard, image, label, key = out.splitlines()
-    assert re.fullmatch(r"split train, record \d of out-train-[0-9a-f]{8}\.tfrecord-0000[01]-of-00002", shard)
+    assert re.fullmatch(
+        r"split train, example \d+, record \d of out-train-[0-9a-f]{8}\.tfrecord-0000[01]-of-00002", shard
+    )
     assert image == f"image: PNG 4 x 4, mode RGB, {Path('saved.png').stat().st_size} B"
     assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
 
@@ -497,7 +499,12 @@ BEFORE_DISK = {
         ["info", "out", "--", "--runner=X"],
         "only build and append accept pipeline options of Apache Beam after --",
     ),
-    "no key": (["show", "out"], "tfshards show: the following arguments are required: KEY"),
+    "no dataset to show": (["show"], "tfshards show: the following arguments are required: DATASET"),
+    "no example to show": (["show", "out", "--first=0"], "--first 0 must be at least 1\n"),
+    "several images to save": (
+        ["show", "out", "--first=2", "--save=x.png"],
+        "--save writes one image, but --first 2 prints 2 examples; leave it out\n",
+    ),
     "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: DATASET"),
 }
 

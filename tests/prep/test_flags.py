@@ -12,6 +12,7 @@ from tfshards import prep
 from tfshards.prep.cli.flags import flags_of, with_flags
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verbs import VERBS
+from tfshards.schemas.summary import manifest_text
 
 IMAGES = (prep.ImageOptions,)
 BUILDS = {
@@ -23,7 +24,7 @@ BUILDS = {
 CALLED = {
     **{f"build {kind}": (prep.build, *called) for kind, called in BUILDS.items()},
     **{f"plan {kind}": (prep.build, *called) for kind, called in BUILDS.items()},
-    "info": (),
+    "info": (manifest_text,),
     "show": (),
     "verify": (prep.verify, prep.repair),
     "audit": (prep.audit,),
@@ -39,6 +40,7 @@ ONLY_HERE = {
     "batch_size",
     "save",
     "key",
+    "first",
     "fail_on",
     "class_names_from",
     "source",

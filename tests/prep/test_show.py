@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.cli.show import example_text
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import frame
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.scan import scan_shard
-from tfshards.prep.verification.show import description, find
+from tfshards.prep.verification.show import description, examples, find
 from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals, read_manifest
 from tfshards.schemas.manifest import write_manifest
 
@@ -33,6 +34,59 @@ def test_a_key_that_is_part_of_another_key_is_not_confused_with_it(tmp_path, qui
     quiet_build(Arrays({"x": np.arange(200) * 7}), tmp_path / "out")
     for row in (1, 10, 100, 11):
         assert find(tmp_path / "out", str(row)).values["x"] == [row * 7]
+
+
+def test_show_finds_examples_by_number_in_the_order_of_the_loader(small_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(small_folder), out, shards=3)
+    in_order = list(examples(out))
+    assert [found.number for found in in_order] == list(range(13))
+    assert len({found.shard for found in in_order}) == 3
+    for number, found in enumerate(in_order):
+        assert find(out, str(number)) == find(out, f"train:{number}") == found
+        assert find(out, found.values["key"][0].decode()) == found
+    with pytest.raises(
+        InputError, match=r"out: split 'train' has 13 examples, numbered from 0 to 12; '13' is"
+    ):
+        find(out, "13")
+    loaded = loader.load(out, batch_size=13)
+    (keys,) = [batch["key"].tolist() for batch in loaded.as_numpy_iterator()]
+    assert keys == [found.values["key"][0] for found in in_order]
+
+
+def test_a_number_needs_a_split_where_there_are_several(small_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(small_folder), out, options=Options(splits={"train": 0.6, "val": 0.4}))
+    with pytest.raises(InputError, match=r"out has several splits; give one of train:3, val:3$"):
+        find(out, "3")
+    found = find(out, "val:3")
+    assert (found.split, found.number) == ("val", 3)
+    assert example_text(found).startswith("split val, example 3, record 3 of out-val-")
+    assert [each.split for each in examples(out)] == ["train"] * 8 + ["val"] * 5
+    with pytest.raises(InputError, match=r"has no split 'test'; the splits are 'train', 'val'$"):
+        next(examples(out, "test"))
+    with pytest.raises(InputError, match=r"has no example with the key 'test:3'"):
+        find(out, "test:3")
+
+
+def test_a_number_is_a_key_where_keys_are_numbers(tmp_path, quiet_build):
+    quiet_build(Arrays({"x": np.arange(20) * 7}), tmp_path / "out", seed=5)
+    assert find(tmp_path / "out", "12").values["x"] == [84]
+    by_position = find(tmp_path / "out", "train:12")
+    assert by_position.number == 12
+    assert by_position.values["key"] != [b"12"]
+
+
+def test_long_bytes_are_cut():
+    schema = Schema((Feature("sound", "bytes", "bytes"),))
+    text = description(schema["sound"], schema, [b"a" * 150 + b"\n" + b"b" * 5000])
+    assert text == f"{'a' * 150}\\n{'b' * 49}… (5.0 KiB in all)"
+
+
+def test_a_mask_is_described_as_an_image(image_folder):
+    data = (image_folder({"a.png": 1}) / "a.png").read_bytes()
+    schema = Schema((Feature("mask", "mask", "uint8", (None, None, 1)),))
+    assert description(schema["mask"], schema, [data]).startswith("PNG 5 x 5, mode RGB, ")
 
 
 def test_a_key_that_is_not_utf8_is_found(image_folder, tmp_path, quiet_build):
@@ -139,8 +193,10 @@ def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
         (KEYED, [], "it has no examples"),
     ):
         dataset_of(tmp_path, schema, [b"".join(example_encoder(schema)(values)) for values in records])
-        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {message}$"):
+        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {message}"):
             find(tmp_path, "x")
+    with pytest.raises(InputError, match="split 'train' has 0 examples, so there is nothing to show; '0' is"):
+        find(tmp_path, "0")
 
 
 def test_a_missing_shard_is_named(tmp_path):
