@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
@@ -34,7 +34,9 @@ def add_derived_shards(parser: argparse.ArgumentParser) -> None:
 
 
 def run_derived(
-    derive: Callable[..., Manifest], origins: str | Sequence[str], args: argparse.Namespace
+    derive: Callable[..., Manifest],
+    origins: str | Sequence[str] | Mapping[str, str],
+    args: argparse.Namespace,
 ) -> int:
     """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and print its manifest."""
     # imported late, because it is not needed to print help

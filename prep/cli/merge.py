@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from tfshards.prep.cli.derived import add_derived_shards, run_derived
 from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.schemas import OptionsError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folders of two or more datasets")
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="folders of two or more datasets, or SPLIT=FOLDER with --as-splits",
+    )
+    parser.add_argument(
+        "--as-splits",
+        action="store_true",
+        help="make each dataset one split: --as-splits train=FOLDER test=FOLDER; the key of each example "
+        "becomes SPLIT/KEY",
+    )
     add_dataset(parser, "folder of the new dataset; its last part is the default name")
     add_derived_shards(parser)
     parser.epilog = (
         "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size, "
-        "--balance or --compression the examples are mixed and written to new shards."
+        "--balance or --compression the examples are mixed and written to new shards, and with --as-splits "
+        "written to new shards."
     )
 
 
 def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.derivation.merge import merge
 
-    return run_derived(merge, args.sources, args)
+    return run_derived(merge, _by_split(args.sources) if args.as_splits else args.sources, args)
+
+
+def _by_split(sources: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in arguments such as ``train=data/a``."""
+    folders: dict[str, str] = {}
+    for source in sources:
+        split, equals, folder = source.partition("=")
+        if not equals or not folder or split in folders:
+            raise OptionsError(f"as_splits=True: {source!r} must be SPLIT=FOLDER, with each split given once")
+        folders[split] = folder
+    return folders
 
 
 MERGE = Verb(

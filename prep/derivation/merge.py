@@ -16,6 +16,7 @@ from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
 from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
+from tfshards.prep.derivation.split_origin import open_split_origin
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
@@ -25,7 +26,7 @@ from tfshards.schemas.json_reader import Json
 
 
 def merge(
-    sources: Sequence[str | os.PathLike[str]],
+    sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
     *,
     shards: Shards = None,
@@ -40,8 +41,13 @@ def merge(
     new names, or copied if the file system has no hard links; their sizes may differ. Otherwise new shards
     are written, each of which mixes the datasets.
 
+    If ``sources`` is a dict, each dataset becomes the split of that name. All records are written into new
+    shards, since the key of each example becomes ``SPLIT/KEY``, so that keys stay unique.
+
     Args:
-        sources: folders of two or more datasets with the same features and class names.
+        sources: folders of two or more datasets with the same features and class names; or a dict of them by
+            the name of the split that each becomes, such as ``{"train": "data/a", "test": "data/b"}``, where
+            each dataset has one split.
         dataset: folder of the new dataset; created if it is missing.
         shards: number of new shards of each split, or a dict by split.
         overwrite: replace another dataset in ``dataset``.
@@ -57,13 +63,19 @@ def merge(
     options = options or ShardOptions()
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
-    _check_sources(sources)
-    origins = [open_origin(root) for root in sources]
+    as_splits = [*sources] if isinstance(sources, Mapping) else []
+    _check_sources([*sources.values()] if isinstance(sources, Mapping) else sources)
+    origins: list[Origin]
+    if isinstance(sources, Mapping):
+        origins = [open_split_origin(root, split) for split, root in sources.items()]
+    else:
+        origins = [open_origin(root) for root in sources]
     folder, name = new_dataset(dataset, options.name, origins)
     for other in origins[1:]:
         _check_same(origins[0], other)
     splits = _splits(origins)
-    is_linked = options.keeps_shards and asked == ShardCounts()
+    has_new_keys = bool(as_splits) and has_keys(origins[0])
+    is_linked = options.keeps_shards and asked == ShardCounts() and not has_new_keys
     if is_linked:
         _check_compression(origins)
     num_shards = {} if is_linked else options.num_shards(splits, asked)
@@ -72,13 +84,17 @@ def merge(
         log(f"warning: {warning}")
     compression = options.compression or origins[0].manifest.compression
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
+    if as_splits:
+        recorded["as_splits"] = [*as_splits]
     if not is_linked:
         recorded |= options.to_json(num_shards, compression)
     outline = replace(_outline(origins, name, splits, recorded), compression=compression)
 
     def write(area: BuildArea) -> Mapping[str, tuple[Shard, ...]]:
         if has_keys(origins[0]):
-            check_keys_differ(origins)
+            # with the splits before them, keys of different datasets differ
+            if not has_new_keys:
+                check_keys_differ(origins)
         else:
             log("warning: the examples have no keys, so repeated examples cannot be found")
         if is_linked:
@@ -86,7 +102,7 @@ def merge(
         balance = options.balance or "count"
         return rewrite_shards(RewritePlan(area, name, origins, num_shards, balance, compression), log)
 
-    return derive(outline, origins, folder, write, overwrite=overwrite, log=log)
+    return derive(outline, origins, folder, write, overwrite=overwrite, log=log, has_new_keys=has_new_keys)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
@@ -129,7 +145,8 @@ def _outline(
     """Return the manifest of the new dataset, without shards."""
     manifests = [origin.manifest for origin in origins]
     rejects = [reject for origin in origins for reject in origin.rejects()]
-    cuts = manifests[0].split_cuts
+    # different cuts do not determine the split of a key, nor do cuts of a single split
+    cuts = {} if "as_splits" in options else manifests[0].split_cuts
     return Manifest(
         name=name,
         build_id=derived_id(name, options, origins),
@@ -137,7 +154,6 @@ def _outline(
         splits={split: replace(held, shards=()) for split, held in splits.items()},
         totals=_totals([manifest.totals for manifest in manifests]),
         options=options,
-        # different cuts do not determine the split of a key
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
         rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
     )

@@ -64,6 +64,11 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
     listing = reader.listing()
     _check_options(reader, origin)
     _check_schema(listing.schema, origin)
+    if isinstance(listing.keys, RowKeys) and _has_new_keys(origin.manifest.options):
+        raise InputError(
+            f"the keys of {origin.root} are row numbers after the name of a split, so that new rows cannot "
+            "be recognized; append them to the dataset that was merged as this split, and merge again"
+        )
     known = read_known(origin)
     examples = known.find(listing)
     is_known = examples >= 0
@@ -102,6 +107,12 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
     )
+
+
+def _has_new_keys(options: Mapping[str, Json]) -> bool:
+    """Return whether ``merge`` put the names of splits before the keys of a dataset or of an origin."""
+    origins = cast("list[Mapping[str, Mapping[str, Json]]]", options.get("of") or [options.get("origin")])
+    return "as_splits" in options or any(origin and _has_new_keys(origin["options"]) for origin in origins)
 
 
 def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:

@@ -8,9 +8,9 @@ tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programm
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
@@ -88,6 +88,30 @@ def decode_key_and_size(data: bytes, names: Sequence[str]) -> tuple[bytes | None
     return (strings[0] if len(strings) == 1 else None), num_bytes
 
 
+def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
+    """Return an example with ``prefix`` before its key; all other bytes stay as they are.
+
+    Raises:
+        ValueError: ``data`` is not a ``tf.train.Example``, has no key, or has fields of an unknown type.
+    """
+    key = decode_key(data)
+    if key is None:
+        raise ValueError("has no key")
+    entry = _key_header()(len(prefix) + len(key)) + prefix + key
+    parts = []
+    for field in _fields(data):
+        if field.number == 1:
+            features = data[field.value : field.end]
+            changed = b"".join(
+                entry if _is_key(features[each.value : each.end]) else features[each.start : each.end]
+                for each in _fields(features)
+            )
+            parts.append(_FIRST + _varint(len(changed)) + changed)
+        else:
+            parts.append(data[field.start : field.end])
+    return b"".join(parts)
+
+
 def decode_label(data: bytes, name: str) -> int:
     """Return the single value of the feature ``name`` of an example, without decoding the others.
 
@@ -113,6 +137,55 @@ def empty_wires(data: bytes) -> dict[str, str]:
         if not kind or not getattr(feature, kind).value:
             wires[name] = (kind or "").removesuffix("_list")
     return wires
+
+
+class _Field(NamedTuple):
+    """A field of a message: its number, or 0 if it is not length-delimited, and where it is.
+
+    The tag begins at ``start``, the value at ``value``.
+    """
+
+    number: int
+    start: int
+    value: int
+    end: int
+
+
+def _fields(message: bytes) -> Iterator[_Field]:
+    """Yield the fields of a valid message.
+
+    Raises:
+        ValueError: the type of a field is unknown, or that of a group.
+    """
+    at = 0
+    while at < len(message):
+        start = at
+        tag, at = _read_varint(message, at)
+        wire_type = tag & 7
+        if wire_type not in (0, 1, 2, 5):
+            raise ValueError(f"has a field of type {wire_type}, which a tf.train.Example does not have")
+        length, value = _read_varint(message, at) if wire_type in (0, 2) else ({1: 8, 5: 4}[wire_type], at)
+        at = value + (0 if wire_type == 0 else length)
+        yield _Field(tag >> 3 if wire_type == 2 else 0, start, value, at)
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, and the offset after it."""
+    number = shift = 0
+    while message[at] > 127:
+        number |= (message[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return number | message[at] << shift, at + 1
+
+
+def _is_key(entry: bytes) -> bool:
+    """Return whether an entry of the map of features is that of the key."""
+    return any(field.number == 1 and entry[field.value : field.end] == b"key" for field in _fields(entry))
+
+
+@cache
+def _key_header() -> Callable[[int], bytes]:
+    return _header(Feature("key", "bytes", "bytes"))
 
 
 def _parse(data: bytes) -> Message:
