@@ -14,6 +14,9 @@ from tfshards.prep.records.reader import read_records
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 
 
+KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))
+
+
 def quiet(_):
     """Drop a status line."""
 
@@ -125,7 +128,7 @@ def test_datasets_without_keys_are_linked_as_splits(tmp_path):
 
 def test_a_damaged_record_is_named(tmp_path):
     schema = Schema((Feature("key", "bytes", "bytes"),))
-    roots = [by_hand(tmp_path / name, schema, [b"\xff"]) for name in "ab"]
+    roots = [by_hand(tmp_path / name, schema, data) for name, data in (("a", [b"\xff"]), ("b", [KEYED]))]
     with pytest.raises(BuildError, match=r"a/x\.tfrecord: record 0 at byte 0: is not a tf\.train\.Example"):
         merge({"train": roots[0], "test": roots[1]}, tmp_path / "out", log=quiet)
 
@@ -165,9 +168,6 @@ def test_a_prefix_of_the_key_keeps_the_bytes_of_all_other_values():
     # fields that no tf.train.Example has, which readers ignore
     for unknown in (b"\x10\xac\x02", b"\x19" + bytes(8), b"\x25" + bytes(4), b"\x2a\x01x"):
         assert with_key_prefix(unknown + before, b"train/") == unknown + after
-
-
-KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))
 
 
 @pytest.mark.parametrize(
