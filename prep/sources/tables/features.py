@@ -50,8 +50,8 @@ class StoredColumn:
     warning: str | None = None
 
 
-def stored_column(name: str, column: pa.ChunkedArray) -> StoredColumn:
-    """Return a column in its stored type.
+def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -> StoredColumn:
+    """Return a column in its stored type; ``varies`` stores lists as lists of any length.
 
     Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
     and uint64 as raw little-endian bytes; lists of these have a fixed length if all rows have the same
@@ -66,7 +66,7 @@ def stored_column(name: str, column: pa.ChunkedArray) -> StoredColumn:
         return _stored_rows(name, column)
     values = _without_missing(name, plain_column(name, column))
     is_list, item = _item(values.type)
-    shape = _shape(values) if is_list else ()
+    shape = () if not is_list else (None,) if varies else _shape(values)
     if item == TEXT:
         return StoredColumn(values, Feature(name, "bytes", "bytes", shape))
     dtype = _DTYPES[item]
@@ -208,7 +208,8 @@ def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
     inner = pc.list_flatten(column)
     if inner.null_count:
         raise InputError(f"column {name!r}: {inner.null_count} of its inner lists are missing; {remedy}")
-    lengths = pc.unique(pc.list_value_length(inner)).to_pylist()
+    is_fixed = pa.types.is_fixed_size_list(inner.type)
+    lengths = [inner.type.list_size] if is_fixed else pc.unique(pc.list_value_length(inner)).to_pylist()
     if len(lengths) != 1 or not lengths[0]:
         found = (
             f"differ in length, such as {lengths[0]} and {lengths[1]}"

@@ -13,7 +13,7 @@ from tfshards.prep.sources.image_arguments import add_image_arguments, image_opt
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
 
 if TYPE_CHECKING:
-    from tfshards.prep.sources.tables.source import Table
+    from tfshards.prep.sources.tables.source import Form, Table
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a "
         "folder or pattern of Parquet files",
+    )
+    parser.add_argument(
+        "--from",
+        dest="form",
+        default="table",
+        choices=["table", "coco", "yolo"],
+        help="form of SOURCE: a table (default); COCO's instances_*.json, or a folder that has them in "
+        "annotations/; a folder of images with YOLO's text files, or a data.yaml of Ultralytics",
     )
     add = parser.add_argument_group("column options").add_argument
     add(
@@ -91,12 +99,12 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
         root=options.root,
         class_names=class_names,
         follow_links=options.follow_links,
+        form=options.form,
     )
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
-    from tfshards.prep.sources.tables.parts import read_tables, table_paths
     from tfshards.prep.sources.tables.source import Table
 
     schema, options = recorded.schema, recorded.options
@@ -108,7 +116,11 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     masks = cast("list[str]", options.get("masks", []))
     split = cast("str | None", options["split_column"])
     label = next((feature.name for feature in schema.features if feature.kind == "label"), None)
-    names = read_tables(table_paths(inputs[0]), set(images.values())).table.column_names
+    root = inputs[1] if len(inputs) == 2 else None
+    form = cast("Form", options.get("form", "table"))
+    named = ColumnRoles(images=tuple(images.values()))
+    given = Table(inputs[0], columns=named, root=root, follow_links=recorded.follow_links, form=form)
+    names = given.column_names()
     stored = {*images.values(), *schema.names, split}
     drop = tuple(name for name in names if name not in stored)
     if drop and recorded.is_grown:
@@ -125,9 +137,10 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         inputs[0],
         restored_images(options),
         columns,
-        root=inputs[1] if len(inputs) == 2 else None,
+        root=root,
         class_names=recorded.class_names,
         follow_links=recorded.follow_links,
+        form=form,
     )
 
 

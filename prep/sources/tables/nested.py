@@ -38,6 +38,17 @@ def is_image_struct(kind: pa.DataType) -> bool:
     return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)
 
 
+def is_along_rows(name: str, table: pa.Table) -> bool:
+    """Return whether a column is a field next to a list of lists, such as the classes of boxes."""
+    struct, slash, _ = name.rpartition("/")
+    return bool(slash) and any(
+        field.name.startswith(f"{struct}/")
+        and is_list_type(field.type)
+        and is_list_type(field.type.value_type)
+        for field in table.schema
+    )
+
+
 def classes_in(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
     """Return the class names by column that Hugging Face's datasets wrote into the metadata of a schema."""
     try:

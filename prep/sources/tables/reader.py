@@ -49,6 +49,7 @@ class TableReader:
         columns: use of each column.
         images: image options.
         identity: digest of the table.
+        form: form of the table, see ``Table``.
         warnings: warnings for the user.
     """
 
@@ -58,11 +59,14 @@ class TableReader:
     columns: AssignedColumns
     images: ImageOptions
     identity: str
+    form: str
     warnings: tuple[str, ...]
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
         columns: dict[str, Json] = {"source": "table", "split_column": self.columns.split}
+        if self.form != "table":
+            columns["form"] = self.form
         if not self.columns.images:
             return columns
         names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.deep_files import depth_warning
 from tfshards.prep.sources.image_file import image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE
+from tfshards.prep.sources.tables.annotations import CATEGORY
+from tfshards.prep.sources.tables.coco import read_coco
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
 from tfshards.prep.sources.tables.features import (
     TEXT,
@@ -35,12 +38,14 @@ from tfshards.prep.sources.tables.found_images import (
 )
 from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
 from tfshards.prep.sources.tables.labels import label_column, label_fault, split_column
-from tfshards.prep.sources.tables.nested import is_image_struct
+from tfshards.prep.sources.tables.nested import is_along_rows, is_image_struct
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.files import local_path
+
+Form: TypeAlias = Literal["table", "coco", "yolo"]
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,14 @@ class Table:
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
         follow_links: read images outside ``root``.
+        form: "table"; "coco" for ``instances_*.json`` of COCO, or a folder that has them; "yolo" for a
+            folder of images with a text file each, or a ``data.yaml`` of Ultralytics. These have the features
+            ``image``, ``objects/bbox`` and ``objects/category``: boxes in pixels, ``[left, top, width,
+            height]``, for COCO, and as fractions, ``[center x, center y, width, height]``, for YOLO.
 
     Raises:
-        OptionsError: the path is empty, a path is a URL, or the class names are empty or repeated.
+        OptionsError: the path is empty, a path is a URL, the class names are empty or repeated, or ``images``
+            resizes images whose boxes are in pixels.
     """
 
     path: str | os.PathLike[str]
@@ -73,8 +83,16 @@ class Table:
     root: str | os.PathLike[str] | None = None
     class_names: Sequence[str] | None = None
     follow_links: bool = False
+    form: Form = "table"
 
     def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise OptionsError(f"form={self.form!r} must be one of {', '.join(get_args(Form))}")
+        if self.form == "coco" and self.images.resize is not None:
+            raise OptionsError(
+                f"resize={self.images.resize!r} would not resize the boxes, which are in pixels; leave it "
+                "out, and resize both in the loader, with Image(size=) and boxes="
+            )
         if not os.fspath(self.path):
             raise OptionsError("path= is empty; name the file of the table")
         local_path(self.path)
@@ -90,6 +108,15 @@ class Table:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
+    def column_names(self) -> list[str]:
+        """Return the names of the columns; a field of a struct is ``NAME/FIELD``.
+
+        Raises:
+            InputError: the table cannot be read.
+        """
+        names: list[str] = self._read()[0].table.column_names
+        return names
+
     def stage(self, folder: Path, *, preview: bool = False) -> TableReader:
         """Return a reader of the rows; the table is copied into ``folder``, but not the images.
 
@@ -99,11 +126,8 @@ class Table:
             InputError: the table cannot be read, a column is missing or cannot be stored, or an image is
                 outside ``root``.
         """
-        paths = table_paths(self.path)
-        path = paths[0]
-        root = self._root(path if len(paths) == 1 or not os.path.isdir(self.path) else Path(self.path, "."))
-        found = read_tables(paths, {*self.columns.images, *self.columns.masks})
-        assigned, lines = self._assigned(found, root, os.fspath(self.path) if len(paths) > 1 else str(path))
+        found, path, root = self._read()
+        assigned, lines = self._assigned(found, root, str(path))
         images = list(assigned.images.values())
         if not images:
             self._check_no_image_options(path)
@@ -125,11 +149,28 @@ class Table:
             assigned,
             self.images,
             found.digest,
+            self.form,
             (*found.warnings, *lines, *inexact, *warnings, *twins(names)),
         )
 
-    def _root(self, path: Path) -> bytes:
-        root = os.path.realpath(os.fsencode(path.parent if self.root is None else self.root))
+    def _read(self) -> tuple[TableFile, Path, bytes]:
+        """Return the rows, the path that messages name, and the folder to which image paths are relative."""
+        if self.form == "table":
+            paths = table_paths(self.path)
+            found = read_tables(paths, {*self.columns.images, *self.columns.masks})
+            path = paths[0] if len(paths) == 1 else Path(self.path)
+            return found, path, self._root(path if path.is_dir() else paths[0].parent)
+        if self.form == "coco":
+            annotations = read_coco(self.path, self.root)
+        else:
+            # needs PyYAML, which other tables do not
+            from tfshards.prep.sources.tables.yolo import read_yolo
+
+            annotations = read_yolo(self.path, self.root, follow_links=self.follow_links)
+        return annotations.file, Path(self.path), os.path.realpath(os.fsencode(annotations.folder))
+
+    def _root(self, folder: Path) -> bytes:
+        root = os.path.realpath(os.fsencode(folder if self.root is None else self.root))
         if not os.path.isdir(root):
             raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
         return root
@@ -160,7 +201,8 @@ class Table:
         assigned = assign_columns(table.column_names, roles, path)
         if assigned.label is None:
             # by the metadata of the table
-            classes = [name for name in assigned.others if name in found.class_names]
+            known = {*found.class_names, *([] if self.form == "table" else [CATEGORY])}
+            classes = [name for name in assigned.others if name in known]
             if len(classes) == 1:
                 assigned = replace(
                     assigned,
@@ -183,7 +225,9 @@ class Table:
     ) -> tuple[list[StoredColumn], tuple[str, ...]]:
         """Return the columns that are stored, and the class names."""
         table = found.table
-        others = [stored_column(name, table[name]) for name in assigned.others]
+        others = [
+            stored_column(name, table[name], varies=is_along_rows(name, table)) for name in assigned.others
+        ]
         if assigned.label is None:
             return others, ()
         given = self.class_names if self.class_names is not None else found.class_names.get(assigned.label)

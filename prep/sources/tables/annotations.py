@@ -1,0 +1,101 @@
+"""Boxes and their classes as a table: the columns that COCO and YOLO annotations become."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tfshards.prep.sources.tables.files import TableFile
+from tfshards.prep.sources.usual_splits import usual_order
+from tfshards.schemas import InputError
+
+CATEGORY = "objects/category"
+
+
+@dataclass
+class AnnotatedImage:
+    """One image and what is annotated in it.
+
+    Attributes:
+        path: path of the image, relative to the root.
+        split: name of the split, or empty.
+        boxes: four numbers of each object.
+        categories: class number of each object.
+        others: further values by column, of the image or one for each object.
+    """
+
+    path: bytes
+    split: str = ""
+    boxes: list[Sequence[float]] = field(default_factory=list)
+    categories: list[int] = field(default_factory=list)
+    others: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """A table of images with boxes.
+
+    Attributes:
+        file: the rows, with the class names of ``objects/category``.
+        folder: folder to which the paths of images are relative.
+    """
+
+    file: TableFile
+    folder: Path
+
+
+def annotation_table(
+    images: Sequence[AnnotatedImage],
+    others: Mapping[str, pa.DataType],
+    names: tuple[str, ...],
+    parts: Sequence[tuple[bytes, bytes]],
+    warnings: Sequence[str] = (),
+) -> TableFile:
+    """Return the images as a table.
+
+    Args:
+        images: the images, in any order.
+        others: types of the columns in ``AnnotatedImage.others``.
+        names: class names in label order; empty if they have no names.
+        parts: name and content of the annotation files, which identify the table.
+        warnings: warnings for the user.
+    """
+    images = sorted(images, key=lambda image: (usual_order(image.split), image.path))
+    columns = {"file_name": pa.array([image.path for image in images], pa.large_binary())}
+    if any(image.split for image in images):
+        columns["split"] = pa.array([image.split for image in images], pa.string())
+    flat = np.array([box for image in images for box in image.boxes], np.float32)
+    boxes = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel(), pa.float32()), 4)
+    ends = np.cumsum([0, *(len(image.boxes) for image in images)], dtype=np.int64)
+    columns["objects/bbox"] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), boxes)
+    columns[CATEGORY] = pa.array([image.categories for image in images], pa.large_list(pa.int64()))
+    for name, kind in others.items():
+        columns[name] = pa.array([image.others[name] for image in images], kind)
+    digest = hashlib.sha256()
+    for part, content in sorted(parts):
+        digest.update(b"%d %s %d " % (len(part), part, len(content)) + content)
+    class_names = {CATEGORY: names} if names else {}
+    return TableFile(pa.table(columns), f"sha256:{digest.hexdigest()}", tuple(warnings), class_names)
+
+
+def read_annotation(path: Path) -> bytes:
+    """Return the content of an annotation file.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def relative(path: str | os.PathLike[str], folder: Path) -> bytes:
+    """Return a path relative to a folder, as the bytes of the file system."""
+    return os.fsencode(os.path.relpath(path, folder))
