@@ -21,12 +21,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shards(parser, "one per 128 MiB of new inputs")
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
+    add(
+        "--new-classes",
+        action="store_true",
+        help="add classes that the dataset does not have to the end of its class names",
+    )
+    add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
     add_json(parser, "print the new manifest as JSON")
     parser.epilog = BEAM_EPILOG
 
 
 def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.derivation.append import append
+    from tfshards.schemas import OptionsError
+
+    if args.dry_run and args.json:
+        raise OptionsError("json=True has no effect with dry_run=True; leave it out")
+
+    def log(line: str) -> None:
+        # the result of a dry run is its lines
+        (print if args.dry_run and not line.startswith("warning: ") else args.log)(line)
 
     made = append(
         args.source,
@@ -34,10 +48,13 @@ def _run(args: argparse.Namespace) -> int:
         shards=shard_counts_of(args.shards),
         max_rejected=args.max_rejected,
         follow_links=args.follow_links,
+        new_classes=args.new_classes,
+        dry_run=args.dry_run,
         beam_args=args.beam_args,
-        log=args.log,
+        log=log,
     )
-    print_manifest(made, as_json=args.json)
+    if not args.dry_run:
+        print_manifest(made, as_json=args.json)
     return 0
 
 

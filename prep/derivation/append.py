@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
@@ -17,6 +19,7 @@ from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
+from tfshards.prep.derivation.append_text import difference_lines, preview_lines, up_to_date_line
 from tfshards.prep.derivation.derive import join_splits, verify_examples
 from tfshards.prep.derivation.keys import has_keys
 from tfshards.prep.derivation.new_examples import NewExamples, find_new_examples
@@ -27,11 +30,15 @@ from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, counted, to_stderr
-from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
-from tfshards.schemas import InputError, Manifest, OptionsError, Totals
+from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
+from tfshards.schemas.errors import listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
+
+# Number of class names in a message.
+_SHOWN = 5
 
 
 def append(
@@ -41,6 +48,8 @@ def append(
     shards: Shards = None,
     max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
+    new_classes: bool = False,
+    dry_run: bool = False,
     engine: EngineName = "beam",
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -49,8 +58,8 @@ def append(
 
     An input is new if no example of the dataset has its key. An input that the dataset rejected is new if its
     content has changed since. New examples are written to new shards; their splits are given by the split
-    ratios of the build, or by the source. Existing examples keep their split, shard and bytes. An interrupted
-    call resumes when it is repeated.
+    ratios of the build, or by the source. Existing examples keep their split, shard and bytes, even if their
+    inputs have changed or are missing now, which is logged. An interrupted call resumes when it is repeated.
 
     Args:
         source: either paths, for which the options are those in the dataset's manifest: an image folder;
@@ -61,6 +70,8 @@ def append(
         max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
         follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
             built from an image folder with this option.
+        new_classes: add classes that the dataset does not have to the end of its class names, sorted.
+        dry_run: log what would be appended, write nothing, and return the manifest as it is.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -70,32 +81,60 @@ def append(
         InputError: the source does not fit the dataset, or nothing determines the splits of new examples.
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
-    counts = ShardCounts.of(shards)
     find_engine(engine).check_arguments(beam_args)
     folder = Path(dataset)
     origin = open_origin(folder)
     balance = cast("Balance", origin.manifest.options.get("balance", "count"))
-    options = Options(balance=balance, max_rejected=max_rejected)
-    source = _source(source, origin, follow_links=follow_links, log=log)
-    output_folder(folder, source.location())
+    request = _Request(
+        source=source_or_paths(source),
+        folder=folder,
+        counts=ShardCounts.of(shards),
+        options=Options(balance=balance, max_rejected=max_rejected),
+        follow_links=follow_links,
+        new_classes=new_classes,
+        log=log,
+    )
+    try:
+        named = _named_source(request, origin)
+        output_folder(folder, named.location())
+        if dry_run:
+            return _preview(request, named, origin)
+        return _append(request, named, engine, tuple(beam_args))
+    except InputError:
+        new = [] if new_classes else _new_classes(request, origin)
+        if new:
+            classes = f"class{'es' if len(new) > 1 else ''} {listed([repr(name) for name in new], _SHOWN)}"
+            raise InputError(
+                f"{folder} does not have the {classes}; to add new classes to the end of its class names, "
+                "give new_classes=True"
+            ) from None
+        raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """The arguments of ``append``, except those of the engine."""
+
+    source: Source | list[str]
+    folder: Path
+    counts: ShardCounts
+    options: Options
+    follow_links: bool
+    new_classes: bool
+    log: Log
+
+
+def _append(request: _Request, source: Source, engine: EngineName, beam_args: tuple[str, ...]) -> Manifest:
+    folder, log = request.folder, request.log
     with claimed(folder) as state, staged(source, folder) as reader:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest
-        if not has_keys(origin):
-            raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
-        new = find_new_examples(reader, origin)
-        for line in _differences(new, origin):
-            log(line)
-        if not new.listing.num_examples:
+        new, plan = _find(request, reader, origin)
+        if plan is None:
             complete(old, BuildArea(folder, old.build_id), log)
-            state_of = "keeps the old content" if new.changed else "is up to date"
-            log(f"{folder} {state_of}: none of the {counted(new.num_known, 'input')} is new")
+            log(up_to_date_line(new, folder))
             return old
-        plan = _plan(make_plan(reader, old.name, counts, 0, options, new.listing), new, origin)
-        for warning in new.listing.warnings:
-            log(f"warning: {warning}")
-        log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
         area = BuildArea(folder, plan.build_id)
         discard_others(state, plan.build_id, plan.options, log)
         writer = LayoutWriter(
@@ -104,12 +143,12 @@ def append(
             area=area,
             name=old.name,
             engine=engine,
-            beam_args=tuple(beam_args),
+            beam_args=beam_args,
             log=log,
             finds_duplicates=False,
             compression=old.compression,
         )
-        written = write_shards(writer, options, may_be_empty=True)
+        written = write_shards(writer, request.options, may_be_empty=True)
         added = manifest_of(writer, written)
         rejects = [*new.rejects, *written.rejects]
         manifest = _appended(old, added, new, rejects)
@@ -120,36 +159,73 @@ def append(
     return manifest
 
 
-def _source(given: Inputs, origin: Origin, *, follow_links: bool, log: Log) -> Source:
-    """Return the source, with the dataset's options if paths are given, and with its class names."""
-    manifest = origin.manifest
-    source = source_or_paths(given)
-    if isinstance(source, list):
-        return source_to_append(manifest, source, follow_links=follow_links, log=log)
-    if follow_links:
-        raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
-    names = manifest.schema.class_names
+def _preview(request: _Request, source: Source, origin: Origin) -> Manifest:
+    """Log what would be appended; nothing is written into the dataset's folder."""
+    with tempfile.TemporaryDirectory() as staging:
+        new, plan = _find(request, source.stage(Path(staging)), origin)
+        for line in preview_lines(plan) if plan else [up_to_date_line(new, request.folder)]:
+            request.log(line)
+    return origin.manifest
+
+
+def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExamples, Plan | None]:
+    """Return the new examples and the plan of their shards, or None if there are none, and log of them."""
+    folder, log = request.folder, request.log
+    if not has_keys(origin):
+        raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
+    new = find_new_examples(reader, origin, new_classes=request.new_classes)
+    for line in difference_lines(new, origin):
+        log(line)
+    if not new.listing.num_examples:
+        return new, None
+    made = make_plan(reader, origin.manifest.name, request.counts, 0, request.options, new.listing)
+    for warning in new.listing.warnings:
+        log(f"warning: {warning}")
+    added = new.listing.schema.class_names[len(origin.manifest.schema.class_names) :]
+    if added:
+        log(f"new class{'es' if len(added) > 1 else ''}: {listed([repr(name) for name in added], _SHOWN)}")
+    log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
+    return new, _plan(made, new, origin)
+
+
+def _named_source(request: _Request, origin: Origin) -> Source:
+    """Return the source with the class names of the dataset, to which new ones may be added.
+
+    Raises:
+        OptionsError: an argument has no effect.
+    """
+    names = origin.manifest.schema.class_names
+    if request.new_classes and not names:
+        raise OptionsError(
+            "new_classes=True has no effect, since the classes of the dataset have no names; leave it out"
+        )
+    source = _source(request, origin, log=request.log)
+    if request.new_classes:
+        names = (*names, *_new_classes(request, origin))
     return source.with_class_names(names) if names else source
 
 
-def _differences(new: NewExamples, origin: Origin) -> Iterator[str]:
-    """Yield a line about known inputs that have changed, and about those that the source does not have."""
-    if new.changed:
-        have = "has" if len(new.changed) == 1 else "have"
-        yield (
-            f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
-            f"{new.changed[0]!r}; the dataset keeps the old content: to replace it, build again with "
-            "--overwrite"
-        )
-    if new.num_missing and not new.num_known:
-        known = counted(new.num_missing, "known input")
-        yield f"the source holds none of the {known} of {origin.root}, only new ones"
-    elif new.num_missing:
-        are, them = ("is", "it") if new.num_missing == 1 else ("are", "them")
-        yield (
-            f"{counted(new.num_missing, 'known input')} {are} missing from the source, such as "
-            f"{new.missing!r}; the dataset keeps {them}: to leave {them} out, build again with --overwrite"
-        )
+def _source(request: _Request, origin: Origin, *, log: Log) -> Source:
+    """Return the source, with the dataset's options if paths are given, and without its class names."""
+    source, manifest = request.source, origin.manifest
+    if isinstance(source, list):
+        nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
+        return source_to_append(nameless, source, follow_links=request.follow_links, log=log)
+    if request.follow_links:
+        raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
+    return source
+
+
+def _new_classes(request: _Request, origin: Origin) -> list[str]:
+    """Return the class names of the source that the dataset does not have; none if it cannot be read."""
+    known = origin.manifest.schema.class_names
+    if not known:
+        return []
+    with suppress(TfshardsError), tempfile.TemporaryDirectory() as staging:
+        source = _source(request, origin, log=lambda _: None)
+        found = source.stage(Path(staging), preview=True).listing().schema.class_names
+        return [name for name in found if name not in known]
+    return []
 
 
 def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
@@ -161,17 +237,24 @@ def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
 
 def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequence[Reject]) -> Manifest:
     """Return the manifest of the dataset with the new shards."""
+    schema = replace(old.schema, class_names=added.schema.class_names)
     splits = {
-        name: join_splits([split, added.splits[name]], old.schema) if name in added.splits else split
+        name: join_splits([split, added.splits[name]] if name in added.splits else [split], schema)
         for name, split in old.splits.items()
     }
-    appended: list[Json] = [
-        *cast("list[Json]", old.options.get("appended", [])),
-        {"build_id": added.build_id, "examples": added.num_examples, "options": dict(added.options)},
-    ]
+    entry: dict[str, Json] = {
+        "build_id": added.build_id,
+        "examples": added.num_examples,
+        "options": dict(added.options),
+    }
+    new_classes = schema.class_names[len(old.schema.class_names) :]
+    if new_classes:
+        entry["new_classes"] = [*new_classes]
+    appended: list[Json] = [*cast("list[Json]", old.options.get("appended", [])), entry]
     return replace(
         old,
         build_id=added.build_id,
+        schema=schema,
         splits=splits,
         totals=_totals(old.totals, added.totals, new, rejects),
         options={**old.options, "appended": appended},

@@ -54,8 +54,10 @@ class NewExamples:
     missing: str
 
 
-def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
+def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = False) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content.
+
+    With ``new_classes``, the source may have more class names than the dataset, after those of the dataset.
 
     Raises:
         InputError: the source's examples do not fit the dataset, or nothing determines their splits.
@@ -63,7 +65,9 @@ def find_new_examples(reader: Reader, origin: Origin) -> NewExamples:
     """
     listing = reader.listing()
     _check_options(reader, origin)
-    _check_schema(listing.schema, origin)
+    names = origin.manifest.schema.class_names
+    compared = listing.schema.class_names[: len(names)] if new_classes else listing.schema.class_names
+    _check_schema(replace(listing.schema, class_names=compared), origin)
     if isinstance(listing.keys, RowKeys) and _has_new_keys(origin.manifest.options):
         raise InputError(
             f"the keys of {origin.root} are row numbers after the name of a split, so that new rows cannot "

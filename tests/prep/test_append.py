@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -42,7 +43,7 @@ from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
-from tfshards.prep.records.example import decode_key
+from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
@@ -513,7 +514,7 @@ def eels(photos: Path) -> Source:
 NOT_ALLOWED: dict[str, tuple[Callable[[Path], Source], str]] = {
     "a new class": (
         eels,
-        r"^the classes differ from the given class names: 'eel' is not among them; add new",
+        r"out does not have the class 'eel'; to add new .* of its class names, give new_classes=True$",
     ),
     "other options of images": (
         lambda photos: ImageFolder(photos, ImageOptions(jpeg_quality=50)),
@@ -790,3 +791,165 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path):
     (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
     append([table, tmp_path / "images"], out, log=lines.append)
     assert lines[-2] == f"warning: 1 known input has changed, such as '003.png'; {OVERWRITE}"
+
+
+def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, contents, capsys):
+    source, out, old = grown
+    before = contents(out.parent)
+    lines: list[str] = []
+    assert append(source, out, shards=2, max_rejected=1, dry_run=True, log=lines.append) == old
+    assert contents(out.parent) == before
+    made = append(
+        source, shutil.copytree(out, out.parent / "copy" / "out"), shards=2, max_rejected=1, log=quiet
+    )
+    assert lines[:2] == [
+        "21 new inputs, 31 known",
+        f"would append 21 inputs as build {made.build_id}",
+    ]
+    rows = [line.split() for line in lines[2:-1]]
+    assert rows[0] == ["split", "inputs", "shards", "source", "bytes"]
+    # dog/new.png is counted, since only decoding shows that it is damaged
+    new = {row[0]: int(row[1]) for row in rows[1:3]}
+    assert sum(new.values()) == 21
+    added = {name: split.num_examples - old.splits[name].num_examples for name, split in made.splits.items()}
+    assert sum(abs(new[name] - added[name]) for name in new) == 1
+    assert [row[2] for row in rows[1:3]] == ["2", "2"]
+    assert rows[3] == ["class", "train", "val"]
+    by_class = {row[0]: sum(map(int, row[1:])) for row in rows[4:]}
+    assert by_class == {"cat": 10, "dog": 11}
+    # the command prints the same to standard output, warnings to standard error
+    write(source.root / "metadata.csv", b"file_name\n")
+    arguments = ["append", str(source.root), str(out), "--shards", "2", "--dry-run"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    # another skipped file gives another build
+    assert printed.out.splitlines()[2:] == lines[2:]
+    assert "warning: metadata.csv" in printed.err
+    assert main([*arguments, "--json"]) == 2
+    assert capsys.readouterr().err == "tfshards: --json has no effect with --dry-run; leave it out\n"
+
+
+def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):
+    out = tmp_path / "out"
+    build(Arrays({"x": np.arange(4)}), out, shards=1, log=quiet)
+    lines: list[str] = []
+    append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=lines.append)
+    assert lines == [f"{out} is up to date: none of the 4 inputs is new"]
+    append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=lines.append)
+    assert [line.split()[0] for line in lines[2:]] == ["would", "split", "train", "nothing"]
+    with pytest.raises(InputError, match=r"^shards=3 exceeds the 2 examples of split 'train'"):
+        append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
+
+
+def with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
+    """Return a folder of cats and dogs that grows by an ant and an eel."""
+    photos = write_images(folder / "photos", range(count))
+    if count > 20:
+        for name in ("ant", "eel"):
+            write(photos / name / "1.png", (photos / "cat" / "000.png").read_bytes())
+    return ImageFolder(photos), [photos]
+
+
+def rows_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
+    names = np.array(["dog", "cat"])[np.arange(count) % 2]
+    names[20:22] = ["eel", "ant"][: max(0, count - 20)]
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "x.npy", np.arange(count))
+    np.save(folder / "label.npy", names)
+    paths: list[Path | str] = [folder / "x.npy", folder / "label.npy"]
+    return Arrays.open([*map(str, paths)]), paths
+
+
+def table_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
+    names = [("dog", "cat")[n % 2] for n in range(count)]
+    names[20:22] = ["eel", "ant"][: max(0, count - 20)]
+    rows = [f"{n},{name},{('train', 'val')[n % 3 == 0]}" for n, name in enumerate(names)]
+    write(folder / "t.csv", "\n".join(["x,label,split", *rows]).encode())
+    return Table(folder / "t.csv"), [folder / "t.csv"]
+
+
+@pytest.mark.parametrize("make", [with_new_classes, rows_with_new_classes, table_with_new_classes])
+def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
+    source, paths = make(tmp_path, 20)
+    out = tmp_path / "out"
+    old = build(source, out, shards=2, log=quiet)
+    before = files(out, old)
+    source, paths = make(tmp_path, 24)
+    shutil.copytree(out, tmp_path / "by_source" / "out")
+    with pytest.raises(InputError, match="out does not have the classes 'ant', 'eel'; to add new classes to"):
+        append(paths, out, log=quiet)
+    with pytest.raises(InputError, match="out does not have the classes 'ant', 'eel'; to add new classes to"):
+        append(source, out, dry_run=True, log=quiet)
+    lines: list[str] = []
+    append(source, out, new_classes=True, dry_run=True, log=lines.append)
+    assert lines[:1] == ["new classes: 'ant', 'eel'"]
+    assert {line.split()[0] for line in lines[-5:-1]} >= {"ant", "eel"}
+    made = append(paths, out, new_classes=True, log=quiet)
+    assert made.schema.class_names == ("cat", "dog", "ant", "eel")
+    assert made.options["appended"][0]["new_classes"] == ["ant", "eel"]
+    assert [*made.splits["train"].label_counts] == ["cat", "dog", "ant", "eel"]
+    total = sum((Counter(split.label_counts) for split in made.splits.values()), Counter())
+    assert (total["ant"], total["eel"]) == (1, 1)
+    assert files(out, old) == before
+    assert verify(out, deep=True)
+    assert (out / "labels.txt").read_text() == "cat\ndog\nant\neel\n"
+    assert (out / "label.labels.txt").exists() == (out / "dataset_info.json").exists()
+    append(source, tmp_path / "by_source" / "out", new_classes=True, log=quiet)
+    assert contents(tmp_path / "by_source" / "out") == contents(out)
+    # known now
+    assert append(paths, out, log=quiet) == made
+    # and every record has the number of its class
+    examples = [decode_example(data) for held in records(out).values() for data in held]
+    assert Counter(example["label"][0] for example in examples) == {
+        number: total[name] for number, name in enumerate(made.schema.class_names)
+    }
+    code = (
+        "import sys; from collections import Counter; from tfshards import loader\n"
+        "batches = loader.load(sys.argv[1], 'train', batch_size=1, select=('label',)).as_numpy_iterator()\n"
+        "print(sorted(Counter(batch[0].item() for batch in batches).items()))"
+    )
+    if make is not with_new_classes:
+        # TensorFlow starts once
+        return
+    done = subprocess.run([sys.executable, "-c", code, out], capture_output=True, text=True, timeout=300)
+    counts = made.splits["train"].label_counts.values()
+    assert done.stdout.strip() == str([(n, count) for n, count in enumerate(counts) if count]), done.stderr
+
+
+def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_path):
+    x = {"x": np.arange(4), "label": np.array(["b", "c", "b", "c"])}
+    build(Arrays(x), tmp_path / "out", shards=1, log=quiet)
+    more = {"x": np.arange(6), "label": np.array(["b", "c", "b", "c", "a", "d"])}
+    with pytest.raises(
+        InputError, match=r"^class 0 is 'b' in .*out, and 'a' in the source; new examples must"
+    ):
+        append(Arrays(more, class_names=("a", "b", "c", "d")), tmp_path / "out", new_classes=True, log=quiet)
+    named = Arrays(more, class_names=("b", "c", "d", "a"))
+    lines: list[str] = []
+    made = append(named, tmp_path / "out", new_classes=True, log=lines.append)
+    assert made.schema.class_names == ("b", "c", "d", "a")
+    assert lines[0] == "new classes: 'd', 'a'"
+    assert verify(tmp_path / "out", deep=True)
+
+
+def test_new_classes_have_no_effect_without_class_names(tmp_path):
+    build(Arrays({"x": np.arange(4), "label": np.arange(4)}), tmp_path / "out", shards=1, log=quiet)
+    more = Arrays({"x": np.arange(6), "label": np.arange(6)})
+    with pytest.raises(
+        OptionsError, match=r"^new_classes=True has no effect, since the classes of the dataset"
+    ):
+        append(more, tmp_path / "out", new_classes=True, log=quiet)
+
+
+def test_one_new_class_is_reported_in_the_singular(tmp_path, capsys):
+    photos = write_images(tmp_path / "photos", range(6))
+    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
+    write(photos / "eel" / "1.png", (photos / "cat" / "000.png").read_bytes())
+    assert main(["append", str(photos), str(tmp_path / "out")]) == 1
+    assert (
+        "does not have the class 'eel'; to add new classes to the end of its class names, give --new-classes"
+        in (capsys.readouterr().err)
+    )
+    lines: list[str] = []
+    append(photos, tmp_path / "out", new_classes=True, log=lines.append)
+    assert lines[0] == "new class: 'eel'"

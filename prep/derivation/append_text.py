@@ -1,0 +1,59 @@
+"""What ``append`` reports about a source: changed and missing inputs, and what a dry run would append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfshards.prep.derivation.new_examples import NewExamples
+from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.planning.plan import Plan, label_counts
+from tfshards.prep.progress.lines import counted
+from tfshards.schemas.sizes import size
+from tfshards.schemas.summary import class_lines, table
+
+
+def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
+    """Yield a line about known inputs that have changed, and about those that the source does not have."""
+    if new.changed:
+        have = "has" if len(new.changed) == 1 else "have"
+        yield (
+            f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
+            f"{new.changed[0]!r}; the dataset keeps the old content: to replace it, build again with "
+            "--overwrite"
+        )
+    if new.num_missing and not new.num_known:
+        known = counted(new.num_missing, "known input")
+        yield f"the source holds none of the {known} of {origin.root}, only new ones"
+    elif new.num_missing:
+        are, them = ("is", "it") if new.num_missing == 1 else ("are", "them")
+        yield (
+            f"{counted(new.num_missing, 'known input')} {are} missing from the source, such as "
+            f"{new.missing!r}; the dataset keeps {them}: to leave {them} out, build again with --overwrite"
+        )
+
+
+def up_to_date_line(new: NewExamples, root: Path) -> str:
+    """Return the line about a source without new inputs."""
+    state = "keeps the old content" if new.changed else "is up to date"
+    return f"{root} {state}: none of the {counted(new.num_known, 'input')} is new"
+
+
+def preview_lines(plan: Plan) -> Iterator[str]:
+    """Yield what would be appended: the inputs, shards and source bytes by split, and the inputs by class."""
+    yield f"would append {counted(plan.listing.num_examples, 'input')} as build {plan.build_id}"
+    rows = [("split", "inputs", "shards", "source bytes")]
+    for split, layout in plan.layouts.items():
+        num_bytes = sum(int(plan.listing.sizes[shard].sum()) for shard in layout)
+        rows.append((split, f"{sum(map(len, layout)):,}", f"{len(layout):,}", size(num_bytes)))
+    yield from table(rows)
+    if plan.listing.labels is not None:
+        counts = {split: label_counts(plan.listing, layout) for split, layout in plan.layouts.items()}
+        with_new = {name for split in counts.values() for name, count in split.items() if count}
+        yield from class_lines(
+            {
+                split: {name: count for name, count in of_split.items() if name in with_new}
+                for split, of_split in counts.items()
+            }
+        )
+    yield "nothing was written, and no new image was decoded: damaged ones are found when they are appended"
