@@ -8,10 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfshards.prep.building.commit import commit, complete, rejects_text
-from tfshards.prep.building.decisions import is_up_to_date
+from tfshards.prep.building.decisions import is_up_to_date, up_to_date
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
-from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, staged
+from tfshards.prep.building.output import (
+    claimed,
+    dataset_name,
+    discard_others,
+    output_folder,
+    read_damage,
+    staged,
+)
 from tfshards.prep.building.output_state import note_build
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
@@ -79,11 +86,13 @@ def build(
         for note in plan.notes:
             log(note)
         area = BuildArea(folder, plan.build_id)
+        if overwrite:
+            state = read_damage(state, plan.build_id, log)
         if is_up_to_date(state, plan.build_id, plan.options, overwrite=overwrite):
             assert state.manifest is not None
             discard_others(state, plan.build_id, plan.options, log)
             complete(state.manifest, area, log)
-            log(f"{folder} is up to date")
+            log(up_to_date(folder, is_compared=overwrite))
             return state.manifest
         writer = LayoutWriter(
             reader=reader,

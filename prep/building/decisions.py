@@ -47,6 +47,18 @@ def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json]
     return not state.damage
 
 
+def up_to_date(folder: Path, *, is_compared: bool) -> str:
+    """Return the status line about a dataset for which there is nothing to do.
+
+    Args:
+        folder: folder of the dataset.
+        is_compared: whether the contents of its files were compared, and not only their sizes.
+    """
+    how = "all bytes" if is_compared else "sizes"
+    see = "" if is_compared else "; 'tfshards verify' compares contents"
+    return f"{folder} is up to date ({how} were compared{see})"
+
+
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
     """Return ``options`` with the names of those that differ from a dataset's, else ``inputs``."""
     changed = _changed(manifest.options, options)

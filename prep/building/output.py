@@ -16,9 +16,9 @@ from tfshards.prep.building.decisions import (
     discard_message,
     files_to_remove,
 )
-from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
 from tfshards.prep.planning.options import Options
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, counted
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -137,6 +137,17 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def read_damage(state: OutputState, build_id: str, log: Log) -> OutputState:
+    """Return the state of an output after reading the files of this build, if it is the dataset there."""
+    if state.manifest is None or state.manifest.build_id != build_id or state.is_adopted:
+        return state
+    state = compare_contents(state)
+    if state.damage:
+        more = f", and {counted(len(state.damage) - 1, 'other problem')}" if len(state.damage) > 1 else ""
+        log(f"rebuilding {state.folder}, which is damaged: {state.damage[0]}{more}")
+    return state
 
 
 @contextmanager

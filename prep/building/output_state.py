@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import FormatError, Manifest, Problem, read_manifest
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas import FormatError, Manifest, Problem, Shard, read_manifest
+from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
+from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, rejects_name
@@ -51,7 +54,8 @@ class OutputState:
         has_area: whether there are build areas.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
         fault: why the manifest cannot be read; None if it can be read or does not exist.
-        damage: files in the manifest that are missing or have another size.
+        damage: files in the manifest that are missing or have another size; after ``compare_contents`` also
+            those with other bytes.
         unfinished: the builds that were not committed, sorted by id.
         unnamed: files of builds that the manifest does not name. A shard comes before its index, since a file
             is recognized as a shard only by its index.
@@ -99,6 +103,26 @@ def inspect_output(folder: Path) -> OutputState:
     )
 
 
+def compare_contents(state: OutputState) -> OutputState:
+    """Return the state with files whose bytes differ from the manifest as damage; this reads the dataset."""
+    manifest, folder = state.manifest, state.folder
+    if manifest is None or state.damage:
+        return state
+
+    def compare(shard: Shard, tick: Tick) -> list[Problem]:
+        has_changed = _has_changed(folder / shard.path, shard.digest, tick)
+        problems = [Problem(shard.path, OTHER_BYTES)] if has_changed else []
+        labels = read_labels(folder, shard)[1] if shard.labels_digest else []
+        return [*problems, *read_index(folder, shard)[1], *labels]
+
+    with Meter("compare", sum(shard.num_bytes for shard in manifest.shards)) as meter:
+        damage = [problem for found in in_threads(compare, manifest.shards, meter.add) for problem in found]
+    rejects = rejects_name(manifest.build_id)
+    if manifest.rejects_digest and _has_changed(folder / rejects, manifest.rejects_digest):
+        damage.append(Problem(rejects, OTHER_BYTES))
+    return replace(state, damage=tuple(damage))
+
+
 def note_build(area: Path, options: Mapping[str, Json]) -> None:
     """Write the options of a build into its build area; a build that discards it reports them."""
     path = area / _NOTE_NAME
@@ -138,6 +162,14 @@ def _manifest(folder: Path) -> tuple[Manifest | None, FormatError | None]:
         return read_manifest(folder), None
     except FormatError as fault:
         return None, fault
+
+
+def _has_changed(path: Path, digest: str, tick: Tick | None = None) -> bool:
+    """Return whether a file has another digest, or cannot be read."""
+    try:
+        return file_digest(path, tick) != digest
+    except OSError:
+        return True
 
 
 def _unfinished(area: Path) -> UnfinishedBuild:

@@ -13,7 +13,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument(
             "--overwrite",
             action="store_true",
-            help="replace an existing dataset whose inputs or options differ",
+            help="replace an existing dataset whose inputs or options differ, or whose files are damaged",
         )
         add_json(kind)
         kind.epilog = BEAM_EPILOG

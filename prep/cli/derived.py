@@ -29,7 +29,11 @@ def add_derived_shards(parser: argparse.ArgumentParser) -> None:
         help="compression of the new shards (default: as before)",
     )
     add("--name", help="name of the new dataset (default: the last part of DATASET)")
-    add("--overwrite", action="store_true", help="replace an existing derived dataset")
+    add(
+        "--overwrite",
+        action="store_true",
+        help="replace an existing derived dataset that differs or is damaged",
+    )
     add_json(parser, "print the new manifest as JSON")
 
 

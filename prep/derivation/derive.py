@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfshards.prep.building.commit import commit, complete
-from tfshards.prep.building.decisions import is_up_to_date
-from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder
+from tfshards.prep.building.decisions import is_up_to_date, up_to_date
+from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import Log
@@ -79,12 +79,14 @@ def derive(
     """
     area = BuildArea(folder, outline.build_id)
     with claimed(folder) as state:
+        if overwrite:
+            state = read_damage(state, outline.build_id, log)
         found = is_up_to_date(state, outline.build_id, outline.options, overwrite=overwrite)
         discard_others(state, outline.build_id, outline.options, log)
         if found:
             assert state.manifest is not None
             complete(state.manifest, area, log)
-            log(f"{folder} is up to date")
+            log(up_to_date(folder, is_compared=overwrite))
             return state.manifest
         rejects = [reject for origin in origins for reject in origin.rejects()]
         shards = write(area)

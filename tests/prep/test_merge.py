@@ -25,6 +25,7 @@ from tfshards.prep import (
     reshard,
     verify,
 )
+from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.derivation import keys
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.progress.lines import Reporter
@@ -184,7 +185,7 @@ def test_a_repeated_merge_is_up_to_date_and_another_needs_overwrite(three, tmp_p
     out = tmp_path / "out"
     made = merge(three[:2], out, log=quiet)
     assert merge(three[:2], out, log=logged.append) == made
-    assert logged == [f"{out} is up to date"]
+    assert logged == [up_to_date(out, is_compared=False)]
     with pytest.raises(InputError, match=r"with other options \(of\) .*give overwrite=True to replace it"):
         merge(three, out, log=quiet)
     again = merge(three, out, overwrite=True, log=quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, Options, adopt, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, adopt, merge, reshard, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
@@ -202,6 +203,63 @@ def test_a_dataset_that_lost_a_shard_is_reported_and_rebuilt_on_request(tmp_path
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
     assert contents(out) == whole
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damaged", ["shard", "index", "labels", "rejects", "missing index"])
+def test_overwrite_rebuilds_files_that_were_damaged_without_a_change_of_size(
+    damaged, image_folder, tmp_path, quiet_build, contents, log
+):
+    out = tmp_path / "out"
+    root = image_folder({"a/1.png": 1, "a/2.png": 2, "b/3.png": 3, "b/4.png": b"no image"})
+    call = functools.partial(quiet_build, ImageFolder(root), out, options=Options(max_rejected=1))
+    manifest = call()
+    whole = contents(out)
+    shard = manifest.shards[0].path
+    path = {
+        "shard": out / shard,
+        "index": out / f"index/{shard}.idx",
+        "labels": out / f"index/{shard}.labels",
+        "rejects": out / f"rejected-{manifest.build_id}.jsonl",
+        "missing index": out / f"index/{shard}.idx",
+    }[damaged]
+    flip_a_byte(path)
+    if damaged.startswith("missing"):
+        path.unlink()
+    assert call() == manifest
+    assert log[-1] == f"{out} is up to date (sizes were compared; 'tfshards verify' compares contents)"
+    assert contents(out) != whole
+    log.clear()
+    assert call(overwrite=True) == manifest
+    assert log[0].startswith(f"rebuilding {out}, which is damaged: {path.relative_to(out)}: ")
+    assert contents(out) == whole
+    log.clear()
+    assert call(overwrite=True) == manifest
+    assert log == [f"{out} is up to date (all bytes were compared)"]
+
+
+@pytest.mark.parametrize("derive", [reshard, merge])
+def test_overwrite_rebuilds_a_derived_dataset_that_was_damaged(
+    derive, image_folder, tmp_path, quiet_build, contents
+):
+    sources = [tmp_path / "one", tmp_path / "two"]
+    for source in sources:
+        files = {f"a/{source.name}-{number}.png": number for number in range(4)}
+        quiet_build(ImageFolder(image_folder(files, name=f"of-{source.name}")), source)
+    given = sources[0] if derive is reshard else sources
+    out, log = tmp_path / "out", []
+    made = derive(given, out, shards=3, log=log.append)
+    whole = contents(out)
+    flip_a_byte(out / made.shards[0].path)
+    log.clear()
+    assert derive(given, out, shards=3, overwrite=True, log=log.append) == made
+    assert contents(out) == whole
+    assert f"rebuilding {out}, which is damaged: {made.shards[0].path}: its bytes have changed" in log[0]
 
 
 def test_a_manifest_that_cannot_be_read_is_reported_and_replaced_on_request(tmp_path, quiet_build):

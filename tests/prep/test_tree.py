@@ -382,7 +382,9 @@ def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp
     assert all(line.isprintable() for line in lines)
     assert lines[0] == r"warning: 'C\n' and 'c\n' look alike, but are two classes"
     assert lines[1] == r"warning: the class folder '\x1b[1m' holds no images; it keeps its number"
-    assert lines[-2].endswith(r"o\nut is up to date")
+    assert lines[-2].endswith(
+        r"o\nut is up to date (sizes were compared; 'tfshards verify' compares contents)"
+    )
     assert manifest.totals.reasons["rejected"] == {"duplicate": 1}
 
 
