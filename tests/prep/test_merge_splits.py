@@ -13,7 +13,6 @@ from tfshards.prep.records.example import decode_example, example_encoder, with_
 from tfshards.prep.records.reader import read_records
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 
-
 KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))
 
 
