@@ -11,15 +11,23 @@ from pathlib import Path
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.deep_files import depth_warning
-from tfshards.prep.sources.image_file import decoders_of, image_feature, read_image
+from tfshards.prep.sources.image_file import (
+    decoders_of,
+    image_feature,
+    mask_feature,
+    mask_options,
+    read_image,
+)
 from tfshards.prep.sources.images.layout import arrange
+from tfshards.prep.sources.images.masks import MaskFolders, files_of, find_mask_folders, pair_files
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.tree import images_in
+from tfshards.prep.sources.tree import ImageFile, images_in
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.files import local_path
 from tfshards.schemas.json_reader import Json
@@ -48,6 +56,9 @@ class ImageFolder:
         include: patterns of keys, such as ``["**/*.jpg"]``, of which an image must match one. ``*`` matches
             within a folder, ``**`` across folders.
         exclude: patterns of keys of images to leave out.
+        mask_dir: folder of the masks, relative to ``root``; by default ``masks`` next to ``images``, in
+            ``root`` or in its split folders, if there are these two. The path of a mask in that folder is
+            that of its image in its folder, except for the suffix.
 
     Raises:
         OptionsError: a class name is repeated, the path of the folder is empty or a URL, missing classes are
@@ -62,12 +73,15 @@ class ImageFolder:
     split_folders: Mapping[str, str] | None = None
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    mask_dir: str | None = None
 
     def __post_init__(self) -> None:
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
         local_path(self.root)
         check_class_names(self.class_names)
+        if self.mask_dir is not None and not self.mask_dir:
+            raise OptionsError("mask_dir= is empty; give the folder of the masks, relative to root=")
         check_split_folders(self.split_folders)
         check_patterns("include", self.include)
         check_patterns("exclude", self.exclude)
@@ -102,6 +116,8 @@ class ImageFolder:
         for name, patterns in (("include", self.include), ("exclude", self.exclude)):
             if patterns:
                 chosen[name] = [*sorted(set(patterns))]
+        if self.mask_dir is not None:
+            chosen["mask_dir"] = self.mask_dir
         return {"source": "images", **self.images.to_json(), **links, **chosen, **decoders}
 
     def listing(self) -> Listing:
@@ -117,10 +133,13 @@ class ImageFolder:
         skipped: Counter[str] = Counter()
         try:
             found = sorted(images_in(root, skipped, follow_links=self.follow_links))
+            return self._listed(root, found, skipped)
         except OSError as error:
             raise InputError(
                 f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
             ) from None
+
+    def _listed(self, root: bytes, found: list[ImageFile], skipped: Counter[str]) -> Listing:
         chosen = choose_keys([file.key for file in found], self.include, self.exclude)
         if chosen.excluded:
             skipped["excluded"] += len(chosen.excluded)
@@ -133,23 +152,40 @@ class ImageFolder:
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
                 "by their content"
             )
+        masks = find_mask_folders(root, self.mask_dir, self.split_folders, follow_links=self.follow_links)
+        pairing: list[str] = []
+        excluded = chosen.excluded
+        features = [image_feature("image", self.images)]
+        if masks is not None:
+            features.append(mask_feature("mask", self.images))
+            found, pairing = pair_files(root, masks, found, skipped, follow_links=self.follow_links)
+            found = [file._replace(key=masks.path(file.key)) for file in found]
+            excluded = {masks.path(key) for key in excluded if masks.is_image(key)}
+            if self.mask_dir is None:
+                pairing.append(
+                    "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
+                    "takes both for classes"
+                )
+        tree = masks or MaskFolders(b"", b"")
         listing = arrange(
             root,
             found,
             skipped,
-            image=image_feature("image", self.images),
+            images=features,
             class_names=self.class_names,
             allow_missing_classes=self.allow_missing_classes,
-            follow_links=self.follow_links,
+            folders_of=lambda name: tree.folders(root, name, follow_links=self.follow_links),
             split_folders=self.split_folders,
-            excluded=chosen.excluded,
+            excluded=excluded,
         )
-        warnings = (*chosen.warnings, *listing.warnings, *depth_warning(root, listing.keys, self.images))
-        return replace(listing, warnings=warnings)
+        keys = listing.keys if masks is None else [masks.key(path) for path in listing.keys]
+        deep = depth_warning(root, keys, self.images)
+        return replace(listing, keys=keys, warnings=(*chosen.warnings, *pairing, *listing.warnings, *deep))
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the image, label and key of each row, or why it is rejected."""
-        return [self._read_one(row, has_label="label" in schema.names) for row in rows]
+        """Return the image, its mask, label and key of each row, or why it is rejected."""
+        options = [self.images, *([mask_options(self.images)] if "mask" in schema.names else [])]
+        return [self._read_one(row, options, has_label="label" in schema.names) for row in rows]
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
@@ -170,9 +206,19 @@ class ImageFolder:
                 raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
         return [match[1] for match in found if match]
 
-    def _read_one(self, row: Row, *, has_label: bool) -> Outcome:
-        key = to_bytes(row.key)
-        image = read_image(os.path.join(os.fsencode(self.root), key), row, self.images)
-        if isinstance(image, Rejected):
-            return image
-        return Accepted((image.data, row.label, key) if has_label else (image.data, key), image.conversions)
+    def _read_one(self, row: Row, options: Sequence[ImageOptions], *, has_label: bool) -> Outcome:
+        key, root = to_bytes(row.key), os.fsencode(self.root)
+        files = [(os.path.join(root, key), row)]
+        if len(options) > 1:
+            files = files_of(root, self.mask_dir, row)
+        if len(files) < len(options):
+            return Rejected("missing", "there is no mask of the same name")
+        values: list[Values] = []
+        conversions: list[str] = []
+        for each, (path, of) in zip(options, files, strict=True):
+            image = read_image(path, of, each)
+            if isinstance(image, Rejected):
+                return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
+            values.append(image.data)
+            conversions += image.conversions
+        return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))

@@ -33,6 +33,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{text} whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** "
             "across folders; repeatable",
         )
+    parser.add_argument(
+        "--mask-dir",
+        metavar="DIR",
+        help="folder of masks, relative to SOURCE, with the same folders and names as the images "
+        "(default: masks next to images, if there are both)",
+    )
     add_image_arguments(parser)
 
 
@@ -43,6 +49,7 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
         class_names=class_names,
         follow_links=options.follow_links,
         split_folders=None if options.split_folders is None else _split_folders(options.split_folders),
+        mask_dir=options.mask_dir,
         include=options.include,
         exclude=options.exclude,
     )
@@ -76,6 +83,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
         # the build may have allowed it, and new images need not be of every class or split
         allow_missing_classes=recorded.class_names is not None or bool(split_folders),
         split_folders=split_folders,
+        mask_dir=cast("str | None", options.get("mask_dir")),
         include=cast("list[str]", options.get("include", [])),
         exclude=cast("list[str]", options.get("exclude", [])),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
 from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
-from tfshards.prep.sources.tree import ImageFile, folders_in
+from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
@@ -25,10 +25,10 @@ def arrange(
     found: Sequence[ImageFile],
     skipped: Counter[str],
     *,
-    image: Feature,
+    images: Sequence[Feature],
     class_names: Sequence[str] | None,
     allow_missing_classes: bool,
-    follow_links: bool,
+    folders_of: Callable[[bytes], list[bytes]],
     split_folders: Mapping[str, str] | None = None,
     excluded: Set[bytes] = frozenset(),
 ) -> Listing:
@@ -38,10 +38,10 @@ def arrange(
         root: the folder.
         found: image files in the folder, sorted.
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
-        image: the feature of the images.
+        images: the features of the images, and of their masks if they have any.
         class_names: class names that the folders must have, in label order, or None.
         allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
-        follow_links: whether links to folders are folders.
+        folders_of: returns the folders in a folder of the root, or in the root, which is empty.
         split_folders: the folder of each split; empty if there are none; None to go by the names of folders.
         excluded: keys of image files that were excluded. A folder that holds only these is left out.
 
@@ -49,11 +49,11 @@ def arrange(
         InputError: the folders contradict each other or the class names, or contain no images.
     """
     emptied = _folders_of(excluded) - _folders_of(file.key for file in found) if excluded else set()
-    folders = [name for name in folders_in(root, follow_links=follow_links) if name not in emptied]
+    folders = [name for name in folders_of(b"") if name not in emptied]
     with_images = {_top(file.key) for file in found if b"/" in file.key}
     tops = find_split_folders(root, folders, with_images, split_folders, may_lack=allow_missing_classes)
     split_of = tops.split_of
-    below = {name: folders_in(root, name, follow_links=follow_links) for name in split_of} or {b"": folders}
+    below = {name: folders_of(name) for name in split_of} or {b"": folders}
     below = {
         top: [name for name in names if os.path.join(top, name) not in emptied]
         for top, names in below.items()
@@ -89,7 +89,7 @@ def arrange(
         else None
     )
     return Listing(
-        schema=Schema((image, _LABEL, KEY_FEATURE) if names else (image, KEY_FEATURE), names),
+        schema=Schema((*images, _LABEL, KEY_FEATURE) if names else (*images, KEY_FEATURE), names),
         keys=keys,
         sizes=_numbers(file.size for file in inside),
         stamps=_numbers(file.stamp for file in inside),

@@ -1,0 +1,232 @@
+"""Folders of images and of their masks, which have the same names: ``images/`` and ``masks/``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.sources.base import Row
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.tree import ImageFile, folders_in, images_in
+from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
+from tfshards.schemas import InputError
+
+_IMAGES, _MASKS = b"images", b"masks"
+# nearly all masks are PNG
+_MASK_SUFFIXES = tuple(dict.fromkeys([b".png", *SUFFIXES, *(suffix.upper() for suffix in SUFFIXES)]))
+
+
+@dataclass(frozen=True)
+class MaskFolders:
+    """Where the images and the masks of a source are; both have the same folders and names inside.
+
+    Attributes:
+        images: folder of the images, relative to the source; empty for the source itself.
+        masks: folder of the masks, relative to the source.
+        in_splits: whether both are in each split folder, instead of in the source.
+    """
+
+    images: bytes
+    masks: bytes
+    in_splits: bool = False
+
+    def folders(self, root: bytes, name: bytes, *, follow_links: bool) -> list[bytes]:
+        """Return the folders of images in the folder ``name``, a split or class, or in all of them."""
+        if self.in_splits:
+            within = os.path.join(name, self.images) if name else b""
+        else:
+            within = os.path.join(self.images, name)
+        found = folders_in(root, within, follow_links=follow_links)
+        return [each for each in found if within or each != self.masks.split(b"/")[0]]
+
+    def is_image(self, key: bytes) -> bool:
+        """Return whether a file is in a folder of images; if that is the source, masks are, too."""
+        return not self.images or self._inside(key).startswith(self.images + b"/")
+
+    def is_mask(self, key: bytes) -> bool:
+        """Return whether a file is in a folder of masks."""
+        return self._inside(key).startswith(self.masks + b"/")
+
+    def path(self, key: bytes) -> bytes:
+        """Return the path of an image without the folder of images: its splits, class and name."""
+        start, name = self._divided(key)
+        return start + name
+
+    def key(self, path: bytes) -> bytes:
+        """Return the key of the image with this ``path``."""
+        split, slash, name = path.partition(b"/") if self.in_splits else (b"", b"", path)
+        return split + slash + (self.images + b"/" if self.images else b"") + name
+
+    def mask(self, key: bytes) -> bytes:
+        """Return the path of the mask of an image, without its suffix."""
+        start, name = self._divided(key)
+        return start + self.masks + b"/" + os.path.splitext(name)[0]
+
+    def _inside(self, key: bytes) -> bytes:
+        return key.partition(b"/")[2] if self.in_splits else key
+
+    def _divided(self, key: bytes) -> tuple[bytes, bytes]:
+        """Return the split folder, if the folders are in splits, and the path in the folder of images."""
+        inside = self._inside(key)
+        return key[: len(key) - len(inside)], inside.removeprefix(self.images + b"/")
+
+
+def find_mask_folders(
+    root: bytes,
+    mask_dir: str | None,
+    split_folders: Mapping[str, str] | None,
+    *,
+    follow_links: bool,
+) -> MaskFolders | None:
+    """Return where the masks of a folder of images are, or None if it has none.
+
+    They are in ``masks/`` next to ``images/``, in the folder or in its split folders; unless every folder is
+    a class. With ``mask_dir`` they are in a folder of this name instead of ``masks/``, or, where there is no
+    such pair, in this folder.
+
+    Raises:
+        InputError: ``mask_dir``, relative to ``root``, is not a folder, or is ``root``.
+    """
+    if mask_dir is None and split_folders is not None and not split_folders:
+        return None
+    masks = _folder_name(mask_dir)
+    if _has_both(root, masks):
+        return MaskFolders(_IMAGES, masks)
+    if split_folders:
+        splits = [to_bytes(folder) for folder in split_folders.values()]
+    else:
+        splits = [n for n in folders_in(root, follow_links=follow_links) if n.lower() in SPLIT_FOLDERS]
+    have_images = all(os.path.isdir(os.path.join(root, split, _IMAGES)) for split in splits)
+    if have_images and any(_has_both(os.path.join(root, split), masks) for split in splits):
+        return MaskFolders(_IMAGES, masks, in_splits=True)
+    if mask_dir is None:
+        return None
+    there = os.path.realpath(os.path.join(root, masks))
+    if not os.path.isdir(there) or there == root:
+        problem = "is the folder of the images" if there == root else "is not a folder"
+        raise InputError(f"mask_dir={os.fsdecode(masks)!r} {problem}; it is relative to {os.fsdecode(root)}")
+    return MaskFolders(b"", masks)
+
+
+def _folder_name(mask_dir: str | None) -> bytes:
+    return _MASKS if mask_dir is None else os.path.normpath(os.fsencode(mask_dir))
+
+
+def _has_both(folder: bytes, masks: bytes) -> bool:
+    return masks not in (_IMAGES, b".") and all(
+        os.path.isdir(os.path.join(folder, name)) for name in (_IMAGES, masks)
+    )
+
+
+class Paired(NamedTuple):
+    """The images of a source, sorted, and warnings; size and time of each cover its mask."""
+
+    images: list[ImageFile]
+    warnings: list[str]
+
+
+def pair_files(
+    root: bytes,
+    folders: MaskFolders,
+    found: Sequence[ImageFile],
+    skipped: Counter[str],
+    *,
+    follow_links: bool,
+) -> Paired:
+    """Return the images among the files ``found`` below ``root``, each together with its mask.
+
+    Files in neither folder, and masks without an image, are counted in ``skipped``.
+
+    Raises:
+        InputError: two masks have one name, or no image has a mask.
+        OSError: the folder of masks is outside of ``root`` and cannot be read.
+    """
+    masks = [file for file in found if folders.is_mask(file.key)]
+    images = [file for file in found if folders.is_image(file.key) and not folders.is_mask(file.key)]
+    if len(found) > len(images) + len(masks):
+        skipped["beside the folders"] += len(found) - len(images) - len(masks)
+    if os.path.isabs(folders.masks) or folders.masks.split(b"/")[0] == b"..":
+        there = os.path.realpath(os.path.join(root, folders.masks))
+        outside = images_in(there, skipped, follow_links=follow_links)
+        masks = [file._replace(key=folders.masks + b"/" + file.key) for file in outside]
+    by_name = _by_name(masks)
+    pairs = [(image, by_name.get(folders.mask(image.key))) for image in images]
+    lone = [image.key for image, mask in pairs if mask is None]
+    where = os.fsdecode(folders.masks)
+    if len(lone) == len(pairs):
+        such = f", such as {os.fsdecode(lone[0])!r}," if lone else ""
+        raise InputError(
+            f"no image in {os.fsdecode(root)}{such} has a mask in {where!r}; the path of a mask inside that "
+            "folder is that of its image, except for the suffix"
+        )
+    warnings = []
+    if lone:
+        warnings.append(
+            f"{len(lone)} of {len(pairs)} images have no mask in {where!r}, such as "
+            f"{os.fsdecode(lone[0])!r}; the build rejects them"
+        )
+    used = {mask.key for _, mask in pairs if mask}
+    left = sorted(mask.key for mask in masks if mask.key not in used)
+    if left:
+        skipped["mask without an image"] += len(left)
+        warnings.append(f"{len(left)} masks have no image, such as {os.fsdecode(left[0])!r}")
+    return Paired([_together(image, mask) for image, mask in pairs], warnings)
+
+
+def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
+    found: dict[bytes, ImageFile] = {}
+    for mask in masks:
+        name, suffix = os.path.splitext(mask.key)
+        # others could not be found again by their names
+        if suffix in _MASK_SUFFIXES and found.setdefault(name, mask) is not mask:
+            names = f"{os.fsdecode(found[name].key)!r} and {os.fsdecode(mask.key)!r}"
+            raise InputError(f"the masks {names} differ only in their suffix; remove one of them")
+    return found
+
+
+def _together(image: ImageFile, mask: ImageFile | None) -> ImageFile:
+    """Return an image with the size of both files, and one number for their times."""
+    if mask is None:
+        return image
+    digest = hashlib.blake2b(struct.pack("<3q", image.stamp, mask.size, mask.stamp), digest_size=8).digest()
+    return ImageFile(image.key, image.size + mask.size, int.from_bytes(digest, "little", signed=True))
+
+
+def files_of(root: bytes, mask_dir: str | None, row: Row) -> list[tuple[bytes, Row]]:
+    """Return the path of an image, and that of its mask if it exists, each with its size and time.
+
+    Raises:
+        InputError: one of them has changed since it was listed.
+    """
+    key = to_bytes(row.key)
+    masks = _folder_name(mask_dir)
+    split = key.split(b"/", 1)[0]
+    if _has_both(root, masks):
+        folders = MaskFolders(_IMAGES, masks)
+    elif mask_dir is None or _has_both(os.path.join(root, split), masks):
+        folders = MaskFolders(_IMAGES, masks, in_splits=True)
+    else:
+        folders = MaskFolders(b"", masks)
+    stem = os.path.join(root, folders.mask(key))
+    found = [stem + suffix for suffix in _MASK_SUFFIXES if os.path.isfile(stem + suffix)]
+    files = [_stat(path) for path in (os.path.join(root, key), *found[:1])]
+    together = _together(files[0], files[1] if found else None)
+    if (together.size, together.stamp) != (row.size, row.stamp):
+        raise InputError(
+            f"{os.fsdecode(files[0].key)}: changed after the build listed it; run the command again"
+        )
+    return [(file.key, Row(row.key, row.label, file.size, file.stamp)) for file in files]
+
+
+def _stat(path: bytes) -> ImageFile:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
+    return ImageFile(path, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,288 @@
+"""Folders of images and masks: pairs by name, in every layout, from the files to the loader."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards import loader
+from tfshards.prep import ImageFolder, ImageOptions, Options, append, plan, verify
+from tfshards.prep.cli.main import main
+from tfshards.prep.sources.base import Accepted, Listing, Rejected
+from tfshards.schemas import Feature, InputError, OptionsError
+
+from .deep_files import noise, pixels, png
+
+CLASSES = (0, 2, 4)
+
+
+def mask_of(number: int) -> np.ndarray:
+    """Return a mask of classes that would become others if they were mixed."""
+    row, column = np.mgrid[:12, :15]
+    return np.array(CLASSES, np.uint8)[(row // (2 + number % 3) + column // 4) % 3]
+
+
+def photo_of(number: int) -> np.ndarray:
+    return np.stack([mask_of(number) * 50, *[np.full((12, 15), number, np.uint8)] * 2], axis=2)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write photos and masks below ``tmp_path / "data"``: a name ends with the number of its content."""
+
+    def make(*names: str, folder: str = "data"):
+        root = tmp_path / folder
+        for name in names:
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            number = int(path.stem[-1])
+            pixels = photo_of(number) if "images" in name or "photos" in name else mask_of(number)
+            Image.fromarray(pixels).save(path)
+        return root
+
+    return make
+
+
+def pairs(*stems: str, of: str = "images", masks: str = "masks", suffix: str = ".png") -> list[str]:
+    return [f"{stem.format(of)}.png" for stem in stems] + [f"{stem.format(masks)}{suffix}" for stem in stems]
+
+
+def delivered(out, split="train", **options):
+    """Return the batch of a whole split, after it was checked that photos and masks belong together."""
+    image = loader.Image(size=(12, 15), method="nearest", **options)
+    (batch,) = loader.load(out, split, batch_size=1, remainder="keep", image=image).unbatch().batch(99)
+    for photo, mask in zip(batch["image"].numpy(), batch["mask"].numpy(), strict=True):
+        assert np.array_equal(photo[:, :, :1], mask * 50)
+        assert set(np.unique(mask)) == set(CLASSES)
+    return batch
+
+
+MASK = Feature("mask", "mask", "uint8", (None, None, 1))
+
+LAYOUTS = {
+    "images and masks": (pairs("{}/a1", "{}/b2", "{}/c3"), {}, {"train": 3}, ()),
+    "in split folders": (
+        pairs("train/{}/a1", "train/{}/b2", "Val/{}/c3"),
+        {},
+        {"train": 2, "val": 1},
+        (),
+    ),
+    "split folders inside": (
+        pairs("{}/train/a1", "{}/train/b2", "{}/val/c3"),
+        {},
+        {"train": 2, "val": 1},
+        (),
+    ),
+    "with classes": (pairs("{}/cat/a1", "{}/dog/a2"), {}, {"train": 2}, ("cat", "dog")),
+    "other split folders": (
+        pairs("{}/Fold/a1", "{}/Rest/a2"),
+        {"split_folders": {"train": "Fold", "test": "Rest"}},
+        {"train": 1, "test": 1},
+        (),
+    ),
+    "other split folders outside": (
+        pairs("Fold/{}/a1", "Rest/{}/a2"),
+        {"split_folders": {"train": "Fold", "test": "Rest"}},
+        {"train": 1, "test": 1},
+        (),
+    ),
+    "another name": (pairs("{}/a1", "{}/a2", masks="labels"), {"mask_dir": "labels/"}, {"train": 2}, ()),
+    "another name in splits": (
+        pairs("train/{}/a1", "test/{}/a2", masks="seg"),
+        {"mask_dir": "seg"},
+        {"train": 1, "test": 1},
+        (),
+    ),
+    "masks with another suffix": (pairs("{}/a1", "{}/a2", suffix=".tif"), {}, {"train": 2}, ()),
+    "masks in capitals": (pairs("{}/a1", "{}/a2", suffix=".BMP"), {}, {"train": 2}, ()),
+}
+
+
+def assert_paired(source: ImageFolder, listing: Listing) -> None:
+    """Assert that each example has the photo of its key, and the mask of the same name."""
+    rows = listing.rows(np.arange(listing.num_examples))
+    for row, found in zip(rows, source.read(rows, listing.schema), strict=True):
+        number = int(row.key[-5:-4])
+        assert found.conversions in ((), ("re-encoded",))
+        assert np.array_equal(pixels(found.values[0], "uint8"), photo_of(number))
+        assert np.array_equal(pixels(found.values[1], "uint8")[:, :, 0], mask_of(number))
+        assert found.values[2:] == (*([row.label] if listing.schema.label else []), row.key.encode())
+
+
+@pytest.mark.parametrize(("files", "options", "splits", "classes"), LAYOUTS.values(), ids=LAYOUTS)
+def test_masks_are_paired_with_their_images_by_name(write, files, options, splits, classes):
+    source = ImageFolder(write(*files), **options)
+    listing = source.listing()
+    assert listing.schema["mask"] == MASK
+    assert listing.schema.class_names == classes
+    found = listing.splits or {"train": np.arange(listing.num_examples)}
+    assert {name: len(numbers) for name, numbers in found.items()} == splits
+    assert listing.skipped == {}
+    assert sorted(listing.keys) == listing.keys == sorted(map(str.encode, files[: len(files) // 2]))
+    assert_paired(source, listing)
+
+
+def test_from_files_to_the_loader_masks_stay_with_their_images(write, tmp_path, quiet_build):
+    root = write(*pairs("train/{}/a1", "train/{}/b2", "val/{}/c3"))
+    quiet_build(ImageFolder(root), tmp_path / "out", engine="in_process")
+    for split, numbers in (("train", [1, 2]), ("val", [3])):
+        batch = delivered(tmp_path / "out", split, crop="random", flip="horizontal")
+        assert sorted(batch["image"].numpy()[:, 0, 0, 1]) == numbers
+    assert verify(tmp_path / "out", decode=True)
+
+
+@pytest.mark.parametrize("where", ["inside", "outside", "absolute"])
+def test_a_folder_of_masks_may_mirror_any_folder_of_images(write, where, tmp_path):
+    """As VOC's JPEGImages and SegmentationClass, or a folder of classes with masks elsewhere."""
+    write("photos/cat/a1.png", "photos/dog/a2.png")
+    write("seg/cat/a1.png", "seg/dog/a2.png", folder="data/photos" if where == "inside" else "data")
+    mask_dir = {"inside": "seg", "outside": "../seg", "absolute": str(tmp_path / "data/seg")}[where]
+    source = ImageFolder(tmp_path / "data/photos", mask_dir=mask_dir)
+    listing = source.listing()
+    assert listing.schema.class_names == ("cat", "dog")
+    assert source.options()["mask_dir"] == mask_dir
+    assert listing.keys == [b"cat/a1.png", b"dog/a2.png"]
+    assert_paired(source, listing)
+
+
+def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, capsys):
+    root = str(write(*pairs("{}/a1", "{}/b2")))
+    assert main(["plan", "images", root, str(tmp_path / "out")]) == 0
+    line = "warning: 'masks' next to 'images' is taken for their masks, the feature 'mask'; --splits"
+    assert line in capsys.readouterr().err
+    assert main(["build", "images", root, str(tmp_path / "classes"), "--splits", ""]) == 0
+    assert "images 2 masks 2" in " ".join(capsys.readouterr().out.split())
+    assert main(["build", "images", root, str(tmp_path / "out"), "--mask-dir", "masks"]) == 0
+    assert "is taken for" not in capsys.readouterr().err
+
+
+def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_build):
+    root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png")
+    source = ImageFolder(root)
+    warning = "1 of 3 images have no mask in 'masks', such as 'images/lone3.png'; the build rejects them"
+    assert warning in plan(source, tmp_path / "out").warnings
+    manifest = quiet_build(source, tmp_path / "out", engine="in_process", options=Options(max_rejected="50%"))
+    assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
+    (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
+    assert '"there is no mask of the same name"' in path.read_text()
+
+
+def test_masks_without_images_and_other_files_are_counted(write, tmp_path):
+    root = write(*pairs("{}/a1"), "masks/lone2.png", "other/x3.png")
+    shutil.copy(root / "images/a1.png", root / "loose.png")
+    listing = ImageFolder(root).listing()
+    assert listing.keys == [b"images/a1.png"]
+    assert listing.skipped == {"beside the folders": 2, "mask without an image": 1}
+    assert "1 masks have no image, such as 'masks/lone2.png'" in listing.warnings
+
+
+def test_patterns_exclude_images_with_their_folders(write):
+    root = write(*pairs("{}/cat/a1", "{}/dog/a2"))
+    listing = ImageFolder(root, exclude=["images/dog/"]).listing()
+    assert (listing.keys, listing.schema.class_names) == ([b"images/cat/a1.png"], ("cat",))
+    assert listing.skipped == {"excluded": 1, "mask without an image": 1}
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        (["images/a1.png", "masks/b1.png"], {}, r"such as 'images/a1.png', has a mask in 'masks'; the path"),
+        (["masks/b1.png", "images/x/"], {}, r"no image in .*data has a mask in 'masks'"),
+        (
+            [*pairs("{}/a1"), "masks/a1.bmp"],
+            {},
+            r"'masks/a1.bmp' and 'masks/a1.png' differ only in their",
+        ),
+        (pairs("{}/a1"), {"mask_dir": "seg"}, r"mask_dir='seg' is not a folder; it is relative to .*data"),
+        (pairs("{}/a1"), {"mask_dir": "."}, r"mask_dir='.' is the folder of the images"),
+        (["images/a1.png", "masks/a1.weird"], {}, r"has a mask in 'masks'"),
+    ],
+)
+def test_pairs_that_cannot_be_made_are_refused(write, files, options, message):
+    root = write(*(name for name in files if not name.endswith(("/", ".weird"))))
+    for name in files:
+        if name.endswith("/"):
+            (root / name).mkdir(parents=True)
+        if name.endswith(".weird"):
+            (root / name).parent.mkdir()
+            (root / name).write_bytes(png(mask_of(1)[:, :, np.newaxis]))
+    with pytest.raises(InputError, match=message):
+        ImageFolder(root, **options).listing()
+
+
+def test_an_empty_name_is_refused(tmp_path):
+    with pytest.raises(OptionsError, match="mask_dir= is empty; give the folder of the masks"):
+        ImageFolder(tmp_path, mask_dir="")
+
+
+def outcome(source, listing):
+    (found,) = pickle.loads(pickle.dumps(source)).read(listing.rows(np.array([0])), listing.schema)
+    return found
+
+
+def test_a_mask_that_changes_after_it_was_listed_stops_the_build(write):
+    root = write(*pairs("{}/a1"))
+    source = ImageFolder(root)
+    listing = source.listing()
+    assert isinstance(outcome(source, listing), Accepted)
+    os.utime(root / "masks/a1.png", ns=(1, 1))
+    with pytest.raises(InputError, match=r"images/a1.png: changed after the build listed it"):
+        outcome(source, listing)
+    (root / "masks/a1.png").unlink()
+    with pytest.raises(InputError, match=r"images/a1.png: changed after the build listed it"):
+        outcome(source, listing)
+    (root / "images/a1.png").unlink()
+    with pytest.raises(InputError, match=r"images/a1.png: cannot be read: No such file"):
+        outcome(source, listing)
+
+
+def test_a_mask_of_colors_is_rejected_with_its_name_and_damaged_images_without(write):
+    root = write(*pairs("{}/a1"))
+    (root / "masks/a1.png").write_bytes(png(photo_of(1)))
+    source = ImageFolder(root)
+    found = outcome(source, source.listing())
+    assert found == Rejected("unsupported", "mask: mode RGB: a mask has one channel of at most 8 bits")
+    (root / "images/a1.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert outcome(source, source.listing()).detail.startswith("starts with 89 50")
+
+
+def test_masks_of_16_bits_keep_the_numbers_of_their_objects(write, tmp_path, quiet_build):
+    root = write(*pairs("{}/a1"))
+    objects = noise(12, 15, 1)
+    (root / "masks/a1.png").write_bytes(png(objects))
+    images = ImageOptions(depth="keep", resize="12x15")
+    manifest = quiet_build(ImageFolder(root, images), tmp_path / "out", engine="in_process")
+    assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 15, 1))
+    (batch,) = loader.load(tmp_path / "out", batch_size=1, image=loader.Image(dtype="float32"))
+    assert np.array_equal(batch["mask"][0], objects)
+    assert np.array_equal(batch["image"][0], photo_of(1).astype(np.float32) * 257)
+
+
+def test_append_and_repair_find_the_masks_again(write, tmp_path, quiet_build):
+    root = write(*pairs("{}/a1", "{}/b2", masks="seg"))
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(root, mask_dir="seg"), out, engine="in_process")
+    shard = out / manifest.shards[0].path
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:-9] + b"\0" * 9)
+    assert main(["verify", str(out), "--repair", str(root)]) == 0
+    assert shard.read_bytes() == sound
+    write(*pairs("{}/c3", masks="seg"))
+    append([root], out, engine="in_process", log=lambda line: None)
+    assert sorted(delivered(out)["image"].numpy()[:, 0, 0, 1]) == [1, 2, 3]
+
+
+def test_the_palette_of_a_mask_is_left_out_even_if_images_are_unchecked(write):
+    root = write(*pairs("{}/a1"))
+    picture = Image.fromarray(mask_of(1)).convert("P")
+    picture.putpalette([200, 100, 50] * 256)
+    picture.save(root / "masks/a1.png")
+    source = ImageFolder(root, ImageOptions(check="none"))
+    found = outcome(source, source.listing())
+    assert found.values[0] == (root / "images/a1.png").read_bytes(), "unchecked, as it is"
+    assert np.array_equal(pixels(found.values[1], "uint8")[:, :, 0], mask_of(1)), "no colors of a palette"

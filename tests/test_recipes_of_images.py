@@ -1,0 +1,71 @@
+"""The recipes of docs/how-to.md for masks and for images of 16 bits run as they are written."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfshards import loader
+from tfshards.prep.cli.main import main
+from tfshards.schemas import read_manifest
+
+HOW_TO = (Path(__file__).parents[1] / "docs" / "how-to.md").read_text()
+DEEP = np.random.default_rng(0).integers(0, 4096, (20, 16, 1), dtype=np.uint16)
+CLASSES = (DEEP % 3).astype(np.uint8)
+PHOTO = np.repeat(CLASSES * 100, 3, axis=2)
+
+
+def recipe(heading):
+    """Return the commands and the Python lines of a recipe."""
+    text = HOW_TO.partition(f"### {heading}\n")[2].partition("\n### ")[0]
+    lines = re.findall(r"^    (.+)$", text, re.M)
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("tfshards ")]
+    return commands, "\n".join(line for line in lines if not line.startswith("tfshards "))
+
+
+def write(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tf.io.encode_png(pixels).numpy())
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_images_and_their_masks(folder):
+    commands, python = recipe("How do I build from images and their masks?")
+    for number in range(8):
+        write(folder / f"segmentation/train/images/{number}.png", PHOTO)
+        write(folder / f"segmentation/train/masks/{number}.png", CLASSES)
+        write(folder / f"VOC2012/JPEGImages/{number}.png", PHOTO)
+    write(folder / "VOC2012/SegmentationClass/3.png", CLASSES)
+    for command in commands:
+        assert main(command) == 0
+    assert read_manifest("data/voc").num_examples == 1
+    names = {"loader": loader}
+    exec(python, names)
+    for image, mask in names["train"]:
+        assert (image.dtype, mask.dtype) == (tf.float32, tf.uint8)
+        assert set(np.unique(mask)) <= {0, 1, 2}
+
+
+def test_images_of_16_bits(folder):
+    heading = "How do I keep all bits of X-rays, CT slices, depth maps and satellite images?"
+    commands, python = recipe(heading)
+    for number in range(32):
+        write(folder / f"scans/{number}.png", DEEP)
+    np.save(folder / "ELEVATION.npy", np.float32(DEEP))
+    for command in commands:
+        assert main(command) == 0
+    names = {"loader": loader}
+    exec(python, names)
+    (batch,) = names["scans"]
+    wanted = tf.image.resize(DEEP, (512, 512)).numpy()
+    assert np.array_equal(batch["image"][0], wanted)
+    (batch,) = loader.load("data/elevation", batch_size=20)
+    assert np.array_equal(batch["image"], np.float32(DEEP)[np.int64(batch["key"].numpy())])
