@@ -131,3 +131,21 @@ def test_an_earlier_dataset_of_paths_is_repaired_as_it_is(image_folder, quiet_bu
 def test_a_column_without_any_value_stays_text(quiet_build, tmp_path):
     pa.parquet.write_table(pa.table({"path": ["", ""]}), tmp_path / "rows.parquet")
     assert quiet_build(Table(tmp_path / "rows.parquet"), tmp_path / "out").schema["path"].kind == "bytes"
+
+
+def test_a_file_that_cannot_be_read_is_no_image(image_folder, quiet_build, tmp_path, monkeypatch):
+    root = image_folder({"a": 1})
+
+    def refuse(path, suffix):
+        raise PermissionError
+
+    monkeypatch.setattr("tfshards.prep.sources.tables.found_images.looks_like_an_image", refuse)
+    manifest = quiet_build(Table(write_csv(root / "rows.csv", "path,n", "a,1")), tmp_path / "out")
+    assert manifest.schema["path"].kind == "bytes"
+
+
+def test_a_metadata_table_with_images_inside_names_no_files(image_folder, quiet_build, tmp_path, log):
+    root = image_folder({"a.png": 1})
+    pa.parquet.write_table(pa.table({"picture": [encoded(2)]}), root / "metadata.parquet")
+    assert quiet_build(Table(root), tmp_path / "out").schema["picture"].kind == "image"
+    assert not any("are in no row" in line for line in log)

@@ -369,3 +369,19 @@ def test_files_that_are_no_table_together_are_refused(tmp_path):
         InputError, match=r"c-\*\.parquet: there is no such file, and no Parquet file matches"
     ):
         Table(tmp_path / "c-*.parquet").stage(tmp_path)
+
+
+def test_tensorflow_datasets_reads_rows(image_folder, quick, tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    root = image_folder({name: number for number, name in enumerate(BOXES)})
+    rows = [
+        {"file_name": name, "objects": {"bbox": boxes, "categories": classes}}
+        for name, (boxes, classes) in BOXES.items()
+    ]
+    write_jsonl(root / "metadata.jsonl", rows)
+    quick(root)
+    builder = tfds.builder_from_directory(tmp_path / "out")
+    for example in builder.as_dataset(split="train"):
+        boxes, classes = BOXES[example["key"].numpy().decode()]
+        assert example["objects/bbox"].numpy().tolist() == boxes
+        assert example["objects/categories"].numpy().tolist() == classes
