@@ -22,10 +22,11 @@ from tfshards.prep.building.output import (
 from tfshards.prep.building.output_state import note_build
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
+from tfshards.prep.imaging.options import JPEG_QUALITY
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, counted, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -33,7 +34,7 @@ from tfshards.schemas import Manifest, Split, Totals
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.sizes import size
 
-# If a dataset is larger than its source by this factor, the reason is logged.
+# If images make a dataset larger than its source by this factor, the reason is logged.
 _MUCH_LARGER = 1.5
 # Bytes of a record in addition to those of its source: frame, tags, names, label.
 _RECORD_OVERHEAD = 96
@@ -200,13 +201,26 @@ def _require_space(area: BuildArea, plan: Plan) -> None:
 
 
 def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
-    """If images stored as PNG made the dataset much larger than its source, log how to avoid it."""
+    """If re-encoded images made the dataset much larger than its source, log how to avoid it."""
     written = sum(split.num_bytes for split in manifest.splits.values())
     source = int(plan.listing.sizes.sum())
-    num_converted = manifest.totals.conversions.get("re-encoded", 0)
-    was_chosen = {"jpeg_quality", "format"} & set(plan.options) or plan.options.get("channels") == 4
-    if num_converted and written > _MUCH_LARGER * source and not was_chosen:
-        log(
-            f"the dataset has {size(written)}, its source {size(source)}: {num_converted} images could not "
-            "be kept unchanged and were stored losslessly as PNG; jpeg_quality=95 stores them as JPEG"
+    conversions = manifest.totals.conversions
+    num_converted = conversions.get("re-encoded", 0)
+    # with these jpeg_quality= is given already, or is not allowed
+    was_chosen = {"jpeg_quality", "format", "depth"} & set(plan.options) or plan.options.get("channels") == 4
+    if not num_converted or written <= _MUCH_LARGER * source or was_chosen:
+        return
+    images = counted(num_converted, "image")
+    were = "was" if num_converted == 1 else "were"
+    if conversions.get("resized"):
+        how = (
+            f"{images} could not be kept unchanged: resized JPEGs were stored as JPEG of quality "
+            f"{JPEG_QUALITY}, others losslessly as PNG; a lower quality, such as jpeg_quality=85, stores all "
+            "of them as JPEG"
         )
+    else:
+        how = (
+            f"{images} could not be kept unchanged and {were} stored losslessly as PNG; "
+            f"jpeg_quality={JPEG_QUALITY} stores them as JPEG"
+        )
+    log(f"the dataset has {size(written)}, its source {size(source)}: {how}")

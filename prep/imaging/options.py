@@ -17,7 +17,7 @@ Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 Depth: TypeAlias = Literal[8, 16, "keep"]
 
-_JPEG_QUALITY = 95
+JPEG_QUALITY = 95
 # The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "webp": 16_383}
 MAX_SIDE = 1_000_000
@@ -191,7 +191,7 @@ class ImageOptions:
     @property
     def quality(self) -> int:
         """The quality of images that are written as JPEG."""
-        return self.jpeg_quality or _JPEG_QUALITY
+        return self.jpeg_quality or JPEG_QUALITY
 
     @property
     def dtype(self) -> str:
