@@ -23,6 +23,11 @@ def rejects_name(build_id: str) -> str:
     return f"rejected-{build_id}.jsonl"
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether a build writes a file of this name in addition to the shards."""
+    return _RESERVED.fullmatch(name) is not None
+
+
 def name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a dataset or split, or None."""
     if not _NAME.fullmatch(name):

@@ -79,7 +79,7 @@ def build(
     counts = ShardCounts.of(shards)
     find_engine(engine).check_arguments(beam_args)
     folder = output_folder(dataset, source.location())
-    with claimed(folder) as state, staged(source, folder) as reader:
+    with claimed(folder, overwrite=overwrite) as state, staged(source, folder) as reader:
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         for warning in plan.warnings:

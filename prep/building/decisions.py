@@ -8,12 +8,23 @@ from pathlib import Path
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild, build_of
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.names import MANIFEST_NAME
 
 
-def check_usable(state: OutputState) -> None:
-    """Raise InputError if the output is a file, or holds files but no dataset."""
+def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
+    """Raise InputError if the output is a file, or holds files but no dataset.
+
+    Shards without their manifest are allowed with ``overwrite``.
+    """
     if state.is_file:
         raise InputError(f"{state.folder} is a file; the output must be a folder or a new name")
+    if state.is_foreign and state.has_only_ours:
+        if overwrite:
+            return
+        raise InputError(
+            f"{state.folder} holds the shards of a dataset without their {MANIFEST_NAME}; give "
+            "overwrite=True to replace them, or choose an empty folder or a new name"
+        )
     if state.is_foreign:
         raise InputError(f"{state.folder} holds files but no dataset; choose an empty folder or a new name")
 
@@ -69,6 +80,8 @@ def outlook(state: OutputState, build_id: str) -> list[str]:
     """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
     if state.fault:
         return [f"{state.folder} holds a dataset that cannot be read: build must overwrite it"]
+    if state.is_foreign and state.has_only_ours:
+        return [f"{state.folder} holds shards without their {MANIFEST_NAME}: build must overwrite them"]
     if state.manifest is None:
         return []
     if state.is_adopted:

@@ -65,8 +65,12 @@ def dataset_name(folder: Path, options: Options) -> str:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[OutputState]:
+def claimed(folder: Path, *, overwrite: bool = False) -> Iterator[OutputState]:
     """Create and lock an output folder, and yield its state; at the end remove the folder if it is empty.
+
+    Args:
+        folder: the output folder.
+        overwrite: whether the folder may hold shards without their manifest.
 
     Raises:
         InputError: the folder cannot be written, is a file, holds files that are not a dataset, or cannot be
@@ -83,7 +87,7 @@ def claimed(folder: Path) -> Iterator[OutputState]:
     with locked(folder):
         try:
             state = inspect_output(folder)
-            check_usable(state)
+            check_usable(state, overwrite=overwrite)
             _make_area(folder)
             yield state
         except OSError as error:

@@ -16,7 +16,7 @@ from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
-from tfshards.schemas.names import MANIFEST_NAME, rejects_name
+from tfshards.schemas.names import MANIFEST_NAME, is_reserved, rejects_name
 
 _NOTE_NAME = "build.json"
 _BUILD_ID = re.compile("[0-9a-f]{8}")
@@ -52,6 +52,7 @@ class OutputState:
         is_file: whether the path is a file.
         has_files: whether the folder holds anything.
         has_area: whether there are build areas.
+        has_only_ours: whether every file has the name of a file that tfshards writes, and some are shards.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
         fault: why the manifest cannot be read; None if it can be read or does not exist.
         damage: files in the manifest that are missing or have another size; after ``compare_contents`` also
@@ -66,6 +67,7 @@ class OutputState:
     is_file: bool = False
     has_files: bool = False
     has_area: bool = False
+    has_only_ours: bool = False
     manifest: Manifest | None = None
     fault: FormatError | None = None
     damage: tuple[Problem, ...] = ()
@@ -94,6 +96,7 @@ def inspect_output(folder: Path) -> OutputState:
         folder,
         has_files=any(folder.iterdir()),
         has_area=area.exists(),
+        has_only_ours=_has_only_ours(folder),
         manifest=manifest,
         fault=fault,
         damage=tuple(file_problems(manifest, folder)) if manifest else (),
@@ -162,6 +165,16 @@ def _manifest(folder: Path) -> tuple[Manifest | None, FormatError | None]:
         return read_manifest(folder), None
     except FormatError as fault:
         return None, fault
+
+
+def _has_only_ours(folder: Path) -> bool:
+    """Return whether there are shards, and otherwise only files whose names tfshards gives to its files."""
+    top = [path for path in _listed(folder) if path.name not in ("index", AREA_NAME)]
+    files = [*top, *_listed(folder / "index")]
+    has_shards = any(build_of(path) and path.suffix != ".jsonl" for path in top)
+    return has_shards and all(
+        build_of(path) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name) for path in files
+    )
 
 
 def _has_changed(path: Path, digest: str, tick: Tick | None = None) -> bool:

@@ -45,7 +45,7 @@ def plan(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards)
     folder = output_folder(dataset, source.location())
-    check_usable(inspect_output(folder))
+    check_usable(inspect_output(folder), overwrite=True)
     with tempfile.TemporaryDirectory() as staging:
         reader = source.stage(Path(staging), preview=True)
         return make_plan(reader, dataset_name(folder, options), counts, seed, options)

@@ -78,7 +78,7 @@ def derive(
         BuildError: the shards do not hold the examples of the origins; nothing is committed.
     """
     area = BuildArea(folder, outline.build_id)
-    with claimed(folder) as state:
+    with claimed(folder, overwrite=overwrite) as state:
         if overwrite:
             state = read_damage(state, outline.build_id, log)
         found = is_up_to_date(state, outline.build_id, outline.options, overwrite=overwrite)

@@ -671,8 +671,8 @@ def test_stratifying_requires_labels(tmp_path, quiet_build):
 
 AS_PNG = ": 3 images could not be kept unchanged and were stored losslessly as PNG; jpeg_quality=95 stores"
 AS_JPEG = (
-    ": 3 images could not be kept unchanged: resized JPEGs were stored as JPEG of quality 95, others losslessly "
-    "as PNG; a lower quality, such as jpeg_quality=85, stores"
+    ": 3 images could not be kept unchanged: resized JPEGs were stored as JPEG of quality 95, others "
+    "losslessly as PNG; a lower quality, such as jpeg_quality=85, stores"
 )
 
 

@@ -141,9 +141,19 @@ def test_adopted_records_are_never_overwritten(overwrite):
     ("found", "message"),
     [
         (OutputState(OUT, is_file=True), "out is a file; the output must be a folder"),
+        (
+            OutputState(OUT, has_files=True, has_only_ours=True),
+            "shards of a dataset without their dataset.json; give overwrite=True",
+        ),
         (OutputState(OUT, has_files=True), "out holds files but no dataset; choose an empty folder"),
     ],
 )
 def test_an_output_that_is_not_for_datasets_is_refused(found, message):
     with pytest.raises(InputError, match=message):
         check_usable(found)
+
+
+def test_shards_without_their_manifest_may_be_overwritten():
+    shards = OutputState(OUT, has_files=True, has_only_ours=True)
+    check_usable(shards, overwrite=True)
+    assert outlook(shards, NOW) == ["out holds shards without their dataset.json: build must overwrite them"]

@@ -205,6 +205,41 @@ def test_a_dataset_that_lost_a_shard_is_reported_and_rebuilt_on_request(tmp_path
     assert contents(out) == whole
 
 
+def test_shards_that_lost_their_manifest_are_replaced_on_request(
+    small_folder, tmp_path, quiet_build, contents
+):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(small_folder), out)
+    whole = contents(out)
+    (out / "dataset.json").unlink()
+    with pytest.raises(
+        InputError,
+        match=r"holds the shards of a dataset without their dataset\.json; give overwrite=True to replace",
+    ):
+        quiet_build(ImageFolder(small_folder), out)
+    quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
+    quiet_build(ImageFolder(small_folder), out, overwrite=True)
+    quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
+    (out / "dataset.json").unlink()
+    quiet_build(ImageFolder(small_folder), out, overwrite=True)
+    assert contents(out) == whole
+
+
+@pytest.mark.parametrize("other", ["notes.txt", "index/notes.txt", "old.tfrecord", "data/x.tfrecord"])
+def test_shards_without_a_manifest_are_not_replaced_if_there_are_other_files(
+    other, tmp_path, quiet_build, contents
+):
+    out = tmp_path / "out"
+    quiet_build(NUMBERS, out)
+    (out / "dataset.json").unlink()
+    (out / other).parent.mkdir(exist_ok=True)
+    (out / other).write_text("mine")
+    before = contents(out)
+    with pytest.raises(InputError, match="holds files but no dataset; choose an empty folder or a new name"):
+        quiet_build(NUMBERS, out, overwrite=True)
+    assert contents(out) == before
+
+
 def flip_a_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
