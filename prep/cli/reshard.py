@@ -10,7 +10,9 @@ from tfshards.prep.cli.verb import Verb, add_dataset
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="folder of the dataset whose records are copied")
-    add_dataset(parser, "folder of the new dataset; its last part is the default name")
+    add_dataset(
+        parser, "folder of the new dataset, whose last part is the default name; or SOURCE, with --overwrite"
+    )
     add_derived_shards(parser)
 
 
@@ -22,7 +24,7 @@ def _run(args: argparse.Namespace) -> int:
 
 RESHARD = Verb(
     "reshard",
-    "write the examples of a dataset to other shards, in a new folder",
+    "write the examples of a dataset to other shards, in a new folder or in place",
     _add_arguments,
     _run,
     is_resumable=True,

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from tfshards.prep.building.commit import complete
+from tfshards.prep.building.decisions import up_to_date
+from tfshards.prep.building.output import claimed, dataset_name
 from tfshards.prep.derivation.derive import derive, derived_id, new_dataset
 from tfshards.prep.derivation.origin import open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
 from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
+from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import Manifest, Shard, Split
+from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, read_manifest
 from tfshards.schemas.json_reader import Json
 
 
@@ -31,6 +36,9 @@ def reshard(
 
     Records are copied without being parsed, decoded or encoded. Each split keeps its examples, which is
     verified by digest. An interrupted call resumes when it is repeated.
+
+    With ``overwrite``, ``dataset`` may be ``source`` itself. As in a build, the dataset is the old one until
+    the new one is committed, and the old shards stay until the next build or ``prune``.
 
     Args:
         source: folder of a dataset.
@@ -50,8 +58,17 @@ def reshard(
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
     origin = open_origin(source)
-    folder, name = new_dataset(dataset, options.name, [origin])
     of = origin.manifest
+    is_in_place = os.path.realpath(source) == os.path.realpath(dataset)
+    if is_in_place and not overwrite:
+        raise OptionsError(
+            f"the output {Path(dataset)} is the input; give overwrite=True to replace it, or choose another "
+            "folder"
+        )
+    if is_in_place:
+        folder, name = Path(dataset), dataset_name(Path(dataset), Options(name=options.name or of.name))
+    else:
+        folder, name = new_dataset(dataset, options.name, [origin])
     num_shards = options.num_shards(of.splits, asked)
     num_examples = {split: held.num_examples for split, held in of.splits.items()}
     for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
@@ -62,6 +79,8 @@ def reshard(
         **options.to_json(num_shards, compression),
         "origin": origin.to_json(),
     }
+    if is_in_place and _is_done(of, name, recorded):
+        return _complete(folder, of, log)
     outline = replace(
         of,
         name=name,
@@ -72,7 +91,30 @@ def reshard(
     )
 
     def write(area: BuildArea) -> Mapping[str, tuple[Shard, ...]]:
+        if is_in_place:
+            _check_unchanged(folder, of)
         balance = options.balance or "count"
         return rewrite_shards(RewritePlan(area, name, [origin], num_shards, balance, compression), log)
 
     return derive(outline, [origin], folder, write, overwrite=overwrite, log=log)
+
+
+def _is_done(of: Manifest, name: str, wanted: Mapping[str, Json]) -> bool:
+    """Return whether a dataset is already the result of this call in place."""
+    options = {key: value for key, value in of.options.items() if key != "origin"}
+    return of.name == name and options == {key: value for key, value in wanted.items() if key != "origin"}
+
+
+def _complete(folder: Path, manifest: Manifest, log: Log) -> Manifest:
+    """Complete the commit of an earlier call in place, which may have been killed after it."""
+    with claimed(folder):
+        _check_unchanged(folder, manifest)
+        complete(manifest, BuildArea(folder, manifest.build_id), log)
+    log(up_to_date(folder, is_compared=False))
+    return manifest
+
+
+def _check_unchanged(folder: Path, manifest: Manifest) -> None:
+    """Raise InputError if another process has replaced the dataset before it was locked."""
+    if read_manifest(folder) != manifest:
+        raise InputError(f"{folder}: another process has just replaced the dataset; run the command again")

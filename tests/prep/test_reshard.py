@@ -20,9 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, reshard, verify
+from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, prune, reshard, verify
+from tfshards.prep.building import output
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
+from tfshards.prep.building.output_state import inspect_output
 from tfshards.prep.derivation import rewrite, shard_pass
 from tfshards.prep.derivation.assignment import assign, interleave
 from tfshards.prep.derivation.origin import open_origin
@@ -301,9 +303,8 @@ def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old,
 
 
 def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
-    for out in (old, old / "new"):
-        with pytest.raises(OptionsError, match=r"is inside the input .*old; choose a folder outside it"):
-            reshard(old, out, log=quiet)
+    with pytest.raises(OptionsError, match=r"is inside the input .*old; choose a folder outside it"):
+        reshard(old, old / "new", log=quiet)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file is a file; the output must be a folder"):
         reshard(old, tmp_path / "file", log=quiet)
@@ -601,3 +602,80 @@ def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, nu
             part = order[first : first + length]
             share = count * len(part) / max(1, len(order))
             assert abs(sum(start <= number < start + count for number in part) - share) <= len(counts)
+
+
+def test_a_dataset_is_resharded_in_place(old, contents):
+    before, held = read_manifest(old), in_no_order(records(old))
+    assert sum(len(split.shards) for split in before.splits.values()) == 3
+    with pytest.raises(
+        InputError, match=r"holds a dataset with other options .*; give overwrite=True to repl"
+    ):
+        reshard(old, old, shards=4, log=quiet)
+    assert read_manifest(old) == before
+    # by another name of the same folder
+    link = old.parent / "link"
+    link.symlink_to(old)
+    made = reshard(old, link, shards=4, overwrite=True, log=quiet)
+    assert read_manifest(old) == made
+    assert (made.name, len(made.shards)) == ("old", 4)
+    assert in_no_order(records(old)) == held
+    assert verify(old, deep=True)
+    # a reader of the old manifest still finds its shards, until they are pruned
+    assert all((old / shard.path).exists() for shard in before.shards)
+    prune(old)
+    assert verify(old, deep=True)
+    assert not any((old / shard.path).exists() for shard in before.shards)
+    # the same call has nothing left to do, and completes what a killed one left
+    state = contents(old)
+    write_manifest(made, old)
+    (old / "dataset_info.json").unlink()
+    lines: list[str] = []
+    assert reshard(old, old, shards=4, overwrite=True, log=lines.append) == made
+    assert contents(old) == state
+    assert lines == [up_to_date(old, is_compared=False)]
+    assert len(reshard(old, old, shards=2, overwrite=True, log=quiet).shards) == 2
+    # the name stays, whatever the folder is called
+    moved = old.rename(old.parent / "moved")
+    assert reshard(moved, moved, shards=3, overwrite=True, log=quiet).name == "old"
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_dataset_that_was_replaced_before_it_was_locked_is_not_resharded(is_done, old, monkeypatch):
+    made = reshard(old, old, shards=4, overwrite=True, log=quiet)
+
+    def replaced(path):
+        write_manifest(replace(made, name="other"), path)
+        return inspect_output(path)
+
+    monkeypatch.setattr(output, "inspect_output", replaced)
+    with pytest.raises(
+        InputError, match=r"another process has just replaced the dataset; run the command ag"
+    ):
+        reshard(old, old, shards=4 if is_done else 2, overwrite=True, log=quiet)
+
+
+@pytest.mark.parametrize("after", ["first shard", "commit"])
+def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, old, contents):
+    before = contents(old)
+    held = in_no_order(records(old))
+    patched = {
+        # each step dies when it is first called
+        "first shard": "from tfshards.prep.derivation import shard_pass; shard_pass.publish = die",
+        "commit": "from tfshards.prep.derivation import derive; derive.complete = die",
+    }
+    code = (
+        "import os, sys; from tfshards.prep import reshard\n"
+        "def die(*_): os.kill(os.getpid(), 9)\n"
+        f"{patched[after]}\n"
+        "reshard(sys.argv[1], sys.argv[1], shards=4, overwrite=True)"
+    )
+    died = subprocess.run([sys.executable, "-c", code, str(old)], capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL
+    assert before.items() <= contents(old).items() or after == "commit"
+    assert len(read_manifest(old).shards) == (4 if after == "commit" else 3)
+    assert verify(old, deep=True)
+    assert in_no_order(records(old)) == held
+    reshard(old, old, shards=4, overwrite=True, log=quiet)
+    assert in_no_order(records(old)) == held
+    assert verify(old, deep=True)
+    assert not (old / AREA_NAME).exists()
