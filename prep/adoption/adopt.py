@@ -10,6 +10,7 @@ from tfshards.prep.adoption.files import labels_are_foreign, write_adopted
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
+from tfshards.prep.adoption.tfds_features import declared_features, with_label
 from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
 from tfshards.prep.progress.lines import Log, to_stderr
@@ -55,8 +56,9 @@ def adopt(
     with locked(folder):
         current = _current(folder, overwrite=overwrite)
         chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing, log=log)
-        scanned = _scan_all(folder, chosen, options.roles)
-        manifest = adopted_manifest(folder, chosen, scanned, options, log)
+        declared = declared_features(folder, chosen.paths)
+        scanned = _scan_all(folder, chosen, with_label(options.roles, declared))
+        manifest = adopted_manifest(folder, chosen, scanned, options, declared, log)
         if current and not overwrite and current.to_text() != manifest.to_text():
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")

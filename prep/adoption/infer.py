@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import KEY, Findings, Seen
+from tfshards.prep.adoption.tfds_features import Declared, refined
 from tfshards.prep.sources.keys import hash_array
+from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.summary import span
 
@@ -34,13 +36,19 @@ class Inferred:
         return next((feature for feature in self.features if feature.kind == "label"), None)
 
 
-def infer(found: Findings) -> Inferred:
+def infer(found: Findings, declared: Mapping[str, Declared]) -> Inferred:
     """Return the features that all records have.
 
     Integers are of kind ``int`` or ``label``, floats of kind ``float``, byte strings of kind ``bytes``, or
     ``image`` if all of them are images. A feature with one element in every record is a scalar, with n
-    elements in every record a vector, and with differing numbers a list of any length.
+    elements in every record a vector, and with differing numbers a list of any length. What TFDS declares
+    refines this, unless the roles name the feature.
+
+    Args:
+        found: properties of the features of all records.
+        declared: the features that TFDS declares, by name.
     """
+    warnings = []
     problems = list(_unknown_names(found))
     label = found.roles.label or _usual_label(found)
     features = []
@@ -50,13 +58,22 @@ def infer(found: Findings) -> Inferred:
             problems.append(Problem(f"feature {name!r}", fault))
             continue
         try:
-            features.append(_feature(name, seen, found.roles, label))
+            feature = _feature(name, seen, found.roles, label)
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with drop=, or rename it"))
+            continue
+        stated = None if name in {*found.roles.images, *found.roles.raw} else declared.get(name)
+        contradiction = None
+        if stated:
+            feature, contradiction = refined(feature, stated, seen)
+        features.append(feature)
+        if stated and contradiction:
+            declaration = f"{FEATURES_NAME} declares {name!r} as {stated.dtype}{list(stated.shape)}"
+            warnings.append(f"{declaration}, but it {contradiction}; it is adopted as its records show")
     if not features and not problems:
         problems.append(Problem("schema", "no feature is left; leave fewer out with drop="))
-    images = [feature.name for feature in features if feature.kind == "image"]
-    return Inferred(tuple(features), tuple(problems), tuple(_warnings(found, images)))
+    warnings += _warnings(found, features)
+    return Inferred(tuple(features), tuple(problems), tuple(warnings))
 
 
 def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list[Problem]:
@@ -154,12 +171,14 @@ def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None) -> F
     return Feature(name, "label" if name == label else "int", "int64", shape)
 
 
-def _warnings(found: Findings, images: Sequence[str]) -> Iterator[str]:
+def _warnings(found: Findings, features: Sequence[Feature]) -> Iterator[str]:
+    images = [feature.name for feature in features if feature.is_encoded]
+    tensors = [feature.name for feature in features if feature.kind == "raw"]
     if images:
         names = ", ".join(map(repr, images))
         yield f"the images in {names} are kept as they are: they were not decoded, rotated or converted"
     for name, seen in sorted(found.features.items()):
-        if seen.wire != "bytes" or name in found.roles.raw or name in images or not seen.is_scalar:
+        if seen.wire != "bytes" or name in tensors or name in images or not seen.is_scalar:
             continue
         if seen.num_images:
             number = f"{seen.num_images:,} of {seen.num_records:,}"

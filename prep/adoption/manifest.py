@@ -15,6 +15,7 @@ from tfshards.prep.adoption.infer import Inferred, infer, label_faults
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.split_names import check_globs
+from tfshards.prep.adoption.tfds_features import Declared, with_label
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.classes import check_class_names
@@ -104,19 +105,30 @@ def adopted_manifest(
     chosen: ChosenFiles,
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
+    declared: Mapping[str, Declared],
     log: Log,
 ) -> Manifest:
     """Return the manifest of the files in ``folder`` that were chosen and scanned.
 
+    Args:
+        folder: the folder of the files.
+        chosen: the files.
+        scanned: what each file holds.
+        options: the options of the call.
+        declared: the features that TFDS declares.
+        log: called with each warning.
+
     Raises:
         InputError: there are no records, or they have no common schema; the message lists every problem.
     """
-    together = Findings(options.roles)
+    together = Findings(with_label(options.roles, declared))
     for one in scanned.values():
         together.join(one.found)
+    if together.roles.label not in together.features:
+        together.roles = options.roles
     if not together.num_records:
         raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
-    inferred = infer(together)
+    inferred = infer(together, declared)
     for warning in inferred.warnings:
         log(f"warning: {warning}")
     tfds = tfds_folders(folder, chosen.paths)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.imaging.header import HeaderShape, common_shape, has_deep_header, image_shape
@@ -34,6 +36,9 @@ class Seen:
         num_listless: how many of those have no list, not even an empty one.
         fewest: the smallest number of elements in a record.
         most: the largest number of elements in a record.
+        divisor: the greatest common divisor of the numbers of elements; 0 if there are none.
+        least_int: the smallest integer of all elements.
+        greatest_int: the largest one.
         least_bytes: the length of the shortest byte string.
         most_bytes: the length of the longest byte string.
         missing_at: the first record without the feature.
@@ -54,6 +59,9 @@ class Seen:
     num_listless: int = 0
     fewest: int = _NONE
     most: int = 0
+    divisor: int = 0
+    least_int: int = _NONE
+    greatest_int: int = -_NONE
     least_bytes: int = _NONE
     most_bytes: int = -1
     missing_at: str = ""
@@ -78,6 +86,7 @@ class Seen:
         self.num_records += 1
         self.fewest = min(self.fewest, number)
         self.most = max(self.most, number)
+        self.divisor = math.gcd(self.divisor, number)
         if not wire:
             self.num_listless += 1
             return None
@@ -88,6 +97,10 @@ class Seen:
         if not number:
             return None
         first = elements[0]
+        if isinstance(first, int):
+            integers = cast("list[int]", elements)
+            self.least_int = min(self.least_int, *integers)
+            self.greatest_int = max(self.greatest_int, *integers)
         if isinstance(first, bytes):
             self._add_bytes(first, at)
         elif self.labels is not None and isinstance(first, int):
@@ -112,6 +125,9 @@ class Seen:
         self.num_records += other.num_records
         self.num_listless += other.num_listless
         self.fewest, self.most = min(self.fewest, other.fewest), max(self.most, other.most)
+        self.divisor = math.gcd(self.divisor, other.divisor)
+        self.least_int = min(self.least_int, other.least_int)
+        self.greatest_int = max(self.greatest_int, other.greatest_int)
         self.least_bytes = min(self.least_bytes, other.least_bytes)
         self.most_bytes = max(self.most_bytes, other.most_bytes)
         self.missing_at = self.missing_at or other.missing_at

@@ -64,7 +64,7 @@ def found_in(*records: bytes, roles: FeatureRoles | None = None, path: str = "a"
 def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
     found = found_in(*records, roles=roles)
     assert found.problems == []
-    return infer(found)
+    return infer(found, {})
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_label_option_accepts_any_integers():
     values = [-1, *range(MAX_CLASSES + 1)]
     roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
-    assert infer(found).label == Feature("label", "label", "int64")
+    assert infer(found, {}).label == Feature("label", "label", "int64")
     assert len(found.features["label"].labels) == len(values)
     lists = inferred(record(label=[1, 2]), record(label=[]), roles=roles)
     assert lists.label == Feature("label", "label", "int64", (None,))
@@ -278,7 +278,7 @@ def test_shards_that_contradict_each_other_are_both_named():
     together.join(found_in(record(x=1), path="a"))
     together.join(found_in(record(x=0.5), path="b"))
     together.join(found_in(record(x=b""), path="c"))
-    (problem,) = infer(together).problems
+    (problem,) = infer(together, {}).problems
     assert "holds floats, but integers in a, record 0 at byte 0 (found in b, record 0 at byte 0)" in str(
         problem
     )
@@ -379,7 +379,7 @@ def test_the_inferred_schema_fits_and_does_not_depend_on_the_shards(drawn, cut):
     together = Findings(FeatureRoles())
     for start, end in ((0, cut), (cut, len(records))):
         together.join(found_in(*records[start:end]))
-    again = infer(together)
+    again = infer(together, {})
     assert (again.features, again.problems) == (made.features, made.problems) == (made.features, ())
     number = len(records)
     manifest = Manifest("d", "01234567", Schema(made.features), {"a": Split(())}, Totals(number, number))
