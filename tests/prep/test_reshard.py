@@ -608,7 +608,7 @@ def test_a_dataset_is_resharded_in_place(old, contents):
     before, held = read_manifest(old), in_no_order(records(old))
     assert sum(len(split.shards) for split in before.splits.values()) == 3
     with pytest.raises(
-        InputError, match=r"holds a dataset with other options .*; give overwrite=True to repl"
+        OptionsError, match=r"old is the input; give overwrite=True to replace it, or choose another"
     ):
         reshard(old, old, shards=4, log=quiet)
     assert read_manifest(old) == before
