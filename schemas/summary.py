@@ -115,7 +115,8 @@ def _rows(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list
 
 
 def _counts(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
-    return [f"{split.get(name, 0):,}" for split in counts.values()]
+    # of a split without classes nothing is counted
+    return [f"{split.get(name, 0):,}" if split else "-" for split in counts.values()]
 
 
 def _quantiles(counts: Mapping[str, Mapping[str, int]], names: Sequence[str], share: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, Options, append, repair
+from tfshards.prep import Arrays, Options, append, plan, repair
 from tfshards.prep.cli import main as cli
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
@@ -185,3 +185,12 @@ def test_ratios_are_refused_where_names_give_splits(tmp_path, quiet_build):
         InputError, match=r"^the source already has the splits train, test; leave out splits=$"
     ):
         quiet_build(Arrays(MNIST), tmp_path / "out", options=Options(splits={"a": 1}))
+
+
+def test_labels_in_a_column_are_reported(tmp_path):
+    found = plan(Arrays({"x": np.zeros((3, 2)), "labels": np.array([[0], [1], [1]])}), tmp_path / "out")
+    assert found.warnings == (
+        "the array 'labels' has the shape (3, 1), so its values are not classes; save it with the "
+        "shape (3,) if they are, by reshape(-1)",
+    )
+    assert plan(Arrays({"x": np.zeros((3, 1)), "y": np.zeros((3, 2))}), tmp_path / "out").warnings == ()

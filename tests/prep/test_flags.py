@@ -45,6 +45,7 @@ ONLY_HERE = {
     "class_names_from",
     "source",
     "sources",
+    "as_splits",
     "dataset",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -166,6 +167,7 @@ def test_bare_test_images_next_to_classes_are_an_unlabelled_split(kaggle, tmp_pa
     assert str(verify(out, deep=True, decode=True)).startswith(f"{out}: sound")
     assert cli.main(["show", str(out), "test/a.png"]) == 0
     assert "label: -1 (no class)" in capsys.readouterr().out
+    assert re.search(r"^cat +5 +-$", str(manifest), re.M)
     # an image without a class contradicts no class
     found = audit(out)
     assert [finding.kind for finding in found.findings if finding.kind in ("leak", "conflict")] == ["leak"]

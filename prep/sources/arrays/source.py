@@ -265,8 +265,18 @@ class ArraysReader:
             stamps=np.zeros(count, dtype=np.int64),
             labels=labels.numbers if labels else None,
             splits=self._splits(),
+            warnings=() if labels else self._nested_label(),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
+        )
+
+    def _nested_label(self) -> tuple[str, ...]:
+        array = self.arrays.get(self.label or "")
+        if array is None or array.shape[1:] != (1,):
+            return ()
+        return (
+            f"the array {self.label!r} has the shape {array.shape}, so its values are not classes; save it "
+            f"with the shape {array.shape[:1]} if they are, by reshape(-1)",
         )
 
     def _splits(self) -> dict[str, IntArray] | None:
