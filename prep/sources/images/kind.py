@@ -35,7 +35,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--mask-dir",
-        metavar="DIR",
+        metavar="FOLDER",
         help="folder of masks, relative to SOURCE, with the same folders and names as the images "
         "(default: masks next to images, if there are both)",
     )
