@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from tfshards import loader, prep
 from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
@@ -58,6 +62,68 @@ def patients():
     Path("scans.csv").write_text("\n".join(["file_name,patient", *rows]))
 
 
+def hugging_face():
+    photos(*(f"photos/{number}.png" for number in range(32)))
+    objects = {"bbox": [[0, 0, 4, 4]], "categories": [1]}
+    rows = [{"file_name": f"{number}.png", "objects": objects} for number in range(32)]
+    Path("photos/metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = {"names": ["oak", "elm"], "_type": "ClassLabel"}
+    metadata = {"huggingface": json.dumps({"info": {"features": {"fine_label": names}}})}
+    Path("repository/data").mkdir(parents=True)
+    for name, count in {
+        "train-00000-of-00002": 3,
+        "train-00001-of-00002": 2,
+        "test-00000-of-00001": 1,
+    }.items():
+        images = [{"bytes": Path("photos/0.png").read_bytes(), "path": None}] * count
+        table = pa.table({"image": images, "fine_label": [1] * count, "coarse_label": [0] * count})
+        pa.parquet.write_table(table.replace_schema_metadata(metadata), f"repository/data/{name}.parquet")
+
+
+def annotations():
+    photos("train2017/1.png", "train2017/2.png")
+    box = {"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 2, 2], "area": 4, "iscrowd": 0}
+    images = [{"id": 7, "file_name": "1.png"}, {"id": 8, "file_name": "2.png"}]
+    coco = {"images": images, "annotations": [box], "categories": [{"id": 3, "name": "car"}]}
+    for path in (Path("instances_train2017.json"), Path("coco/annotations/instances_train2017.json")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(coco))
+    photos("coco/train2017/1.png", "coco/train2017/2.png")
+    for split in ("train", "val"):
+        photos(f"coco8/images/{split}/1.png", f"coco8/images/{split}/2.png")
+        Path(f"coco8/labels/{split}").mkdir(parents=True)
+        Path(f"coco8/labels/{split}/1.txt").write_text("0 0.5 0.5 0.25 0.5\n")
+    Path("coco8/data.yaml").write_text("path: coco8\ntrain: images/train\nval: images/val\nnames: {0: car}\n")
+    photos(*(f"photos/{number}.png" for number in range(10)))
+    for number in range(10):
+        Path(f"photos/{number}.txt").write_text("0 0.5 0.5 0.25 0.5\n")
+
+
+def captions():
+    photos(*(f"photos/{number}.png" for number in range(10)))
+    rows = [f"{spelling}{number}.png,a {number}" for number in range(10) for spelling in ("", "./")]
+    Path("captions.csv").write_text("\n".join(["file_name,caption", *rows]))
+
+
+def arrays():
+    values = {"IMAGES": np.zeros((4, 2, 2)), "LABELS": [0, 1, 0, 1], "fold": [0, 0, 0, 1]}
+    values |= {
+        "images": values["IMAGES"],
+        "labels": values["LABELS"],
+        "X": values["IMAGES"],
+        "y": [31, 27, 60, 4],
+    }
+    values |= {
+        "split": ["train", "train", "val", "train"],
+        "x-0": np.zeros(2),
+        "x-1": np.zeros(1),
+        "x-2": np.zeros(1),
+    }
+    for name, array in values.items():
+        np.save(f"{name}.npy", array)
+    np.savez("DATA.npz", image=values["IMAGES"], label=values["LABELS"])
+
+
 # question -> what prepares the inputs, and the examples by split of the dataset that each command makes
 RECIPES = {
     "How do I choose classes and splits?": (
@@ -84,6 +150,24 @@ RECIPES = {
         patients,
         {"photos": {"train": 36, "val": 4}, "scans": {"train": 36, "val": 4}},
     ),
+    "How do I build from arrays?": (
+        arrays,
+        {"arrays": {"train": 3, "val": 1}, "ages": {"0": 3, "1": 1}},
+    ),
+    "How do I build from a dataset of Hugging Face?": (
+        hugging_face,
+        {"photos": {"train": 32}, "repository": {"train": 5, "test": 1}, "fine": {"train": 5}},
+    ),
+    "How do I build from COCO or YOLO?": (
+        annotations,
+        {
+            "coco": {"train": 2},
+            "train2017": {"train": 2},
+            "coco8": {"train": 2, "val": 2},
+            "photos": {"train": 9, "val": 1},
+        },
+    ),
+    "How do I build from several captions per image?": (captions, {"captions": {"train": 18, "val": 2}}),
     "How do I build from arrays of several splits, such as Keras's mnist.npz?": (
         digits,
         {"mnist": {"train": 6, "test": 3}, "digits": {"train": 6, "test": 3}},
@@ -109,3 +193,18 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
     for name, examples in made.items():
         splits = read_manifest(tmp_path / "data" / name).splits
         assert {split: held.num_examples for split, held in splits.items()} == examples
+
+
+def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hugging_face()
+    prep.build(prep.Table("photos"), "data/photos", engine="in_process")
+    _, _, section = HOW_TO.partition("\n### How do I load boxes?\n")
+    lines = re.findall(r"^    (.+)$", section.partition("\n#")[0], re.M)
+    names = {"loader": loader}
+    exec("\n".join(lines), names)
+    (batch,) = names["train"]
+    assert batch["image"].shape == (32, 224, 224, 3)
+    # each box is the whole image
+    assert batch["objects/bbox"].to_list() == [[[0, 0, 224, 224]]] * 32
+    assert batch["objects/categories"].to_list() == [[1]] * 32
