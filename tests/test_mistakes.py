@@ -110,7 +110,7 @@ def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_
 def test_the_error_for_another_build_names_the_different_options(tmp_path):
     arrays = Arrays({"x": np.arange(8)})
     build(arrays, tmp_path / "out", shards=2)
-    with pytest.raises(InputError, match=re.escape("a dataset with other options (seed, shards)")):
+    with pytest.raises(InputError, match=re.escape("a dataset with other options (seed=, shards=)")):
         build(arrays, tmp_path / "out", shards=4, seed=1)
     with pytest.raises(InputError, match="a dataset with other inputs"):
         build(Arrays({"x": np.arange(8)[::-1]}), tmp_path / "out", shards=2)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfshards.prep.building.commit import commit, complete, rejects_text
-from tfshards.prep.building.decisions import is_up_to_date, up_to_date
+from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
@@ -89,7 +89,8 @@ def build(
         area = BuildArea(folder, plan.build_id)
         if overwrite:
             state = read_damage(state, plan.build_id, log)
-        if is_up_to_date(state, plan.build_id, plan.options, overwrite=overwrite):
+        wanted = Wanted(plan.build_id, name, plan.options, plan.id_with)
+        if is_up_to_date(state, wanted, overwrite=overwrite):
             assert state.manifest is not None
             discard_others(state, plan.build_id, plan.options, log)
             complete(state.manifest, area, log)

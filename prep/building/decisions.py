@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild, build_of
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME
+
+# What manifests record about the datasets that a dataset was derived from.
+_INPUTS = ("origin", "of")
+# Recorded options that have another name than the parameter that gives them.
+_PARAMETERS = {"image_columns": "images", "split_column": "split", "split_array": "split"}
+# What is recorded with the options, but that no parameter gives.
+_NOT_PARAMETERS = ("pillow", "pillow_heif", "same_image", "source", "zlib")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The build that is to be in an output.
+
+    Attributes:
+        build_id: its id.
+        name: name of the dataset.
+        options: its options, as manifests record them.
+        id_with: return the id of a build of the same inputs with another name and other options.
+    """
+
+    build_id: str
+    name: str
+    options: Mapping[str, Json]
+    id_with: Callable[[str, Mapping[str, Json]], str]
 
 
 def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
@@ -29,7 +54,7 @@ def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
         raise InputError(f"{state.folder} holds files but no dataset; choose an empty folder or a new name")
 
 
-def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json], *, overwrite: bool) -> bool:
+def is_up_to_date(state: OutputState, wanted: Wanted, *, overwrite: bool) -> bool:
     """Return whether the output already holds this build with all of its files.
 
     Raises:
@@ -45,17 +70,36 @@ def is_up_to_date(state: OutputState, build_id: str, options: Mapping[str, Json]
     if state.is_adopted:
         # a later build would remove them, and there may be no other copy
         raise InputError(f"{folder} holds records that tfshards did not write; choose another output")
-    if manifest.build_id != build_id:
+    if manifest.build_id != wanted.build_id:
         if overwrite:
             return False
         raise InputError(
-            f"{folder} holds a dataset with other {difference(manifest, options)} (build "
-            f"{manifest.build_id}, this one is {build_id}); give overwrite=True to replace it, or "
-            "choose another output"
+            f"{folder} holds a dataset {_distinction(manifest, wanted)}; give overwrite=True to replace it, "
+            "or choose another output"
         )
     if state.damage and not overwrite:
         raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")
     return not state.damage
+
+
+def _distinction(manifest: Manifest, wanted: Wanted) -> str:
+    """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
+    changed = _changed(manifest.options, wanted.options)
+    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+    causes = []
+    if manifest.name != wanted.name:
+        causes.append(f"another name ({manifest.name!r})")
+    if named:
+        causes.append(f"other options ({', '.join(named)})")
+    is_appended = "appended" in changed
+    if set(_INPUTS) & set(changed) or not (causes or is_appended):
+        causes.append("other inputs")
+    elif not is_appended and wanted.id_with(manifest.name, manifest.options) != manifest.build_id:
+        causes.append("possibly other inputs")
+    listed = " and ".join([", ".join(causes[:-1]), causes[-1]] if causes[1:] else causes)
+    if not is_appended:
+        return f"with {listed}"
+    return "that was appended to" + (f", with {listed}" if causes else "")
 
 
 def up_to_date(folder: Path, *, is_compared: bool) -> str:
@@ -127,8 +171,13 @@ def unneeded_files(state: OutputState) -> list[Path]:
 def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:
     """Return the status line about a build that is discarded for one with these options."""
     changed = _changed(build.options, options) if build.options else []
-    names = f" ({', '.join(changed)})" if changed else ""
+    names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
     return f"discarding unfinished build {build.build_id}: its inputs or options differ{names}"
+
+
+def _as_parameter(option: str) -> str:
+    """Return the parameter that gives a recorded option, as ``seed=``; the command line shows its flag."""
+    return option if option in _NOT_PARAMETERS else f"{_PARAMETERS.get(option, option)}="
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:

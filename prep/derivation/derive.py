@@ -12,11 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from tfshards.prep.building.commit import commit, complete
-from tfshards.prep.building.decisions import is_up_to_date, up_to_date
+from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.options import Options
@@ -81,7 +82,9 @@ def derive(
     with claimed(folder, overwrite=overwrite) as state:
         if overwrite:
             state = read_damage(state, outline.build_id, log)
-        found = is_up_to_date(state, outline.build_id, outline.options, overwrite=overwrite)
+        id_with = partial(derived_id, origins=origins)
+        wanted = Wanted(outline.build_id, outline.name, outline.options, id_with)
+        found = is_up_to_date(state, wanted, overwrite=overwrite)
         discard_others(state, outline.build_id, outline.options, log)
         if found:
             assert state.manifest is not None

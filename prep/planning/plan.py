@@ -52,6 +52,10 @@ class Plan:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    def id_with(self, name: str, options: Mapping[str, Json]) -> str:
+        """Return the id of a build of the same inputs with another name and other options."""
+        return _build_id(self.listing, name, options)
+
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
         from tfshards.prep.planning.text import plan_text

@@ -104,7 +104,7 @@ def test_an_unfinished_build_of_other_inputs_is_discarded_in_one_line(change, st
 def test_the_line_names_the_options_that_differ(stopped, tmp_path):
     log, discarded = [], only_build(stopped)
     build_photos(tmp_path, log, shards=3, seed=1)
-    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ (seed, shards)"
+    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ (seed=, shards=)"
 
 
 UNREADABLE = {
@@ -150,7 +150,7 @@ def test_a_replacement_is_discarded_when_the_dataset_is_built_again(tmp_path):
     log.clear()
     build_photos(tmp_path, log)
     assert log == [
-        f"discarding unfinished build {discarded}: its inputs or options differ (seed)",
+        f"discarding unfinished build {discarded}: its inputs or options differ (seed=)",
         up_to_date(out, is_compared=False),
     ]
     assert contents(out) == whole

@@ -579,7 +579,7 @@ def test_two_processes_writing_one_output_are_refused(grown):
 def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_all_shards(grown):
     source, out, _ = grown
     made = append(source, out, max_rejected=1, log=quiet)
-    with pytest.raises(InputError, match=r"with other options \(appended, shards\)"):
+    with pytest.raises(InputError, match=r"that was appended to, with other options \(shards=\); give"):
         build(source, out, shards=7, options=SPLIT, log=quiet)
     write(Path(source.root) / "cat" / "000.png", b"bad")
     with pytest.raises(BuildError, match="rejected"):

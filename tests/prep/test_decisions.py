@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tfshards.prep.building.decisions import (
+    Wanted,
     builds_to_discard,
     check_usable,
     discard_message,
@@ -77,9 +79,14 @@ def test_without_a_dataset_only_files_of_unfinished_builds_are_unneeded():
 def test_the_line_on_a_discarded_build_names_the_different_options_if_known():
     (build,) = state(None).unfinished
     line = f"discarding unfinished build {UNFINISHED}: its inputs or options differ"
-    assert discard_message(build, {"seed": 0}) == f"{line} (seed)"
+    assert discard_message(build, {"seed": 0}) == f"{line} (seed=)"
     assert discard_message(build, {"seed": 1}) == line
     assert discard_message(replace(build, options={}), {"seed": 0}) == line
+
+
+def wanted(options: dict[str, object], name: str = "x", id_of_inputs: str = OTHER) -> Wanted:
+    """The build NOW of inputs whose build with the dataset's name and options has the id ``id_of_inputs``."""
+    return Wanted(NOW, name, options, lambda name, options: id_of_inputs)
 
 
 UP_TO_DATE = {
@@ -99,14 +106,14 @@ UP_TO_DATE = {
 
 @pytest.mark.parametrize(("found", "overwrite", "expected"), UP_TO_DATE.values(), ids=UP_TO_DATE.keys())
 def test_an_output_is_up_to_date_if_it_holds_this_build_completely(found, overwrite, expected):
-    assert is_up_to_date(found, NOW, {"seed": 0}, overwrite=overwrite) == expected
+    assert is_up_to_date(found, wanted({"seed": 0}), overwrite=overwrite) == expected
 
 
 REFUSED = {
     "another build": (
         state(BEFORE),
         InputError,
-        r"with other inputs \(build 22222222, this one is 11111111\)",
+        "^out holds a dataset with other inputs; give overwrite=True to replace it, or choose another",
     ),
     "damage": (
         replace(state(NOW), damage=(Problem("x", "is missing"),)),
@@ -124,14 +131,14 @@ REFUSED = {
 @pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_overwriting_a_dataset_is_refused(found, error, message):
     with pytest.raises(error, match=message):
-        is_up_to_date(found, NOW, {"seed": 0}, overwrite=False)
+        is_up_to_date(found, wanted({"seed": 0}), overwrite=False)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_adopted_records_are_never_overwritten(overwrite):
     adopted = replace(state(None), manifest=manifest(BEFORE, source="adopt"))
     with pytest.raises(InputError, match="records that tfshards did not write; choose another output"):
-        is_up_to_date(adopted, NOW, {}, overwrite=overwrite)
+        is_up_to_date(adopted, wanted({}), overwrite=overwrite)
     assert outlook(adopted, NOW) == [
         "out holds records that tfshards did not write: build requires another output"
     ]
@@ -157,3 +164,33 @@ def test_shards_without_their_manifest_may_be_overwritten():
     shards = OutputState(OUT, has_files=True, has_only_ours=True)
     check_usable(shards, overwrite=True)
     assert outlook(shards, NOW) == ["out holds shards without their dataset.json: build must overwrite them"]
+
+
+DISTINCTIONS = [
+    # options of the dataset, then name, options and inputs of the build
+    ({}, "y", {}, BEFORE, "with another name ('x')"),
+    ({}, "y", {}, OTHER, "with another name ('x') and possibly other inputs"),
+    ({}, "x", {"seed": 1}, BEFORE, "with other options (seed=)"),
+    ({}, "x", {"seed": 1}, OTHER, "with other options (seed=) and possibly other inputs"),
+    (
+        {},
+        "y",
+        {"seed": 1, "image_columns": ["a"], "pillow": "1"},
+        OTHER,
+        "with another name ('x'), other options (images=, pillow, seed=) and possibly other inputs",
+    ),
+    ({}, "x", {}, OTHER, "with other inputs"),
+    ({"of": ["a"]}, "x", {"of": ["b"]}, OTHER, "with other inputs"),
+    ({"appended": [{}]}, "x", {}, OTHER, "that was appended to"),
+    ({"appended": [{}]}, "y", {}, OTHER, "that was appended to, with another name ('x')"),
+]
+
+
+@pytest.mark.parametrize(("recorded", "name", "options", "id_of_inputs", "text"), DISTINCTIONS)
+def test_the_causes_of_another_build_are_named_as_far_as_they_are_known(
+    recorded, name, options, id_of_inputs, text
+):
+    found = replace(state(BEFORE), manifest=manifest(BEFORE, **recorded))
+    build = wanted({"seed": 0, **options}, name, id_of_inputs)
+    with pytest.raises(InputError, match=f"^out holds a dataset {re.escape(text)}; give overwrite=True"):
+        is_up_to_date(found, build, overwrite=False)

@@ -227,7 +227,7 @@ def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
     out = tmp_path / "out"
     first = reshard(old, out, shards=2, log=quiet)
     with pytest.raises(
-        InputError, match=r"with other options \(shards\) .* give overwrite=True to replace it"
+        InputError, match=r"with other options \(shards=\); give overwrite=True to replace it"
     ):
         reshard(old, out, shards=4, log=quiet)
     assert read_manifest(out) == first
