@@ -12,6 +12,8 @@ from tests.prep.test_table_nested import IMAGES, encoded, write_parquet
 from tfshards.prep import Options, Table, append
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
+from tfshards.prep.sources.tables.images import same_images
+from tfshards.prep.sources.tables.staging import PATH, SAME
 from tfshards.schemas import read_manifest
 
 RATIOS = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
@@ -44,6 +46,7 @@ SPELLINGS = {
     "equal": ["a/{}.png"] * 3,
     "other spellings": ["a/{}.png", "./a/{}.png", "a/../a//{}.png"],
     "links": ["a/{}.png", "link/{}.png", "link/{}-link.png"],
+    "absolute paths": ["a/{}.png", "ROOT/a/{}.png", "ROOT/link/{}.png"],
 }
 
 
@@ -54,6 +57,7 @@ def test_rows_of_one_image_stay_in_one_split(spellings, image_folder, quiet_buil
     for number in range(14):
         os.symlink(f"{number}.png", root / f"a/{number}-link.png")
     table = root / "rows.csv"
+    spellings = [spelling.replace("ROOT", str(root)) for spelling in spellings]
     table.write_text("\n".join(["file_name,caption", *rows_of(spellings, range(12))]))
     manifest = quiet_build(Table(table), tmp_path / "out", options=Options(splits=RATIOS))
     splits = captions_by_split(tmp_path / "out")
@@ -117,3 +121,12 @@ def test_appended_captions_follow_their_image(image_folder, quiet_build, tmp_pat
     splits = captions_by_split(tmp_path / "out")
     assert sum(len(images_of(captions)) for captions in splits.values()) == 20
     assert not images_of(splits["train"]) & images_of(splits["val"])
+
+
+def test_paths_from_the_root_of_the_file_system_are_their_own_folder(tmp_path):
+    rows = pa.table(
+        {PATH + "image": pa.array([b"x.png", b"/x.png", b"./x.png", b"//x.png"], pa.large_binary())}
+    )
+    one, other, same, also = same_images(os.fsencode(tmp_path), rows, ["image"])[SAME].to_pylist()
+    assert one == same == b"x.png"
+    assert other == also == os.path.relpath(b"/x.png", os.fsencode(tmp_path))

@@ -94,14 +94,22 @@ def same_images(root: bytes, rows: pa.Table, images: Sequence[str]) -> pa.Table:
 
 
 def _real(root: bytes, path: bytes, folders: dict[bytes, bytes]) -> bytes:
-    """Return the path of a file relative to ``root``, with all links followed; ``folders`` caches folders."""
-    folder, name = os.path.split(os.path.join(root, path))
-    if folder not in folders:
-        folders[folder] = os.path.realpath(folder)
-    full = os.path.join(folders[folder], name)
+    """Return the path of a file relative to ``root``, with all links followed.
+
+    ``folders`` caches the relative paths of folders, with a slash at their end, by their paths as given.
+    """
+    folder, _, name = path.rpartition(b"/")
+    if path.startswith(b"/") and not folder:
+        folder = b"/"
+    full = os.path.join(root, path)
     if name in (b"", b".", b"..") or os.path.islink(full):
-        full = os.path.realpath(full)
-    return os.path.relpath(full, root)
+        return os.path.relpath(os.path.realpath(full), root)
+    if folder not in folders:
+        above = os.path.join(root, folder or (b"/" if path.startswith(b"/") else b""))
+        folders[folder] = os.path.join(os.path.relpath(os.path.realpath(above), root), b"").removeprefix(
+            b"./"
+        )
+    return folders[folder] + name
 
 
 def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> list[str]:
