@@ -101,6 +101,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
         warnings=(*listing.warnings, *_new_classes(listing, origin)),
     )
     membership = _membership(new, numbers, listing, reader, origin)
+    _check_classes(new, membership, origin)
     new = replace(new, splits=membership.examples)
     return NewExamples(
         listing=new,
@@ -141,6 +142,19 @@ def _check_schema(schema: Schema, origin: Origin) -> None:
     difference = class_difference(whole, str(origin.root), schema, "the source")
     if difference:
         raise InputError(f"{difference}; new examples must have the class names of the dataset")
+
+
+def _check_classes(new: Listing, membership: Membership, origin: Origin) -> None:
+    """Raise InputError if examples without a class would come into a split whose examples have classes."""
+    if new.labels is None or not new.schema.class_names:
+        return
+    for split, numbers in membership.examples.items():
+        without = numbers[new.labels[numbers] < 0]
+        if len(without) and origin.manifest.splits[split].label_counts:
+            raise InputError(
+                f"the split {split!r} of {origin.root} has classes, but {to_text(new.keys[without[0]])!r} "
+                "has none; put it into a class folder"
+            )
 
 
 def _new_classes(listing: Listing, origin: Origin) -> tuple[str, ...]:

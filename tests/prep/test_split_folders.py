@@ -156,7 +156,7 @@ def test_bare_test_images_next_to_classes_are_an_unlabelled_split(kaggle, tmp_pa
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(kaggle), out)
     assert [line for line in log if "warning" in line] == [
-        "warning: the split folder 'test' has no class folders, but others do; the label of all examples of "
+        "warning: the split folder 'test' has no class folders, unlike others; the label of all examples of "
         "'test' (3) is -1, for no class"
     ]
     assert manifest.schema.class_names == ("cat", "dog")
@@ -182,6 +182,25 @@ def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path,
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 4)
     assert read_manifest(out) == grown
     assert str(verify(out, deep=True)).startswith(f"{out}: sound")
+
+
+def test_new_test_images_alone_are_appended(kaggle, image_folder, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(kaggle), out)
+    grown = append(image_folder({"test/d.png": 31}, "more"), out, log=lambda _: None, engine="in_process")
+    assert grown.splits["test"].num_examples == 4
+
+
+def test_images_without_classes_are_not_appended_to_a_split_with_classes(
+    kaggle, image_folder, tmp_path, quiet_build
+):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(kaggle), out)
+    more = image_folder({"train/9.png": 30, "test/d.png": 31}, name="more")
+    with pytest.raises(
+        InputError, match=r"^the split 'train' of .*out has classes, but 'train/9\.png' has none"
+    ):
+        append(more, out, log=lambda _: None, engine="in_process")
 
 
 def test_an_empty_split_folder_next_to_classes_is_no_split(image_folder):

@@ -60,8 +60,9 @@ def arrange(
     }
     folder_names = {to_text(name) for inside in below.values() for name in inside}
     if allow_missing_classes:
-        # without class folders there are no labels
-        names = class_map(folder_names.union(class_names or ()), class_names, "") if folder_names else ()
+        # without class folders there are no labels, except that a split may have lacked them before
+        has_classes = folder_names or split_of
+        names = class_map(folder_names.union(class_names or ()), class_names, "") if has_classes else ()
     else:
         names = class_map(folder_names, class_names, "there is no folder")
     depth = 1 if split_of else 0
@@ -140,7 +141,7 @@ def _split_warnings(keys: Sequence[bytes], split_of: Mapping[bytes, str], bare: 
             yield f"the split folder {os.fsdecode(top)!r} holds no images; the dataset lacks this split"
         elif top in bare:
             yield (
-                f"the split folder {os.fsdecode(top)!r} has no class folders, but others do; the label of "
+                f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of "
                 f"all examples of {split!r} ({counts[top]:,}) is -1, for no class"
             )
 
