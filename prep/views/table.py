@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfshards.prep.views.labels import write_labels
-from tfshards.prep.views.tfds import write_tfds_view
+from tfshards.prep.views.tfds import tfds_note, write_tfds_view
 from tfshards.schemas import Manifest, Problem
 
 
@@ -31,9 +31,15 @@ VIEWS = (
 
 
 def write_views(manifest: Manifest, root: Path) -> list[str]:
-    """Write every view of the dataset in ``root``; return a message for each tool that cannot read it."""
+    """Write every view of the dataset in ``root``; return a message for each tool that cannot read it, or not
+    in the usual way.
+    """
+    note = tfds_note(manifest, root)
     return [
-        f"{view.tool} cannot read this dataset: {problem}"
-        for view in VIEWS
-        for problem in view.write(manifest, root)
+        *(
+            f"{view.tool} cannot read this dataset: {problem}"
+            for view in VIEWS
+            for problem in view.write(manifest, root)
+        ),
+        *([note] if note else []),
     ]

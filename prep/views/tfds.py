@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
@@ -23,6 +25,9 @@ FEATURES_NAME = "features.json"
 MARK = "Written by tfshards from dataset.json."
 # TFDS requires a version; a dataset of tfshards has a build id instead.
 VERSION = "1.0.0"
+
+# The folder of the parts of a dataset whose splits have several templates.
+PARTS_NAME = "tfds"
 
 _PACKAGE = "tensorflow_datasets.core.features"
 _MAX_FILE_NAME = 255
@@ -39,7 +44,7 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
         if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
             message = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
             problems.append(Problem(f"splits.{name}", message))
-        if _template(split) is None:
+        if not _runs(split):
             message = (
                 "TFDS requires names that differ only in 00000-of-00064, with '.tfrecord' once, and without "
                 "'{', '}' and '%'"
@@ -70,11 +75,30 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
         "featuresDict": {"features": features},
     }
     labels = _labels_text(schema.class_names).encode("utf-8")
-    return {
+    shared = {
         **{labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
         FEATURES_NAME: _to_bytes(top),
-        INFO_NAME: _to_bytes(_info_json(manifest)),
     }
+    parts = _parts(manifest)
+    if len(parts) == 1:
+        return {**shared, INFO_NAME: _to_bytes(_info_json(manifest, parts[0]))}
+    return {
+        f"{PARTS_NAME}/{number:05d}/{name}": content
+        for number, part in enumerate(parts)
+        for name, content in {**shared, INFO_NAME: _to_bytes(_info_json(manifest, part, "../../"))}.items()
+    }
+
+
+def tfds_note(manifest: Manifest, root: str | os.PathLike[str]) -> str | None:
+    """Return how TFDS opens the dataset if ``tfds.builder_from_directory`` does not, or None."""
+    if not tfds_problems(manifest) and len(_parts(manifest)) > 1:
+        parts = os.path.join(root, PARTS_NAME, "*")
+        return (
+            "TensorFlow Datasets opens this dataset, whose shards several builds wrote, by "
+            f"tfds.builder_from_directories(sorted(glob.glob({parts!r}))); after 'tfshards reshard' also by "
+            "tfds.builder_from_directory"
+        )
+    return None
 
 
 def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
@@ -84,18 +108,26 @@ def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Pr
     tfshards did not write ``dataset_info.json``, no file is changed.
     """
     root = Path(root)
-    found = _content(root / INFO_NAME)
-    if found is not None and MARK.encode("ascii") not in found:
-        message = "was not written by tfshards and is kept; move it away to get one for this dataset"
-        return [Problem(INFO_NAME, message)]
     files = tfds_files(manifest)
+    folders = [root, *sorted((root / PARTS_NAME).glob("[0-9]" * 5))]
+    for path in (folder / INFO_NAME for folder in folders):
+        found = _content(path)
+        if found is not None and MARK.encode("ascii") not in found:
+            message = "was not written by tfshards and is kept; move it away to get one for this dataset"
+            return [Problem(path.relative_to(root).as_posix(), message)]
     for name, content in files.items():
         if _content(root / name) != content:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(root / name, content)
-    labels = sorted(path.name for path in root.glob("*.labels.txt"))
-    for name in (INFO_NAME, FEATURES_NAME, *labels):
-        if name not in files:
-            (root / name).unlink(missing_ok=True)
+    for folder in folders:
+        labels = sorted(path.name for path in folder.glob("*.labels.txt"))
+        for path in (folder / name for name in (INFO_NAME, FEATURES_NAME, *labels)):
+            if path.relative_to(root).as_posix() not in files:
+                path.unlink(missing_ok=True)
+    for folder in (*folders[1:], root / PARTS_NAME):
+        with suppress(OSError):
+            # only empty folders are removed
+            folder.rmdir()
     return tfds_problems(manifest)
 
 
@@ -151,13 +183,37 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     return {"pythonClassName": python_class, "tensor": content}
 
 
-def _info_json(manifest: Manifest) -> dict[str, Json]:
+def _parts(manifest: Manifest) -> list[dict[str, Split]]:
+    """Return the splits in parts in which each split has one template; empty parts are left out."""
+    runs = {name: _runs(split) for name, split in manifest.splits.items()}
+    parts = [
+        {name: found[number] for name, found in runs.items() if number < len(found)}
+        for number in range(max(map(len, runs.values())))
+    ]
+    return [part for part in parts if any(split.num_examples for split in part.values())]
+
+
+def _runs(split: Split) -> list[Split]:
+    """Return the shards of each build in order, each of which has a template; empty if they have none."""
+    runs, shards = [], split.shards
+    while shards:
+        number = re.search(r"0{5,}-of-(\d{5,})(?!.*-of-)", shards[0].path)
+        count = int(number[1]) if number else 0
+        run = Split(shards[:count])
+        if _template(run) is None:
+            return []
+        runs.append(run)
+        shards = shards[count:]
+    return runs
+
+
+def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = "") -> dict[str, Json]:
     info: dict[str, Json] = {
         "name": _snake_case(manifest.name),
         "version": VERSION,
         "description": f"{MARK} Build {manifest.build_id}.",
         "fileFormat": "tfrecord",
-        "splits": [_split_json(name, split) for name, split in manifest.splits.items() if split.num_examples],
+        "splits": [_split_json(name, split, prefix) for name, split in splits.items() if split.num_examples],
     }
     label = manifest.schema.label
     if label is not None:
@@ -168,10 +224,10 @@ def _info_json(manifest: Manifest) -> dict[str, Json]:
     return info
 
 
-def _split_json(name: str, split: Split) -> Json:
+def _split_json(name: str, split: Split, prefix: str) -> Json:
     return {
         "name": name,
-        "filepathTemplate": _template(split),
+        "filepathTemplate": f"{prefix}{_template(split)}",
         "numBytes": str(split.num_bytes),
         "shardLengths": [str(shard.num_examples) for shard in split.shards],
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +24,7 @@ from tfshards.prep.views.tfds import (
     FEATURES_NAME,
     INFO_NAME,
     tfds_files,
+    tfds_note,
     tfds_problems,
     write_tfds_view,
 )
@@ -447,3 +450,67 @@ def test_the_view_is_made_without_tensorflow_and_tfds():
 
 def test_a_valid_manifest_has_no_problems():
     assert tfds_problems(SOUND) == []
+
+
+def grow(root: Path, manifest: Manifest, build_id: str, splits: dict[str, list[list[dict]]]) -> Manifest:
+    """Write more shards as another build, as append does; return the manifest."""
+    (root / "more").mkdir()
+    added = dataset(root / "more", manifest.schema, splits)
+    grown = dict(manifest.splits)
+    for name, split in added.splits.items():
+        shards = []
+        for found in split.shards:
+            path = found.path.replace(BUILD_ID, build_id)
+            (root / "more" / found.path).rename(root / path)
+            shards.append(replace(found, path=path))
+        grown[name] = Split((*manifest.splits[name].shards, *shards))
+    shutil.rmtree(root / "more")
+    return replace(manifest, splits=grown, build_id=build_id)
+
+
+def test_a_dataset_of_several_builds_is_opened_by_its_parts(tmp_path):
+    old = dataset(tmp_path, LABELED, {"train": [labeled(3), labeled(2, 3)], "val": [labeled(2, 20)]})
+    assert tfds_note(old, tmp_path) is None
+    made = grow(tmp_path, old, "aaaaaaaa", {"train": [labeled(2, 5)]})
+    made = grow(
+        tmp_path, made, "bbbbbbbb", {"train": [labeled(2, 7), labeled(1, 9)], "val": [labeled(1, 22)]}
+    )
+    assert write_tfds_view(made, tmp_path) == []
+    assert not (tmp_path / INFO_NAME).exists()
+    assert not (tmp_path / FEATURES_NAME).exists()
+    note = tfds_note(made, tmp_path)
+    # as the note says
+    expression = re.search(r"tfds\.builder_from_directories\(.*\)\)\)", note)[0]
+    builder = eval(expression, {"tfds": tfds, "glob": glob})
+
+    def images(split: str) -> list[int]:
+        return [int(example["image"][0]) for example in builder.as_dataset(split=split)]
+
+    assert sorted(images("train")) == list(range(10))
+    assert sorted(images("val")) == [20, 21, 22]
+    assert images("train[3:6]") == [3, 4, 5]
+    assert builder.info.splits["train"].num_examples == 10
+    assert builder.info.features["label"].names == ["cat", "dog"]
+    # the data are not stored twice
+    assert len([path for path in tmp_path.rglob("*") if "tfrecord" in path.name]) == len(made.shards)
+    # with one build again, the parts are removed
+    assert write_tfds_view(old, tmp_path) == []
+    assert not (tmp_path / "tfds").exists()
+    assert len(opened(tmp_path)) == 5
+
+
+def test_a_part_without_examples_is_left_out(tmp_path):
+    old = dataset(tmp_path, LABELED, {"train": [labeled(3)], "val": [labeled(1)]})
+    made = grow(tmp_path, old, "aaaaaaaa", {"train": [labeled(0)], "val": [labeled(1)]})
+    made = replace(made, splits={**made.splits, "val": old.splits["val"]})
+    assert write_tfds_view(made, tmp_path) == []
+    assert len(opened(tmp_path)) == 3
+
+
+def test_files_of_others_in_the_folder_of_a_part_are_kept(tmp_path):
+    (tmp_path / "tfds" / "00000").mkdir(parents=True)
+    (tmp_path / "tfds" / "00000" / INFO_NAME).write_text("{}")
+    paths = [f"{name}.tfrecord-00000-of-00001" for name in "ab"]
+    (problem,) = write_tfds_view(with_shards(*paths), tmp_path)
+    assert str(problem).startswith("tfds/00000/dataset_info.json: was not written by tfshards and is kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["tfds"]
