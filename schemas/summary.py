@@ -14,6 +14,15 @@ from tfshards.schemas.sizes import size
 _SHOWN_CLASSES = 20
 # Characters of the name of a class in a summary.
 _SHOWN_NAME = 40
+# What keeps what a conversion loses.
+_REMEDIES = {
+    "16 bits to 8": "--depth 16 keeps them",
+    "32 bits to 8": "--depth 16 keeps values up to 65535",
+    "alpha over white": "--alpha keep with --channels 4 stores it",
+    "alpha dropped": "--alpha keep with --channels 4 stores it",
+    "first frame": "no option stores the others: extract them before the build",
+    "color profile ignored": "no option applies it: convert images that are not sRGB before the build",
+}
 _QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
 
 
@@ -47,7 +56,9 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
         lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
-    lines += [f"  accepted: {count:,} {one_line(name)}" for name, count in totals.conversions.items()]
+    for name, count in totals.conversions.items():
+        remedy = f" ({_REMEDIES[name]})" if name in _REMEDIES else ""
+        lines.append(f"  accepted: {count:,} {one_line(name)}{remedy}")
     return "\n".join(lines)
 
 

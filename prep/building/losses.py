@@ -29,6 +29,11 @@ _LOSSES = (
         "depth=16 keeps their values",
     ),
     _Loss(
+        ("alpha over white",),
+        "with transparency: drawn over white",
+        "alpha='keep' and channels=4 store it, alpha='drop' leaves the colors as they are",
+    ),
+    _Loss(
         ("float to 8 bits",),
         "of floating point numbers: reduced to 8 bits",
         "'tfshards build arrays' stores arrays of them as they are",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 from tfshards.prep import ImageFolder, ImageOptions, Options
 from tfshards.prep.cli import main as cli
@@ -327,3 +327,34 @@ def test_conversions_are_counted_without_rejects_and_duplicates(image_folder, tm
     assert manifest.totals.accepted == 19
     assert set(manifest.totals.conversions.values()) == {18}
     assert manifest.totals.reasons["rejected"] == {"duplicate": 6, "empty": 4}
+
+
+def test_what_conversions_lose_is_in_the_summary_with_the_option_that_keeps_it(
+    image_folder, tmp_path, capsys
+):
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    root = image_folder(
+        {
+            "alpha.png": encoded(NOISE),
+            "moving.gif": animated(),
+            "profile.png": encoded(RGB, icc_profile=profile),
+        }
+    )
+    out = str(tmp_path / "out")
+    assert cli.main(["build", "images", str(root), out, "--animation", "first"]) == 0
+    text = capsys.readouterr()
+    assert (
+        "warning: 1 image with transparency: drawn over white, such as 'alpha.png'; --alpha keep and "
+        "--channels 4 store it, --alpha drop leaves the colors as they are\n"
+    ) in text.err
+    assert [line for line in text.out.splitlines() if "accepted:" in line and "(" in line] == [
+        "  accepted: 1 alpha over white (--alpha keep with --channels 4 stores it)",
+        "  accepted: 1 color profile ignored (no option applies it: convert images that are not sRGB "
+        "before the build)",
+        "  accepted: 1 first frame (no option stores the others: extract them before the build)",
+    ]
+    options = ["--animation", "first", "--alpha", "keep", "--channels", "4", "--overwrite"]
+    assert cli.main(["build", "images", str(root), out, *options]) == 0
+    text = capsys.readouterr()
+    assert "warning" not in text.err
+    assert "alpha" not in text.out
