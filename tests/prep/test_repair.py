@@ -191,6 +191,7 @@ IMAGE_OPTIONS = (
     ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first", max_frames=5),
     ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80, max_scans=9),
     ImageOptions(channels=4, resize="short=3"),
+    ImageOptions(depth=16),
 )
 
 
@@ -326,7 +327,7 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
     refused(dataset, ImageFolder(photos), "built from: features or class names differ", contents)
     (photos / "emu").rmdir()
     later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
-    monkeypatch.setattr("tfshards.prep.sources.images.folder.decoder_versions", lambda: later)
+    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda **_: later)
     match = (
         r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent \(build "
     )
