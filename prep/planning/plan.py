@@ -118,15 +118,13 @@ def make_plan(
         *_missing_classes(listing, membership),
         *size_warnings(shards, counts, num_examples, options.shard_size),
     )
+    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
     groups = _shared(listing) if options.splits and not options.group_by else None
     if groups is not None:
         all_options["same_image"] = "one split"
-        warnings += (
-            f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split, unless "
-            "group_by= names other groups",
-        )
+        line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
+        notes = (f"{line}, unless group_by= names other groups", *notes)
     build_id = _build_id(listing, name, all_options)
-    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
     return Plan(listing, membership, layouts, build_id, all_options, warnings, notes)
 
 

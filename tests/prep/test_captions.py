@@ -17,7 +17,7 @@ from tfshards.prep.sources.tables.staging import PATH, SAME
 from tfshards.schemas import read_manifest
 
 RATIOS = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
-LINE = "warning: 36 rows name 12 images; rows of one image stay in one split, unless group_by= names other "
+LINE = "36 rows name 12 images; rows of one image stay in one split, unless group_by= names other "
 
 
 def captions_by_split(out):
@@ -130,3 +130,22 @@ def test_paths_from_the_root_of_the_file_system_are_their_own_folder(tmp_path):
     one, other, same, also = same_images(os.fsencode(tmp_path), rows, ["image"])[SAME].to_pylist()
     assert one == same == b"x.png"
     assert other == also == os.path.relpath(b"/x.png", os.fsencode(tmp_path))
+
+
+def test_stratified_splits_keep_rows_of_one_image_together(image_folder, quiet_build, tmp_path):
+    root = image_folder({f"{number}.png": number for number in range(12)})
+    rows = [
+        f"{spelling}{number}.png,{number} {k},{number % 2}"
+        for number in range(12)
+        for k, spelling in enumerate(("", "./"))
+    ]
+    (root / "rows.csv").write_text("\n".join(["file_name,caption,label", *rows]))
+    manifest = quiet_build(
+        Table(root / "rows.csv"), tmp_path / "out", options=Options(splits=RATIOS, stratify=True)
+    )
+    splits = captions_by_split(tmp_path / "out")
+    assert not images_of(splits["train"]) & images_of(splits["val"])
+    assert {name: dict(split.label_counts) for name, split in manifest.splits.items()} == {
+        "train": {"0": 6, "1": 6},
+        "val": {"0": 6, "1": 6},
+    }
