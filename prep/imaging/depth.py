@@ -11,7 +11,7 @@ import os
 import struct
 import sys
 import zlib
-from typing import IO, TypeAlias, cast
+from typing import IO, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,17 +43,19 @@ def is_deep(image: Image.Image) -> bool:
     return _is_gray_or_float(image) or has_deep_colors(image)
 
 
-def file_is_deep(path: bytes) -> bool:
-    """Return whether the header of an image file has more than 8 bits per sample; False if it is damaged."""
+def file_depth(path: bytes) -> Literal["8", "deep", "float"]:
+    """Return whether the header of an image file has 8 bits per sample, more, or floats; "8" if damaged."""
     formats = formats_of(os.path.splitext(path)[1].lower())
     if not os.path.isfile(path):
         # opening a pipe would wait for its writer
-        return False
+        return "8"
     try:
         with own_settings(DEFAULT_MAX_PIXELS), Image.open(path, formats=formats) as image:
-            return is_deep(image)
+            if image.mode == "F":
+                return "float"
+            return "deep" if is_deep(image) else "8"
     except Exception:  # the build reports what is wrong with the file
-        return False
+        return "8"
 
 
 def has_deep_colors(image: Image.Image) -> bool:

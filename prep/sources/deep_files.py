@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tfshards.prep.imaging.depth import DEEP_FORMATS, file_is_deep
+from tfshards.prep.imaging.depth import DEEP_FORMATS, file_depth
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions
 
@@ -15,7 +15,7 @@ _MAX_LOOKED = 300
 
 
 def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
-    """Yield a warning if a build with these options reduces some of the files to 8 bits per sample.
+    """Yield warnings if a build with these options reduces some of the files to 8 bits per sample.
 
     Args:
         root: folder to which the paths are relative.
@@ -26,13 +26,17 @@ def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) ->
         return
     numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
     some = [paths[number] for number in numbers.tolist()]
-    deep = [path for path in some if _may_be_deep(path) and file_is_deep(os.path.join(root, path))]
-    if deep:
-        example = os.fsdecode(deep[0])
-        yield (
-            f"{len(deep)} of {len(some)} images looked at have more than 8 bits per sample, such as "
-            f"{example!r}, and are reduced to 8; depth=16 keeps their values"
-        )
+    depths = {path: file_depth(os.path.join(root, path)) for path in some if _may_be_deep(path)}
+    for depth, found, remedy in (
+        ("deep", "have more than 8 bits per sample", "depth=16 keeps their values"),
+        ("float", "hold floating point numbers", "'tfshards build arrays' stores arrays of them as they are"),
+    ):
+        paths = [path for path in some if depths.get(path) == depth]
+        if paths:
+            yield (
+                f"{len(paths)} of {len(some)} images looked at {found}, such as {os.fsdecode(paths[0])!r}, "
+                f"and are reduced to 8 bits; {remedy}"
+            )
 
 
 def _may_be_deep(path: bytes) -> bool:

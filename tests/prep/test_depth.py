@@ -18,7 +18,7 @@ from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.schemas import OptionsError
+from tfshards.schemas import InputError, OptionsError
 
 from .deep_files import noise, pixels, png, tiff
 
@@ -324,7 +324,7 @@ def test_a_build_that_reduces_ends_with_a_warning_and_plan_warns_before(scans, t
     before = capsys.readouterr().err
     assert (
         "warning: 12 of 14 images looked at have more than 8 bits per sample, such as "
-        "'patient1/series1/000.png', and are reduced to 8; --depth 16 keeps their values"
+        "'patient1/series1/000.png', and are reduced to 8 bits; --depth 16 keeps their values"
     ) in before
     assert main(["build", "images", str(scans), out]) == 0
     after = capsys.readouterr().err
@@ -361,6 +361,19 @@ def test_one_reduced_image_is_named_and_floats_have_their_own_warning(image_fold
         "warning: 1 image of floating point numbers: reduced to 8 bits, such as 'f.tif'; "
         "'tfshards build arrays' stores arrays of them as they are"
     ) in lines
+
+
+def test_folders_of_floats_are_sent_to_arrays(image_folder, tmp_path):
+    floats = saved(Image.fromarray(np.float32([[0.5]])), "TIFF")
+    assert plan(ImageFolder(image_folder({"f.tif": floats})), tmp_path / "out").warnings == (
+        "1 of 1 images looked at hold floating point numbers, such as 'f.tif', and are reduced to 8 bits; "
+        "'tfshards build arrays' stores arrays of them as they are",
+    )
+    root = image_folder({"a/0.npy": b"\x93NUMPY"}, name="arrays")
+    with pytest.raises(
+        InputError, match=r"holds no images .*; 'tfshards build arrays' takes .npy files, stacked"
+    ):
+        ImageFolder(root).listing()
 
 
 def test_a_damaged_header_in_the_sample_is_left_to_the_build(image_folder, tmp_path):

@@ -147,6 +147,8 @@ class ImageFolder:
         if not found:
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
+            if next(self.location().rglob("*.npy"), None) is not None:
+                seen += "; 'tfshards build arrays' takes .npy files, stacked into one array per feature"
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
             raise InputError(
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
