@@ -33,3 +33,15 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _command() -> None:
+    """Run the command line; Ctrl-C while it is imported, which takes a moment, ends it cleanly, too."""
+    try:
+        from tfshards.prep.cli.main import entry
+    except KeyboardInterrupt:
+        import sys
+
+        print("\ninterrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    entry()

@@ -795,3 +795,24 @@ def test_building_arrays_has_no_option_for_rejects(run, array_files):
     status, _, err = run("plan", "arrays", "x.npy", "out", "--max-rejected", "5%")
     assert status == 2
     assert "unrecognized arguments: --max-rejected" in err
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback():
+    code = """
+import sys, tfshards
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tfshards.schemas":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+tfshards._command()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")
+
+
+def test_the_function_of_the_installed_command_runs_it():
+    code = "import tfshards; tfshards._command()"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tfshards ")
