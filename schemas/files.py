@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
@@ -27,6 +28,7 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
     Raises:
         OptionsError: it is a URL, whose scheme would become the name of a local folder.
     """
+    check_path("path", path)
     text = os.fsdecode(path)
     url = _URL.match(text)
     if url:

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from tfshards import loader
-from tfshards.prep import Arrays, ImageFolder, Options, build, plan
+from tfshards.prep import (
+    Arrays,
+    ColumnRoles,
+    FeatureRoles,
+    ImageFolder,
+    Options,
+    Table,
+    append,
+    build,
+    info,
+    plan,
+)
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -87,6 +98,38 @@ def test_build_and_plan_name_the_argument_of_a_wrong_type(tmp_path, function, so
     with pytest.raises(OptionsError, match=re.escape(message)):
         function(source or Arrays({"x": np.arange(8)}), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ColumnRoles(drop="maybe"), "drop='maybe' must be a list of strings"),
+        (lambda: ColumnRoles(images="a"), "images='a' must be a list of strings"),
+        (lambda: ColumnRoles(masks=[1]), "masks=[1] must be a list of strings"),
+        (lambda: FeatureRoles(drop="maybe"), "drop='maybe' must be a list of strings"),
+        (lambda: Arrays({"x": np.arange(3)}, lists="x"), "lists='x' must be a list of strings"),
+        (lambda: ImageFolder("flat", "short=20"), "images='short=20' must be ImageOptions(...)"),
+        (lambda: Table("t.csv", "short=20"), "images='short=20' must be ImageOptions(...)"),
+        (lambda: Table("t.csv", columns=["a"]), "columns=['a'] must be ColumnRoles(...)"),
+        (lambda: Options(splits=["train"]), "splits=['train'] must be a ratio for each split, such as"),
+        (lambda: ImageFolder(3), "root=3 must be a path"),
+        (lambda: Table(3), "path=3 must be a path"),
+        (lambda: build(Arrays({"x": np.arange(3)}), 5), "dataset=5 must be a path"),
+        (lambda: append("flat", 5), "dataset=5 must be a path"),
+        (lambda: info(5), "path=5 must be a path"),
+        (lambda: loader.load(5, batch_size=1), "path=5 must be a path"),
+        (lambda: loader.Resume(5), "folder=5 must be a path"),
+        (
+            lambda: build(Arrays({"x": np.arange(3)}), "out", beam_args="--runner=DirectRunner"),
+            "beam_args='--runner=DirectRunner' must be a list of strings",
+        ),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_argument(make, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        make()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_path):

@@ -29,6 +29,7 @@ from tfshards.loader.options.validation import (
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
+from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.files import local_path
 from tfshards.schemas.sizes import parse_size
 
@@ -97,6 +98,8 @@ class LoadOptions:
     memory_budget: str | int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.path, Mix):
+            check_path("path", self.path)
         check_least("batch_size", self.batch_size, 1)
         check_type("worker", self.worker, Worker)
         check_type("shuffle", self.shuffle, Shuffle)

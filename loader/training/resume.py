@@ -12,6 +12,7 @@ from tfshards.loader.training.keras_hooks import Hooks
 from tfshards.loader.training.progress import Progress
 from tfshards.loader.training.strategies import has_several_hosts
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.argument_types import check_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +83,7 @@ class Resume(Hooks):
             InputError: ``folder`` refers to a checkpoint that is missing.
             OptionsError: ``every`` is less than 1.
         """
+        check_path("folder", folder)
         if every is not None:
             check_least("every", every, 1)
         self._folder = os.fspath(folder)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfshards.schemas import Feature, OptionsError
+from tfshards.schemas.argument_types import check_strings
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*)?)\]", re.DOTALL)
@@ -33,6 +34,8 @@ class FeatureRoles:
     drop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_strings("images", self.images)
+        check_strings("drop", self.drop)
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise OptionsError(

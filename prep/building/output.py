@@ -22,6 +22,7 @@ from tfshards.prep.progress.lines import Log, counted
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.files import local_path, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
@@ -38,6 +39,7 @@ def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path
         OptionsError: the path is empty, which would be the working directory, is a URL, or is inside an
             input.
     """
+    check_path("dataset", dataset)
     if not os.fspath(dataset):
         raise OptionsError("the path of the output is empty; name a folder")
     folder = local_path(dataset)

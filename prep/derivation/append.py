@@ -33,6 +33,7 @@ from tfshards.prep.progress.lines import Log, counted, to_stderr
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
+from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
@@ -82,6 +83,7 @@ def append(
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
     find_engine(engine).check_arguments(beam_args)
+    check_path("dataset", dataset)
     folder = Path(dataset)
     origin = open_origin(folder)
     balance = cast("Balance", origin.manifest.options.get("balance", "count"))

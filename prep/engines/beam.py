@@ -19,6 +19,7 @@ from functools import partial
 
 from tfshards.prep.engines.table import Work
 from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas.argument_types import check_strings
 
 
 @contextmanager
@@ -59,6 +60,7 @@ _LOST_WORKER = (
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise OptionsError if Beam does not accept one of these pipeline options, a value, or the runner."""
+    check_strings("beam_args", arguments)
     given, _ = _parse(arguments)
     if given.runner:
         try:

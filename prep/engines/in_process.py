@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.schemas import OptionsError
+from tfshards.schemas.argument_types import check_strings
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise OptionsError if there are arguments, which only Apache Beam accepts."""
+    check_strings("beam_args", arguments)
     if arguments:
         raise OptionsError(
             f"beam_args={list(arguments)!r} has no effect with engine='in_process'; leave it out"

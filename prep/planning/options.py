@@ -56,6 +56,10 @@ class Options:
     compression: Compression = "none"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.splits, Mapping):
+            raise OptionsError(
+                f"splits={self.splits!r} must be a ratio for each split, such as {{'train': 0.9, 'val': 0.1}}"
+            )
         check_ratios(self.ratios)
         for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:

@@ -28,6 +28,7 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.files import require_space
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -78,6 +79,7 @@ class Arrays:
         elif isinstance(self.arrays, Mapping) and not self.arrays:
             raise OptionsError("arrays= is empty; give at least one array")
         check_class_names(self.class_names)
+        check_strings("lists", self.lists)
         if self.label and self.label == self.split:
             raise OptionsError(f"label={self.label!r} is also split=; an array has one role")
 

@@ -29,6 +29,7 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.tree import ImageFile, images_in
 from tfshards.schemas import InputError, OptionsError, Schema
+from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
 from tfshards.schemas.json_reader import Json
 
@@ -76,6 +77,8 @@ class ImageFolder:
     mask_dir: str | None = None
 
     def __post_init__(self) -> None:
+        check_path("root", self.root)
+        check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
         local_path(self.root)

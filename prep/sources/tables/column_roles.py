@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfshards.schemas import InputError
+from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.errors import listed
 
 _FILE_NAME = "file_name"
@@ -25,6 +26,9 @@ class ColumnRoles:
         drop: columns that are not stored; the name of a struct stands for all of its fields.
         no_images: store paths of images as text, and encoded images as bytes, unless their column has the
             name of the convention or is among ``images`` or ``masks``.
+
+    Raises:
+        OptionsError: ``images``, ``masks`` or ``drop`` is not a list of strings.
     """
 
     images: tuple[str, ...] = ()
@@ -33,6 +37,10 @@ class ColumnRoles:
     split: str | None = None
     drop: tuple[str, ...] = ()
     no_images: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("images", "masks", "drop"):
+            check_strings(name, getattr(self, name))
 
 
 @dataclass(frozen=True)

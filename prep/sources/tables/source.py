@@ -43,6 +43,7 @@ from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
@@ -88,6 +89,9 @@ class Table:
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
             raise OptionsError(f"form={self.form!r} must be one of {', '.join(get_args(Form))}")
+        check_path("path", self.path)
+        check_instance("images", self.images, ImageOptions)
+        check_instance("columns", self.columns, ColumnRoles)
         if self.form == "coco" and self.images.resize is not None:
             raise OptionsError(
                 f"resize={self.images.resize!r} would not resize the boxes, which are in pixels; leave it "

@@ -1,0 +1,25 @@
+"""Check the types of arguments of the public functions; a wrong one is an error that names the argument."""
+
+from __future__ import annotations
+
+import os
+
+from tfshards.schemas.errors import OptionsError
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise OptionsError unless the argument ``name`` is a path."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise OptionsError(f"{name}={value!r} must be a path")
+
+
+def check_strings(name: str, value: object) -> None:
+    """Raise OptionsError unless the argument ``name`` is a list or a tuple of strings."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise OptionsError(f"{name}={value!r} must be a list of strings")
+
+
+def check_instance(name: str, value: object, kind: type) -> None:
+    """Raise OptionsError unless the argument ``name`` is an instance of a class."""
+    if not isinstance(value, kind):
+        raise OptionsError(f"{name}={value!r} must be {kind.__name__}(...)")
