@@ -102,8 +102,9 @@ def load(
             requires ``remainder="pad"``, reads all of the split before the first step and delivers the
             split's first good record, with weight 0, instead of each damaged one.
         cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
-            copied before the first step, each checked by its digest; later runs and other processes find
-            them there. The stored bytes are copied: order, decoding and augmentation do not change.
+            copied before the first step, each checked by its digest; its parent must exist. Later runs and
+            other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
+            change.
         memory_budget: the memory that reading, decoding and batches ahead may use in addition to TensorFlow
             and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the order, and
             is an error where the least does not fit.

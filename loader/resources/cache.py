@@ -50,9 +50,15 @@ def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool)
             the dataset.
 
     Raises:
-        InputError: there is no space for the copies, or they cannot be written.
+        InputError: there is no space for the copies, they cannot be written, or ``folder`` would be in a
+            folder that does not exist.
         FormatError: shards differ from the manifest.
     """
+    if not folder.absolute().parent.is_dir():
+        raise InputError(
+            f"cache='disk:{folder}': {folder.absolute().parent} does not exist; create that folder, or mount "
+            "its disk, first"
+        )
     keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
     folder = folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
     try:

@@ -118,6 +118,14 @@ def test_copies_that_do_not_fit_raise_before_the_first_step(dataset, tmp_path, m
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
 
 
+def test_a_cache_in_a_folder_that_does_not_exist_is_refused(dataset, tmp_path):
+    with pytest.raises(
+        InputError, match=rf"cache='disk:.*': {tmp_path / 'gone'} does not exist; create that"
+    ):
+        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'gone' / 'near'}")
+    assert not (tmp_path / "gone").exists()
+
+
 @pytest.mark.parametrize("cache", ["memory", "disk:", 1, "disk"])
 def test_other_caches_are_refused(dataset, cache):
     with pytest.raises(OptionsError, match='must be "disk:PATH" or None; "disk:/dev/shm/tfshards" is'):
