@@ -79,7 +79,8 @@ def load(
         classes: the classes to read, names or numbers; their labels do not change. Ratios by class resample:
             an epoch holds each class in exactly its share, up to rounding, and over any number of epochs the
             numbers of times that examples of a class occur differ by at most one; without ``take`` an epoch
-            has as many positions as there are examples of these classes.
+            has as many positions as there are examples of these classes. Ratios are weights in any unit:
+            each share is relative to their sum.
         select: names of features; the result is then a tuple of them, also for one name.
         image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
             come as encoded bytes. Masks are cut, resized and mirrored as their images are.

@@ -43,9 +43,10 @@ class Mix:
     """Several datasets with the same features and classes, read as one, each with its share of every epoch.
 
     Attributes:
-        weights: weights by the dataset's directory, in any unit. Each dataset has its share of every epoch,
-            exact up to rounding. A dataset that has more examples than its share continues in the next
-            epoch where this one ended; the examples of one that has fewer occur several times.
+        weights: weights by the dataset's directory, in any unit, relative to their sum. Each dataset has its
+            share of every epoch, exact up to rounding. A dataset that has more examples than its share
+            continues in the next epoch where this one ended; the examples of one that has fewer occur several
+            times.
     """
 
     weights: Mapping[str | os.PathLike[str], float]
