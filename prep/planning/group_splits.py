@@ -27,6 +27,7 @@ _DIGITS = 9
 _MOST_FOR_PAIRS = 512
 # Limits the time: number of terms that are evaluated.
 _MAX_TERMS = 300_000_000
+_MIN_STEPS = 100
 
 
 def split_groups_by_class(
@@ -105,7 +106,7 @@ def _evened(table: _Table, split_of: IntArray, ratios: Sequence[float]) -> IntAr
     num_splits = len(ratios)
     excess = -np.outer(ratios, table.total)
     np.add.at(excess, (split_of[table.group], table.kind), table.count)
-    for _ in range(max(100, _MAX_TERMS // (len(table.group) * num_splits))):
+    for _ in range(max(_MIN_STEPS, _MAX_TERMS // (len(table.group) * num_splits))):
         gains = _gains_of_moves(table, split_of, excess)
         group, target = np.unravel_index(int(np.argmin(gains)), gains.shape)
         if gains[group, target] < -_LEAST:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.prep.test_splits import SEEDS, place, ratios, split_of
 from tfshards.prep import Arrays, ImageFolder, Options, append, plan
 from tfshards.prep.cli import main as cli
+from tfshards.prep.planning import group_splits
 from tfshards.prep.planning.group_splits import split_groups_by_class
 from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
 from tfshards.schemas import InputError, read_manifest
@@ -135,6 +136,17 @@ def test_many_groups_are_split_without_comparing_pairs():
     membership = split_groups_by_class(groups, HALVES, 0, classes)
     share = np.bincount(classes[membership.examples["val"]], minlength=20) / np.bincount(classes)
     assert np.abs(share - 0.5).max() < 0.01
+
+
+def test_the_time_is_limited(monkeypatch):
+    random = np.random.default_rng(0)
+    groups, classes = [b"%d" % group for group in random.integers(0, 60, 300)], random.integers(0, 9, 300)
+    unlimited = split_groups_by_class(groups, HALVES, 0, classes)
+    monkeypatch.setattr(group_splits, "_MAX_TERMS", 0)
+    monkeypatch.setattr(group_splits, "_MIN_STEPS", 1)
+    limited = split_groups_by_class(groups, HALVES, 0, classes)
+    # one step moves a group, or exchanges two
+    assert len(limited.cuts["moved"]) <= 2 < len(unlimited.cuts["moved"])
 
 
 def test_membership_of_stratified_groups_never_changes_between_releases():

@@ -123,6 +123,8 @@ def test_datasets_without_keys_are_linked_as_splits(tmp_path):
     merge({"train": roots[0], "test": roots[1]}, tmp_path / "out", log=logged.append)
     assert logged[0].startswith("warning: the examples have no keys, so repeated")
     assert records(tmp_path / "out") == {"train": [b"aaa"], "test": [b"bbb"]}
+    merge({"train": roots[0], "test": roots[1]}, tmp_path / "new", shards=1, log=quiet)
+    assert records(tmp_path / "new") == records(tmp_path / "out")
 
 
 def test_a_damaged_record_is_named(tmp_path):
