@@ -16,6 +16,7 @@ REMOTE = {
     "build into": lambda: build(Arrays({"x": np.arange(3)}), BUCKET),
     "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path(BUCKET)),
     "images": lambda: ImageFolder("s3://bucket/photos"),
+    "masks": lambda: ImageFolder("photos", mask_dir="gs://bucket/masks"),
     "a table": lambda: prep.Table("https://host/metadata.csv"),
     "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
     "an array": lambda: build(Arrays({"x": BUCKET + "/x.npy"}), "out"),

@@ -81,7 +81,8 @@ class ImageFolder:
         check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
-        local_path(self.root)
+        for path in (self.root, self.mask_dir or ""):
+            local_path(path)
         check_class_names(self.class_names)
         if self.mask_dir is not None and not self.mask_dir:
             raise OptionsError("mask_dir= is empty; give the folder of the masks, relative to root=")
