@@ -165,14 +165,12 @@ def test_fit_accepts_padded_lists_on_one_device_and_on_two(run):
 
 
 @pytest.mark.parametrize(("size", "use", "predicted"), [("1", "use 2, or", 22), ("5", "use 4 or 6, or", 20)])
-def test_load_warns_of_batches_that_the_replicas_cannot_share_before_keras_fails(run, size, use, predicted):
+def test_load_warns_of_batches_that_the_replicas_cannot_share(run, size, use, predicted):
     found = run[0]["uneven"][size]
-    (warning,) = found["said"]
+    (warning,) = found["warnings"]
     assert warning.startswith(f"batch_size={size} cannot be divided evenly among the 2 replicas")
     assert use in warning
     assert found["predicted"] == predicted, "predict works, so that this is no error"
-    assert len(found["errors"]) == 2
-    assert all("AddN" in error for error in found["errors"])
 
 
 def test_there_are_no_warnings_about_auto_sharding(run, dataset):

@@ -111,23 +111,19 @@ def fit_distributed(strategy, path):
 
 
 def uneven(path):
-    """Return the warnings of ``load`` and the errors of Keras, for batches that two replicas cannot share."""
+    """Return the warnings of ``load`` for batches that two replicas cannot share, and the rows of ``predict``.
+
+    Neither ``fit`` nor ``evaluate`` is tried: after their error TensorFlow may crash at any later time.
+    """
     found = {}
     for size in (1, 5):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             data = loader.load(path, batch_size=size, select=SELECT)
             loader.load(path, batch_size=size, select=SELECT, worker=loader.Worker())
-        said = [str(warning.message) for warning in caught]
-        model = make_model()
-        rows = len(model.predict(data, verbose=0))
-        errors = []
-        for use, options in ((model.fit, {"shuffle": False}), (model.evaluate, {})):
-            try:
-                use(data, verbose=0, **options)
-            except tf.errors.InvalidArgumentError as error:
-                errors.append(str(error))
-        found[size] = {"said": said, "predicted": rows, "errors": errors}
+        texts = [str(warning.message) for warning in caught]
+        rows = len(make_model().predict(data, verbose=0))
+        found[size] = {"warnings": texts, "predicted": rows}
     return found
 
 
