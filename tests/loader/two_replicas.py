@@ -111,7 +111,7 @@ def fit_distributed(strategy, path):
 
 
 def uneven(path):
-    """Return the warnings of ``load`` for batches that two replicas cannot share, and the rows of ``predict``.
+    """Return the warnings of ``load`` for batches that two replicas cannot share, and rows of ``predict``.
 
     Neither ``fit`` nor ``evaluate`` is tried: after their error TensorFlow may crash at any later time.
     """
