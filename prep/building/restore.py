@@ -38,19 +38,20 @@ def source_or_paths(given: Inputs) -> Source | list[str]:
     return paths
 
 
-def restored_source(manifest: Manifest, inputs: Sequence[str]) -> Source:
+def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool = False) -> Source:
     """Return the source that a dataset was built from.
 
     Args:
         manifest: manifest of the dataset.
         inputs: paths of the inputs that the dataset was built from, in the form of its kind of source.
+        is_grown: whether the inputs may hold more than those of the build, or only a part of them.
 
     Raises:
         OptionsError: there are more inputs, or fewer, than the dataset was built from.
         InputError: the dataset was not built from a source, or an input cannot be read.
     """
     # Links may be followed, since the result is compared with the dataset by digest.
-    recorded = Recorded(manifest.schema, manifest.options, is_grown=False, follow_links=True, log=_ignore)
+    recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True, log=_ignore)
     return KINDS[kind_of_source(manifest)].restore(recorded, inputs)
 
 
@@ -84,9 +85,7 @@ def kind_of_source(manifest: Manifest) -> str:
     kind = manifest.options.get("source")
     how = f"was made by {kind}" if isinstance(kind, str) else "does not record how it was made"
     if isinstance(kind, str) and kind in KINDS:
-        if not manifest.options.get("appended"):
-            return kind
-        how = "was appended to"
+        return kind
     raise InputError(
         f"the dataset {manifest.name!r} {how}; only shards of a dataset that one build made from "
         "its source can be rebuilt; create the dataset again, or restore the files from a backup"

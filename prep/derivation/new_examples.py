@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import cast
 
 import numpy as np
 
+from tfshards.prep.building.added_splits import added_membership
 from tfshards.prep.building.duplicates import is_still_duplicate
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.changed_inputs import find_changed
@@ -16,7 +16,7 @@ from tfshards.prep.derivation.compare import class_difference, feature_differenc
 from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.planning.splits import Membership, split_by_cuts
+from tfshards.prep.planning.splits import Membership
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.sources.base import Accepted, Listing, Reader
 from tfshards.prep.sources.keys import RowKeys, to_text
@@ -40,6 +40,7 @@ class NewExamples:
         cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
         num_known: number of inputs of the source that the dataset holds, or has rejected with this content.
         rejects: inputs that the dataset has rejected, except those with new content.
+        retried: keys of inputs that the dataset has rejected and that have new content.
         changed: keys of the inputs that the dataset holds with another label, split or content.
         num_missing: number of examples of the dataset whose inputs the source does not have.
         missing: key of one of them; empty if there are none.
@@ -49,6 +50,7 @@ class NewExamples:
     cuts: Mapping[str, Json]
     num_known: int
     rejects: list[Reject]
+    retried: list[str]
     changed: list[str]
     num_missing: int
     missing: str
@@ -81,7 +83,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
     missing = np.flatnonzero(absent)
-    kept = []
+    kept, retried = [], []
     for reject in origin.rejects():
         number = listing.find(reject.key)
         if number is None:
@@ -89,6 +91,8 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
         elif _is_unchanged(reject, number, listing, reader):
             kept.append(reject)
             is_known[number] = True
+        else:
+            retried.append(reject.key)
     # keys are sorted as bytes, which is not the order of row numbers
     numbers = np.array(sorted(np.flatnonzero(~is_known).tolist(), key=listing.keys.__getitem__), np.int64)
     new = replace(
@@ -100,7 +104,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
         splits=None,
         warnings=(*listing.warnings, *_new_classes(listing, origin)),
     )
-    membership = _membership(new, numbers, listing, reader, origin)
+    membership = added_membership(new, numbers, listing, reader, origin.manifest, origin.root)
     _check_classes(new, membership, origin)
     new = replace(new, splits=membership.examples)
     return NewExamples(
@@ -108,6 +112,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
         cuts=membership.cuts,
         num_known=int(is_known.sum()),
         rejects=kept,
+        retried=retried,
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
@@ -183,44 +188,6 @@ def _check_options(reader: Reader, origin: Origin) -> None:
             f"{origin.root} was built with {name}={builds[0].get(name)!r}, but the source has "
             f"{options[name]!r}; give paths instead of a source to use the options of the build"
         )
-
-
-def _membership(
-    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, origin: Origin
-) -> Membership:
-    """Return the split of each new example; ``numbers`` are their numbers in the whole listing."""
-    splits, cuts = origin.manifest.splits, origin.manifest.split_cuts
-    if not len(numbers):
-        return Membership({}, cuts)
-    if listing.splits:
-        unknown = [split for split in listing.splits if split not in splits]
-        if unknown:
-            raise InputError(
-                f"the source has the split {unknown[0]!r}, but {origin.root} has only {', '.join(splits)}"
-            )
-        examples = {
-            split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
-        }
-        return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
-    build = next((build for build in builds_of(origin.manifest.options) if build.get("splits")), None)
-    if cuts and build:
-        ratios = {name: Fraction(ratio) for name, ratio in cast("Mapping[str, str]", build["splits"]).items()}
-        by = cast("str | None", build.get("group_by"))
-        groups = reader.groups(listing, by) if by else listing.groups if "same_image" in build else None
-        return split_by_cuts(
-            new.keys,
-            cuts,
-            ratios,
-            strata=new.labels,
-            groups=[groups[number] for number in numbers.tolist()] if groups else None,
-        )
-    if len(splits) > 1:
-        raise InputError(
-            f"nothing determines the splits of the new examples: {origin.root} has the splits "
-            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, such as by "
-            "folders"
-        )
-    return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})
 
 
 def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray) -> None:

@@ -49,10 +49,10 @@ def rebuild(
         InputError: the inputs are not those that the dataset was built from.
     """
     kind_of_source(manifest)
-    with _staging(folder) as staging:
+    with staging_folder(folder) as staging:
         source = restored_source(manifest, inputs) if isinstance(inputs, Sequence) else inputs
         reader = source.stage(staging / "source")
-        build = _Rebuild(folder, manifest, reader, _plan(reader, manifest), staging)
+        build = Rebuild(folder, manifest, reader, _plan(reader, manifest), staging)
         name = rejects_name(manifest.build_id)
         if name in damaged:
             rejects = build.rejects()
@@ -65,17 +65,11 @@ def rebuild(
             for index, numbers in enumerate(layout):
                 shard = manifest.splits[split].shards[index]
                 if shard.path in damaged:
-                    build.write("final", ShardId(split, index), numbers, shard)
-                    for path in (*shard.companion_digests, shard.path):
-                        if path in damaged:
-                            (folder / path).parent.mkdir(exist_ok=True)
-                            (build.area.out / path).replace(folder / path)
-                            sync_directory((folder / path).parent)
-                            yield path
+                    yield from build.replace(ShardId(split, index), numbers, shard, damaged)
 
 
 @dataclass(frozen=True)
-class _Rebuild:
+class Rebuild:
     """The rebuilding of single files of a dataset.
 
     Attributes:
@@ -123,6 +117,16 @@ class _Rebuild:
                 f"{expected.digest}; {_REMEDY}"
             )
         return done
+
+    def replace(self, shard: ShardId, numbers: IntArray, expected: Shard, damaged: set[str]) -> Iterator[str]:
+        """Write one shard, and replace those of its files that are damaged; yield the path of each."""
+        self.write("final", shard, numbers, expected)
+        for path in (*expected.companion_digests, expected.path):
+            if path in damaged:
+                (self.folder / path).parent.mkdir(exist_ok=True)
+                (self.area.out / path).replace(self.folder / path)
+                sync_directory((self.folder / path).parent)
+                yield path
 
     def rejects(self) -> list[Reject]:
         """Read every input, return the rejected ones, and check that they are those of the dataset."""
@@ -179,7 +183,7 @@ def _differences(plan: Plan, manifest: Manifest) -> Iterator[str]:
 
 
 @contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
+def staging_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder inside the dataset, so that it is on the same file system."""
     area = folder / AREA_NAME
     try:

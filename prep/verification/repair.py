@@ -14,6 +14,7 @@ from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.registry import KINDS
 from tfshards.prep.verification.check_files import rejects_problems, shard_problems
 from tfshards.prep.verification.rebuild import rebuild
+from tfshards.prep.verification.rebuild_parts import rebuild_parts
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
@@ -34,7 +35,8 @@ def repair(
         dataset: the dataset's folder.
         source: the inputs that the dataset was built from: the image folder, the arrays or the table as they
             were given to ``build``, for which the options are those in the manifest; or a source with the
-            same options. Without it only indexes and labels are repaired, which are derived from their
+            same options. If examples were appended since, it may be the grown source, or the inputs of one of
+            the builds. Without it only indexes and labels are repaired, which are derived from their
             shards.
         log: called with a line for each file that is rebuilt.
 
@@ -77,7 +79,8 @@ def _rebuilt(
                 write_atomically(folder / path, data)
                 yield path
     if inputs and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
-        yield from rebuild(folder, manifest, damaged, inputs)
+        rebuild_files = rebuild_parts if manifest.options.get("appended") else rebuild
+        yield from rebuild_files(folder, manifest, damaged, inputs)
 
 
 def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:

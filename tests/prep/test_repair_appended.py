@@ -1,0 +1,173 @@
+"""Shards of a dataset that was appended to are rebuilt, from the grown source and from each of its parts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import (
+    Arrays,
+    ColumnRoles,
+    ImageFolder,
+    Options,
+    Table,
+    append,
+    build,
+    repair,
+    reshard,
+    verify,
+)
+from tfshards.prep.sources.base import Source
+from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.names import rejects_name
+
+from .derived import write, write_images
+
+append = partial(append, engine="in_process", log=lambda _: None)
+build = partial(build, engine="in_process", log=lambda _: None)
+
+SPLIT = {"train": "0.7", "val": "0.3"}
+
+
+def images(folder: Path, count: int) -> tuple[Source, list[str]]:
+    photos = write_images(folder / "photos", range(count), ["cat/x.png"])
+    if count > 20:
+        write_images(folder / "photos", (), ["dog/y.png"])
+        write(photos / ".hidden", b"")
+        write(photos / "eel" / "1.png", (photos / "cat" / "000.png").read_bytes())
+    if count > 30:
+        # rejected by the build, and fixed since
+        write(photos / "cat" / "x.png", (photos / "cat" / "002.png").read_bytes())
+    return ImageFolder(photos), [str(photos)]
+
+
+def arrays(folder: Path, count: int) -> tuple[Source, list[str]]:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "x.npy", np.arange(count * 3).reshape(count, 3))
+    np.save(folder / "who.npy", np.arange(count) % 9)
+    paths = [f"{name}={folder / name}.npy" for name in ("x", "who")]
+    return Arrays.open(paths), paths
+
+
+def table(folder: Path, count: int) -> tuple[Source, list[str]]:
+    rows = [f"{n % 2}/{n:03d}.png,{n % 7},{('a', 'b')[n % 2]}" for n in range(count)]
+    write(folder / "t.csv", "\n".join(["file_name,who,label", *rows]).encode())
+    write_images(folder / "made", range(count))
+    for n in range(count):
+        made = folder / "made" / ("cat", "dog")[n % 2] / f"{n:03d}.png"
+        write(folder / str(n % 2) / f"{n:03d}.png", made.read_bytes())
+    shutil.rmtree(folder / "made")
+    return Table(folder / "t.csv"), [str(folder / "t.csv")]
+
+
+def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
+    rows = [f"{'a' * n},{('train', 'val')[n % 3 == 0]}" for n in range(count)]
+    write(folder / "t.csv", "\n".join(["text,part", *rows]).encode())
+    return Table(folder / "t.csv", columns=ColumnRoles(split="part")), [str(folder / "t.csv")]
+
+
+KINDS: dict[str, tuple[Callable[[Path, int], tuple[Source, list[str]]], Options]] = {
+    "images": (images, Options(splits=SPLIT, stratify=True, max_rejected=1)),
+    "images by size": (images, Options(balance="bytes", max_rejected=1)),
+    "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who")),
+    "a table in groups": (table, Options(splits=SPLIT, group_by="who", compression="gzip")),
+    "a table with splits": (split_table, Options()),
+}
+
+
+def grown(kind: str, tmp_path: Path) -> tuple[Path, list[str], Source, Manifest]:
+    """Build from 20 inputs and append twice; return the dataset, the paths, the source and the manifest."""
+    make, options = KINDS[kind]
+    source, _ = make(tmp_path, 20)
+    build(source, tmp_path / "out", shards=2, options=options)
+    for count in (30, 45):
+        source, paths = make(tmp_path, count)
+        new = {"new_classes": True} if kind.startswith("images") else {}
+        append(paths, tmp_path / "out", shards=2, max_rejected=1, **new)
+    return tmp_path / "out", paths, source, read_manifest(tmp_path / "out")
+
+
+def damage(root: Path, path: str) -> None:
+    data = bytearray((root / path).read_bytes())
+    data[len(data) // 2] ^= 255
+    (root / path).write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shards_of_any_part_are_rebuilt_from_the_grown_source(kind, tmp_path, contents):
+    out, paths, source, manifest = grown(kind, tmp_path)
+    before = contents(out)
+    by_build: dict[str, list[str]] = {}
+    for shard in manifest.shards:
+        by_build.setdefault(shard.path.rpartition(".tfrecord-")[0][-8:], []).append(shard.path)
+    assert len(by_build) == 3
+    for number, shards in enumerate(by_build.values()):
+        if kind == "images by size" and number == 0:
+            # the sizes of the inputs of the build have changed, since one was fixed
+            continue
+        # all shards of a part: one is damaged, the others are gone
+        damage(out, shards[0])
+        for path in shards[1:]:
+            (out / path).unlink()
+        report = repair(out, paths if number else source)
+        assert report, report.left
+        assert contents(out) == before
+    assert verify(out, deep=True)
+
+
+def test_damage_in_two_parts_is_repaired_from_each_part(tmp_path, contents):
+    first = write_images(tmp_path / "first", range(12))
+    more = write_images(tmp_path / "more", range(20, 27))
+    out = tmp_path / "out"
+    old = build(ImageFolder(first), out, shards=2)
+    made = append(more, out, shards=2)
+    before = contents(out)
+    for shard in (old.shards[0], made.shards[-1]):
+        damage(out, shard.path)
+    # from all inputs at once, it is not known which of them belong to which part
+    both = shutil.copytree(first, tmp_path / "both")
+    shutil.copytree(more, both, dirs_exist_ok=True)
+    with pytest.raises(
+        InputError, match=rf"^the source holds 1\d inputs that .* build {old.build_id}, which has 12;"
+    ):
+        repair(out, both)
+    report = repair(out, first)
+    assert (report.repaired, bool(report)) == ((old.shards[0].path,), False)
+    assert repair(out, more)
+    assert contents(out) == before
+
+
+def test_inputs_that_have_changed_are_refused(tmp_path, contents):
+    out, paths, _, manifest = grown("images", tmp_path)
+    damage(out, manifest.shards[-1].path)
+    write_images(Path(paths[0]), range(60, 62))
+    before = contents(out)
+    with pytest.raises(InputError, match="inputs that can belong to build"):
+        repair(out, paths)
+    assert contents(out) == before
+
+
+def test_a_dataset_that_was_resharded_and_appended_to_is_refused(tmp_path):
+    photos = write_images(tmp_path / "photos", range(8))
+    build(ImageFolder(photos), tmp_path / "old", shards=1)
+    reshard(tmp_path / "old", tmp_path / "out", log=lambda _: None)
+    write_images(photos, range(8, 12))
+    made = append(photos, tmp_path / "out")
+    damage(tmp_path / "out", made.shards[0].path)
+    with pytest.raises(InputError, match="was made by reshard; only shards of a dataset that one build made"):
+        repair(tmp_path / "out", photos)
+
+
+def test_an_append_records_the_inputs_that_it_rejected_or_tried_again(tmp_path):
+    _, _, _, manifest = grown("images", tmp_path)
+    first, second = manifest.options["appended"]
+    assert first["rejected"] == ["dog/y.png"]
+    assert "retried" not in first
+    assert second["retried"] == ["cat/x.png"]
+    assert "rejected" not in second
+    assert (tmp_path / "out" / rejects_name(manifest.build_id)).exists()
