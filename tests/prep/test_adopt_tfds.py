@@ -165,6 +165,7 @@ CLASS = ("ClassLabel", {"classLabel": {"numClasses": "3"}})
 
 
 def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_warning(tmp_path):
+    picture = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()
     write(
         tmp_path / "train.tfrecord",
         flag=[[0], [2]],
@@ -174,6 +175,8 @@ def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_wa
         deep=[[1] * 4, [1] * 4],
         open=[[b"ab"], [b"abcd"]],
         image=[[b"no image"], [b"text"]],
+        odd=[[b"a"], [b"b"]],
+        photo=[[picture], [picture]],
     )
     declare(
         tmp_path,
@@ -185,6 +188,8 @@ def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_wa
         open=tensor("int16", -1, encoding="bytes"),
         image=("Image", {"image": {"dtype": "uint8", "shape": {"dimensions": ["2", "2", "3"]}}}),
         gone=CLASS,
+        odd=tensor("qint8", 1, encoding="bytes"),
+        photo=tensor("string"),
     )
     lines = []
     schema = adopt(tmp_path, log=lines.append).schema
@@ -193,8 +198,10 @@ def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_wa
         Feature("flag", "int", "int64"),
         Feature("image", "bytes", "bytes"),
         Feature("matrix", "float", "float32", (None,)),
+        Feature("odd", "bytes", "bytes"),
         Feature("open", "bytes", "bytes"),
         Feature("packed", "bytes", "bytes"),
+        Feature("photo", "image", "uint8", (2, 3, 3)),
         Feature("rows", "float", "float32", (None,)),
     )
     start, end = "warning: features.json declares ", "; it is adopted as its records show"

@@ -166,6 +166,8 @@ def test_a_record_that_violates_the_schema_is_named(record, fault, tmp_path):
     assert find(tmp_path, "first").record == 0
     with pytest.raises(RecordError, match=rf"-00001: record 1 at byte {len(sound) + 16}: {fault}"):
         find(tmp_path, "wanted")
+    with pytest.raises(RecordError, match=rf"-00001: record 1 at byte {len(sound) + 16}: {fault}"):
+        find(tmp_path, "train:1")
 
 
 @pytest.mark.parametrize(("labels", "shown"), [([1, 0], "1 (dog), 0 (cat)"), ([], "none"), ([0], "0 (cat)")])
@@ -195,6 +197,8 @@ def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
         dataset_of(tmp_path, schema, [b"".join(example_encoder(schema)(values)) for values in records])
         with pytest.raises(InputError, match=rf"has no example with the key 'x'; {message}"):
             find(tmp_path, "x")
+        if records:
+            assert find(tmp_path, "0").values[schema.names[0]] == [1]
     with pytest.raises(InputError, match="split 'train' has 0 examples, so there is nothing to show; '0' is"):
         find(tmp_path, "0")
 
