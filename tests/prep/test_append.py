@@ -42,6 +42,7 @@ from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
+from tfshards.prep.derivation import known
 from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
 from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.sources.base import Source
@@ -954,3 +955,10 @@ def test_one_new_class_is_reported_in_the_singular(tmp_path, capsys):
     lines: list[str] = []
     append(photos, tmp_path / "out", new_classes=True, log=lines.append)
     assert lines[0] == "new class: 'eel'"
+
+
+def test_a_record_without_a_key_is_named(tmp_path, monkeypatch):
+    build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=1, log=quiet)
+    monkeypatch.setattr(known, "decode_key_and_size", lambda *_: (None, 0))
+    with pytest.raises(BuildError, match="record 0 at byte 0: has no key"):
+        append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
