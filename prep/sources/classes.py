@@ -40,7 +40,7 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     Args:
         found: names in the data.
         given: names that the data must have, in label order, or None.
-        where: start of the message about a given name that is not in the data.
+        where: end of the message about a given name that is not in the data.
 
     Raises:
         InputError: a name in the data is not given, or a given name is not in the data.
@@ -55,7 +55,7 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
             f"{_listed(new)} not among them; add new classes at their end, and build the dataset again"
         )
     if missing:
-        faults.append(f"{_listed(missing)} among them, but {where} of that name")
+        faults.append(f"{_listed(missing)} among them, but {where}")
     if faults:
         raise InputError("the classes differ from the given class names: " + "; ".join(faults))
     return tuple(given)
@@ -86,7 +86,9 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8: {error}") from None
+        raise InputError(
+            f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from None
     # not splitlines(), which also splits at other characters
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     names: dict[str, None] = {}

@@ -432,8 +432,8 @@ HOSTILE = {
         npy((1,), "<U1", b"\xff" * 4),
         r"holds a number above 0x10ffff, which is not",
     ),
-    "no magic": (b"PK\3\4 and so on", r"is not a readable \.npy array: the magic string is not correct"),
-    "nothing": (b"", r"is not a readable \.npy array: EOF"),
+    "no magic": (b"PK\3\4 and so on", r": is not an \.npy file$"),
+    "nothing": (b"", r": is not an \.npy file$"),
     "another version": (npy((1,), version=b"\4\0"), r"format version 4\.0; 1\.0, 2\.0 and 3\.0 can be read$"),
     "a header that is longer than its file": (
         b"\x93NUMPY\2\0" + b"\xff" * 8,
@@ -586,7 +586,7 @@ def test_options_may_be_given_between_arrays(arguments, in_folder, capfd):
         (["a.npy", "--shards", "4"], "the following arguments are required: DATASET"),
         (["a.npy", "--sahrds", "b.npy", "out"], "unrecognized arguments: --sahrds"),
         (["a.npy", "out", "--shards"], "argument --shards: expected one argument"),
-        (["a.npy", "--seed", "x", "out"], "argument --seed: invalid int value: 'x'"),
+        (["a.npy", "--seed", "x", "out"], "--seed x must be an integer"),
     ],
 )
 def test_a_mistake_between_arrays_is_reported_in_one_line(arguments, message, in_folder, capfd):

@@ -136,7 +136,7 @@ BAD_FILES = {
         "rows.csv",
         b"\xff\xfea\x00\n",
         # the second is of Python 3.10
-        r"cannot be read: ('utf-8' codec can't decode|line contains NUL)",
+        r"(is not UTF-8; save it as UTF-8|cannot be read: line contains NUL)$",
     ),
     "a list of JSON": ("rows.jsonl", b'[{"a": 1}]', r"changed from object to array in row 0$"),
     "two types": (

@@ -92,7 +92,7 @@ WRONG_LABELS = {
     "fractions": (
         [0.5, 1.0],
         None,
-        r"^column 'y': labels must be text or integers, not double; name anot",
+        r"^column 'y': labels must be text or integers, not float64; name anot",
     ),
     "negative": (
         [-1, 1],
@@ -109,7 +109,11 @@ WRONG_LABELS = {
         None,
         r"has more than 10000 different labels, which is too many for classes; name",
     ),
-    "missing": (["a", None], None, r"^column 'y': 1 values are missing, the first in row 1; fill them in"),
+    "missing": (
+        ["a", None],
+        None,
+        r"^column 'y': 1 value is missing, the first in row 2, not counting a header; fill it in",
+    ),
     "empty": (["a", ""], None, r"^column 'y', row 1: is an empty string, which is not a class name$"),
     "empty in a list": (
         [["a"], ["a", ""]],
@@ -226,10 +230,10 @@ WRONG_SPLITS = {
         r"^column 'split', row 1: the split name .*a/b.* must be letters, digi",
     ),
     "an empty one": (["train", ""], r"^column 'split', row 1: the split name "),
-    "one that is missing": (["train", None], r"^column 'split': 1 values are missing, the first in row 1"),
+    "one that is missing": (["train", None], r"^column 'split': 1 value is missing, the first in row 2"),
     "fractions": (
         [0.5, 1.0],
-        r"^column 'split': names of splits must be text or integers, not double$",
+        r"^column 'split': names of splits must be text or integers, not float64$",
     ),
     "lists": ([["train"], ["val"]], r"names of splits must be text or integers, not list<"),
     "too many": (

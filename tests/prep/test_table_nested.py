@@ -155,7 +155,7 @@ REFUSED = {
     "a missing row": (pa.array([[[1], None]]), r"^column 'x': 1 of its inner lists are missing; leave out"),
     "a missing number": (
         pa.array([[[1], [None]]]),
-        r"^column 'x': 1 values are missing, the first in row 1;",
+        r"^column 'x': 1 value is missing, the first in row 2, not counting a header;",
     ),
     "text": (
         pa.array([[["a"]]]),

@@ -12,6 +12,7 @@ import numpy as np
 from tfshards.schemas import InputError
 
 # NumPy's default limit: longer headers might crash Python's parser.
+_MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 10_000
 _MAX_PREFIX_BYTES = 12
 _READERS = {
@@ -56,6 +57,8 @@ def read_header(file: IO[bytes], where: str, num_bytes: int) -> Header:
     """
     # bounded, even if the file declares a longer header
     start = file.read(_MAX_PREFIX_BYTES + _MAX_HEADER_BYTES)
+    if not start.startswith(_MAGIC):
+        raise InputError(f"{where}: is not an .npy file")
     try:
         header = _parse(io.BytesIO(start))
     except Exception as error:  # NumPy's parser raises almost anything

@@ -18,6 +18,7 @@ from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
 _LABEL = Feature("label", "label", "int64")
+_NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
 
 
 def arrange(
@@ -64,7 +65,9 @@ def arrange(
         has_classes = folder_names or split_of
         names = class_map(folder_names.union(class_names or ()), class_names, "") if has_classes else ()
     else:
-        names = class_map(folder_names, class_names, "there is no folder")
+        if class_names is not None and not folder_names:
+            raise InputError(f"{os.fsdecode(root)} has no class folders; leave out class_names=")
+        names = class_map(folder_names, class_names, _NO_FOLDER)
     depth = 1 if split_of else 0
     # a file outside the class or split folders has no class or split; in a split without class folders, files
     # have no class

@@ -195,9 +195,12 @@ def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_floating(item):
         filled = flat.fill_null(pa.scalar(float("nan"), item))
         return relisted(column, filled) if is_list else filled
-    where = "inside its lists" if is_list else f"the first in row {pc.index(pc.is_null(flat), True).as_py()}"
+    # people count rows from 1
+    first = None if is_list else pc.index(pc.is_null(flat), True).as_py() + 1
+    where = "inside its lists" if first is None else f"the first in row {first}, not counting a header"
+    missing, them = ("value is", "it") if flat.null_count == 1 else ("values are", "them")
     raise InputError(
-        f"column {name!r}: {flat.null_count} values are missing, {where}; fill them in, "
+        f"column {name!r}: {flat.null_count:,} {missing} missing, {where}; fill {them} in, "
         f"or leave out the column with drop={name!r}"
     )
 

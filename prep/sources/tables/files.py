@@ -86,7 +86,9 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
         after = path.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (pa.ArrowException, csv.Error, CsvError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8; save it as UTF-8") from None
+    except (pa.ArrowException, csv.Error, CsvError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{path}: changed while it was read; run the command again")

@@ -40,6 +40,11 @@ class LabelColumn:
     names: tuple[str, ...]
 
 
+def _dtype_name(kind: pa.DataType) -> str:
+    """Return the name of a type for a message; floating point types have that of their dtype, ``float64``."""
+    return f"float{kind.bit_width}" if pa.types.is_floating(kind) else shown(kind)
+
+
 def label_fault(name: str, column: pa.ChunkedArray) -> str | None:
     """Return why a column does not hold classes, or None if it does.
 
@@ -50,7 +55,7 @@ def label_fault(name: str, column: pa.ChunkedArray) -> str | None:
     """
     flat = _flat(_stored(name, column).values)
     if pa.types.is_floating(flat.type):
-        return f"labels must be text or integers, not {shown(column.type)}"
+        return f"labels must be text or integers, not {_dtype_name(column.type)}"
     if len(flat) and flat.type != TEXT:
         limits = pc.min_max(flat).as_py()
         if limits["min"] < 0 or limits["max"] >= 1 << 63:
@@ -82,7 +87,7 @@ def label_column(name: str, column: pa.ChunkedArray, given: Sequence[str] | None
             where = "" if is_list else f", row {pc.index(flat, pa.scalar(b'', TEXT)).as_py()}"
             raise InputError(f"column {name!r}{where}: is an empty string, which is not a class name")
         # as in arrays, but not in folders, a class may have no examples
-        names = class_map({*found, *names}, given, f"column {name!r} has none")
+        names = class_map({*found, *names}, given, f"column {name!r} has none of that name")
         flat = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
     elif given is not None and len(flat) and pc.max(flat).as_py() >= len(given):
         raise InputError(
@@ -107,7 +112,7 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     stored = stored_column(name, column)
     if stored.feature.shape or stored.feature.kind not in ("bytes", "int"):
         raise InputError(
-            f"column {name!r}: names of splits must be text or integers, not {shown(column.type)}"
+            f"column {name!r}: names of splits must be text or integers, not {_dtype_name(column.type)}"
         )
     is_text = stored.feature.kind == "bytes"
     texts = stored.values if is_text else stored.values.cast(pa.large_string()).cast(TEXT)
