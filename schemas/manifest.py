@@ -333,6 +333,6 @@ def _no_dataset(root: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return (
             f"{root} is not a dataset: it has no {MANIFEST_NAME}. "
-            "To resume a build that was stopped, run the same command again"
+            "To resume a build that was stopped, run the build command again"
         )
     return f"{root / MANIFEST_NAME} cannot be read: {error.strerror}"

@@ -61,6 +61,7 @@ def test_load_names_the_keyword_of_a_wrong_type(dataset, options, message):
         (lambda: loader.Image(size=64), "Image.size=64 must be (height, width)"),
         (lambda: loader.Image(size=(64.5, 64)), "Image.size=(64.5, 64) must be (height, width)"),
         (lambda: loader.Shuffle(seed="a"), "Shuffle.seed='a' must be an integer"),
+        (lambda: loader.Shuffle("full"), "pass the kind of order by name: Shuffle(how='full')"),
         (lambda: loader.Worker("0", 2), "Worker.index='0' must be an integer"),
         (lambda: loader.Worker(0, 2.0), "Worker.count=2.0 must be an integer"),
         (lambda: loader.Position(0, None), "Position.step=None must be an integer"),

@@ -66,7 +66,9 @@ def decoded_images(
     encoded = {feature.name: feature for feature in features if feature.is_encoded}
     if not encoded:
         names = _listed([feature.name for feature in features])
-        raise OptionsError(f"image= is given, but none of {names} is of kind 'image' or 'mask'")
+        raise OptionsError(
+            f"image= is given, but none of the selected features is an image or a mask: {names}"
+        )
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     for name in given:
         if name not in encoded:

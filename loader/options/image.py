@@ -135,7 +135,7 @@ class Image:
             if isinstance(part, tuple) and len(part) not in possible:
                 raise OptionsError(
                     f"{given} has a {name} for {len(part)} channels, but images have "
-                    f"{' or '.join(map(str, possible))}; give one for each channel, or a single number"
+                    f"{_alternatives(possible)}; give one for each channel, or a single number"
                 )
         if not np.all(np.asarray(parts["std"]) > 0):
             raise OptionsError(f"{given} divides by std, which must be above 0")
@@ -193,3 +193,9 @@ def _finite(given: str, number: object) -> float:
             f"{given} holds {number!r}; mean and std must be finite numbers, or one per channel"
         )
     return float(number)
+
+
+def _alternatives(numbers: tuple[int, ...]) -> str:
+    """Return numbers as ``1, 3 or 4``."""
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -31,7 +31,7 @@ class Shuffle:
     lanes: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, str):
+        if isinstance(self.seed, str) and self.seed in ("runs", "full"):
             raise OptionsError(
                 f"Shuffle.seed={self.seed!r} must be an integer; pass the kind of order by name: "
                 f"Shuffle(how={self.seed!r})"

@@ -67,7 +67,7 @@ def normalized(normalize, channels=None):
         (lambda: normalized((0, (1, 1, float("inf")))), "holds inf; mean and std must be finite"),
         (lambda: normalized((0, (1, 0, 1))), "divides by std, which must be above 0"),
         (lambda: normalized((0, -1)), "divides by std, which must be above 0"),
-        (lambda: normalized(((0, 0), 1)), "has a mean for 2 channels, but images have 1 or 3 or 4; give one"),
+        (lambda: normalized(((0, 0), 1)), "has a mean for 2 channels, but images have 1, 3 or 4; give one"),
         (lambda: normalized((0, (1, 1, 1)), 1), "has a std for 3 channels, but images have 1; give one for"),
         (lambda: normalized("imagenet", 4), "'imagenet' has a mean for 3 channels, but images have 4"),
         (lambda: Image((9, 9), dct_scaling=2), "Image.dct_scaling=2 must be True or False"),
@@ -146,7 +146,7 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"image": {"photo": Image((9, 9))}, "select": ("label",)},
             OptionsError,
-            "image= is given, but none of 'label' is of kind 'image'",
+            "image= is given, but none of the selected features is an image or a mask: 'label'",
         ),
         ({"image": {"photo": Image()}}, OptionsError, r"image 'photo' differs .* use Image\(size="),
         ({"class_names": "cat"}, OptionsError, r"class_names='cat' must be a list of names, such as"),
@@ -182,7 +182,7 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"image": Image(), "select": ("label",)},
             OptionsError,
-            "image= is given, but none of 'label' is of kind 'image'",
+            "image= is given, but none of the selected features is an image or a mask: 'label'",
         ),
         (
             {"image": Image()},
