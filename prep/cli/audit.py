@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from typing import get_args
 
 from tfshards.prep.auditing.findings import Kind
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.progress.lines import counted
 from tfshards.schemas import OptionsError
 
 
@@ -36,7 +38,12 @@ def _run(args: argparse.Namespace) -> int:
 
     found = audit(args.dataset, distance=_distance(args.distance))
     print(json.dumps(audit_json(found)) if args.json else audit_text(found))
-    return 1 if any(finding.kind in args.fail_on for finding in found.findings) else 0
+    failed = Counter(finding.kind for finding in found.findings if finding.kind in args.fail_on)
+    if not failed:
+        return 0
+    kinds = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
+    args.log(f"failed: {kinds} (fail_on=)")
+    return 1
 
 
 def _distance(text: str) -> int | None:

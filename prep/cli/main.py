@@ -10,6 +10,7 @@ import argparse
 import io
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,11 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         # the parser of the verb, whose help lists the options
         parser = args.parser
         if unknown:
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            # unlike flags of tfshards, most of Beam's options have underscores
+            is_of_beam = unknown[0].startswith("--runner") or re.match("--[a-z]+_", unknown[0])
+            is_after = "; options of Apache Beam follow a bare --"
+            hint = is_after if is_of_beam and args.verb.takes_beam_args else ""
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         _check_not_empty(args)
         if beam_args and not args.verb.takes_beam_args:
             *names, last = (verb.name for verb in verbs.values() if verb.takes_beam_args)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
 from tfshards.prep.cli.verb import Verb
 from tfshards.schemas.errors import one_line
+
+# What argparse says of a word for an integer.
+_NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 
 
 def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
@@ -34,6 +38,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser that reports a mistake in one line; argparse prints all options before it."""
 
     def error(self, message: str) -> NoReturn:
+        message = _NO_INTEGER.sub(r"\1 \2 must be an integer", message)
         self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
 
 

@@ -155,7 +155,14 @@ def _plan(reader: Reader, manifest: Manifest) -> Plan:
     """
     seed = manifest.options.get("seed")
     assert isinstance(seed, int)
-    plan = make_plan(reader, manifest.name, restored_shards(manifest), seed, restored_options(manifest))
+    options, listing = restored_options(manifest), reader.listing()
+    lacking = [] if options.splits else sorted({*manifest.splits} - {*(listing.splits or ["train"])})
+    if lacking:
+        raise InputError(
+            f"these are not the inputs that the dataset was built from: they have no split {lacking[0]!r}; "
+            "give those, or replace the dataset with a new build"
+        )
+    plan = make_plan(reader, manifest.name, restored_shards(manifest), seed, options, listing)
     if plan.build_id != manifest.build_id:
         found = "; ".join(_differences(plan, manifest))
         raise InputError(

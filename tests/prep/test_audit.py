@@ -519,7 +519,9 @@ def test_the_command_fails_on_the_findings_given_by_fail_on(dataset, capsys):
     ]
     assert shown.err == ""
     assert main(["audit", out, "--fail-on", "duplicate", "--fail-on", "size"]) == 0
+    assert capsys.readouterr().err == ""
     assert main(["audit", out, "--fail-on", "size", "--fail-on", "leak", "--distance", "none"]) == 1
+    assert capsys.readouterr().err == "failed: 1 finding of kind 'leak' (--fail-on)\n"
 
 
 def test_the_command_prints_everything_as_json(dataset, capsys):

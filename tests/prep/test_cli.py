@@ -339,6 +339,14 @@ BEFORE_DISK = {
         ["build", "images", "photos"],
         "tfshards build images: the following arguments are required: DATASET",
     ),
+    "an option of Beam": (
+        ["build", "images", "photos", "out", "--runner=DirectRunner"],
+        "unrecognized arguments: --runner=DirectRunner; options of Apache Beam follow a bare --; see",
+    ),
+    "another option of Beam": (
+        ["append", "photos", "out", "--direct_num_workers", "2"],
+        "options of Apache Beam follow a bare --",
+    ),
     "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
     "no such option": (
         ["build", "images", "photos", "out", "--shrads=3"],
@@ -431,7 +439,7 @@ BEFORE_DISK = {
     ),
     "a word for a seed": (
         ["build", "images", "photos", "out", "--seed=x"],
-        "argument --seed: invalid int value: 'x'",
+        "--seed x must be an integer; see",
     ),
     "a negative seed": (
         ["build", "images", "photos", "out", "--seed=-1"],
@@ -452,7 +460,7 @@ BEFORE_DISK = {
     "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0 must be at least 1"),
     "half a batch": (
         ["plan", "images", "photos", "out", "--batch-size=.5"],
-        "argument --batch-size: invalid int value",
+        "--batch-size .5 must be an integer",
     ),
     "an array of no kind": (
         ["build", "arrays", "x.txt", "out"],
@@ -538,7 +546,7 @@ FROM_DISK = {
     ),
     "an output that is a file": (
         ["build", "images", "photos", "x.npy"],
-        "x.npy is a file; the output must be a folder",
+        "x.npy is a file; the last argument, DATASET, must be a folder",
     ),
     "an output of other files": (["build", "images", "photos", "other"], "other holds files but no dataset"),
     "no dataset": (["info", "photos"], "photos is not a dataset: it has no dataset.json."),

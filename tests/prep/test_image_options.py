@@ -205,7 +205,7 @@ WRONG = {
     ),
     "no quality": (["--jpeg-quality=0"], "--jpeg-quality 0 must be an integer from 1 to 100"),
     "too good": (["--jpeg-quality=101"], "--jpeg-quality 101 must be an integer from 1 to 100"),
-    "a word for a quality": (["--jpeg-quality=best"], "argument --jpeg-quality: invalid int value: 'best'"),
+    "a word for a quality": (["--jpeg-quality=best"], "--jpeg-quality best must be an integer"),
     "no limit of pixels": (["--max-pixels=0"], "--max-pixels 0 must be an integer of at least 1"),
     "no limit of bytes": (["--max-bytes=0"], "--max-bytes 0 must be an integer of at least 1"),
     "a limit of bytes without a unit": (["--max-bytes=1X"], "--max-bytes 1X must be a size such as 128MiB"),
