@@ -42,7 +42,9 @@ def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
     Shards without their manifest are allowed with ``overwrite``.
     """
     if state.is_file:
-        raise InputError(f"{state.folder} is a file; the output must be a folder or a new name")
+        raise InputError(
+            f"{state.folder} is a file; the last argument, dataset=, must be a folder or a new name"
+        )
     if state.is_foreign and state.has_only_ours:
         if overwrite:
             return

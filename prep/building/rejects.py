@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from textwrap import shorten
 
@@ -37,7 +38,7 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area:
     path.write_bytes(rejects_text(rejects))
     raise BuildError(
         f"{len(rejects)} of {inputs} inputs are rejected ({_reasons(rejects)}), more than max_rejected= "
-        f"allows ({float(options.rejected_share):.3%})",
+        f"allows ({_percent(options.rejected_share)})",
         *_first(rejects),
         f"{path} lists them; fix them and build again, or allow more and append the fixed files later",
     )
@@ -62,6 +63,11 @@ def log_rejects(
         )
         for line in _first(rejects):
             log(line)
+
+
+def _percent(share: Fraction) -> str:
+    """Return a share as a percentage without trailing zeros, such as ``1%`` or ``9.9%``."""
+    return f"{float(share * 100):.3f}".rstrip("0").rstrip(".") + "%"
 
 
 def _reasons(rejects: Sequence[Reject]) -> str:

@@ -107,7 +107,8 @@ def merge(
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
     if isinstance(sources, (str, bytes)) or len(sources) < 2:
-        raise OptionsError(f"sources={sources!r} must be two or more datasets")
+        given = "one was" if isinstance(sources, (str, bytes)) or len(sources) == 1 else "none were"
+        raise OptionsError(f"merge needs two or more datasets in sources=; {given} given")
     real = [os.path.realpath(root) for root in sources]
     twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
     if twice is not None:

@@ -68,7 +68,10 @@ def check_ratios(ratios: Mapping[str, Fraction]) -> None:
         if fault:
             raise OptionsError(f"the split name {fault}")
         if not 0 < ratio <= 1:
-            raise OptionsError(f"split {name!r}: the ratio {_shown(ratio)} must be above 0 and at most 1")
+            meant = f"; was {_shown(ratio)}% meant?" if 2 <= ratio <= 100 else ""
+            raise OptionsError(
+                f"split {name!r}: the ratio {_shown(ratio)} must be above 0 and at most 1{meant}"
+            )
     total = sum(ratios.values())
     if ratios and total != 1:
         listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())

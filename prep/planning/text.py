@@ -24,7 +24,8 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
     for name, layout in plan.layouts.items():
         counts = [len(shard) for shard in layout]
         num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
-        bytes_span = f"{size(min(num_bytes))} to {size(max(num_bytes))}"
+        low, high = size(min(num_bytes)), size(max(num_bytes))
+        bytes_span = low if low == high else f"{low} to {high}"
         rows.append(
             (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
         )

@@ -147,7 +147,7 @@ def test_adopted_records_are_never_overwritten(overwrite):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (OutputState(OUT, is_file=True), "out is a file; the output must be a folder"),
+        (OutputState(OUT, is_file=True), "out is a file; the last argument, dataset=, must be a folder"),
         (
             OutputState(OUT, has_files=True, has_only_ours=True),
             "shards of a dataset without their dataset.json; give overwrite=True",

@@ -257,8 +257,8 @@ def test_other_features_are_refused(two, tmp_path):
 @pytest.mark.parametrize(
     ("roots", "message"),
     [
-        (["a"], r"^sources=\['a'\] must be two or more datasets$"),
-        ("ab", "^sources='ab' must be two or more datasets$"),
+        (["a"], "^merge needs two or more datasets in sources=; one was given$"),
+        ("ab", "^merge needs two or more datasets in sources=; one was given$"),
         (["a", "b", "./a"], r"^sources= contains a twice; give each dataset once$"),
     ],
 )
@@ -409,4 +409,4 @@ def test_the_command_prints_the_new_dataset(three, tmp_path, capsys):
     assert main(["merge", *roots, str(tmp_path / "new"), "--shards", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["options"]["shards"] == {"train": 2, "val": 2}
     assert main(["merge", roots[0], str(tmp_path / "new")]) == 2
-    assert "must be two or more datasets" in capsys.readouterr().err
+    assert "merge needs two or more datasets in SOURCE; one was given" in capsys.readouterr().err

@@ -46,7 +46,9 @@ def test_a_folder_whose_name_only_starts_like_the_input_is_outside_of_it(small_f
 
 def test_an_output_that_is_a_file_is_refused(tmp_path, quiet_build):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(InputError, match=r"out is a file; the output must be a folder or a new name$"):
+    with pytest.raises(
+        InputError, match=r"out is a file; the last argument, dataset=, must be a folder or a new name$"
+    ):
         quiet_build(NUMBERS, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
 

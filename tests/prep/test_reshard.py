@@ -306,7 +306,7 @@ def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
     with pytest.raises(OptionsError, match=r"is inside the input .*old; choose a folder outside it"):
         reshard(old, old / "new", log=quiet)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file is a file; the output must be a folder"):
+    with pytest.raises(InputError, match="file is a file; the last argument, dataset=, must be a folder"):
         reshard(old, tmp_path / "file", log=quiet)
     with pytest.raises(InputError, match="holds files but no dataset"):
         reshard(old, tmp_path, log=quiet)

@@ -345,6 +345,6 @@ def test_another_build_of_the_same_output_replaces_a_stopped_one(stopped, small_
 def test_a_stopped_build_is_not_a_dataset(stopped):
     with pytest.raises(
         InputError,
-        match=r"is not a dataset: .* To resume a build that was stopped, run the same command again",
+        match=r"is not a dataset: .* To resume a build that was stopped, run the build command again",
     ):
         read_manifest(stopped)

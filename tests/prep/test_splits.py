@@ -200,6 +200,10 @@ WRONG = {
     "nothing": (["train=1", "val=0"], r"^split 'val': the ratio 0 must be above 0 and at most 1$"),
     "less than nothing": (["train=-0.5"], r"^split 'train': the ratio -0\.5 must be above 0"),
     "more than all": (["train=150%"], r"^split 'train': the ratio 1\.5 must be above 0 and at most 1$"),
+    "a percentage without its sign": (
+        ["train=80"],
+        r"^split 'train': the ratio 80 must be above 0 and at most 1; was 80% meant\?$",
+    ),
     "far more": (["train=1e400"], r"^split 'train': the ratio of more than 300 digits must be above 0"),
     "too little together": (
         ["train=0.8", "val=0.1"],
