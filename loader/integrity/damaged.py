@@ -118,8 +118,8 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
     more = f" and {number - _LISTED} more" if number > _LISTED else ""
     are, get = ("is", "gets") if number == 1 else ("are", "get")
     warnings.warn(
-        f"{root}: {number} of the {split.num_examples} records of split {name!r} {are} damaged and {get} weight "
-        f"0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
+        f"{root}: {number} of the {split.num_examples} records of split {name!r} {are} damaged and {get} "
+        f"weight 0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
         # the line that called load()
         stacklevel=5,
     )
