@@ -58,7 +58,8 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
     for name, count in totals.conversions.items():
         remedy = f" ({_REMEDIES[name]})" if name in _REMEDIES else ""
-        lines.append(f"  accepted: {count:,} {one_line(name)}{remedy}")
+        # the count last, since names such as "16 bits to 8" start with a number
+        lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
     return "\n".join(lines)
 
 

@@ -398,7 +398,7 @@ def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path,
     assert cli.main(["info", str(out)]) == 0
     text = capsys.readouterr().out
     assert r"  skipped: 1 \x1b[31m\nred" in text
-    assert r"  accepted: 1 \u202edone" in text
+    assert r"  accepted: \u202edone: 1" in text
     assert all(line.isprintable() for line in text.split("\n"))
 
 
