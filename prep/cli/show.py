@@ -52,11 +52,11 @@ def _print_first(args: argparse.Namespace, found: Iterator[Found]) -> int:
 
 
 def _print(found: Found, args: argparse.Namespace) -> None:
+    images = [feature.name for feature in found.schema.features if feature.is_encoded]
+    if args.save and not images:
+        raise InputError("save= writes an image, but the dataset has no images; leave it out")
     print(example_text(found))
     if args.save:
-        images = [feature.name for feature in found.schema.features if feature.is_encoded]
-        if not images:
-            raise InputError("save= writes an image, but the dataset has no images; leave it out")
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
         local_path(args.save).write_bytes(data)

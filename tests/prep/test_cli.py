@@ -622,7 +622,7 @@ def test_saving_an_image_of_a_dataset_without_images_is_an_error(array_files, ru
         1,
         "tfshards: --save writes an image, but the dataset has no images; leave it out\n",
     )
-    assert out.splitlines()[1:] == ["x: int64 []: 2", "key: 2"]
+    assert out == ""
     assert not Path("saved.png").exists()
 
 
