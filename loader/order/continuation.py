@@ -65,7 +65,7 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
     if batch_size * worker.count != whole:
         raise OptionsError(
             f"the global batch size is {batch_size * worker.count} (batch_size={batch_size} on each of "
-            f"{worker.count} workers), but start= belongs to a run with {whole}; use batch_size="
+            f"{worker.count} worker{'s' if worker.count > 1 else ''}), but start= belongs to a run with {whole}; use batch_size="
             f"{whole // worker.count}, or leave start= out to begin a new run"
         )
 

@@ -107,7 +107,7 @@ def no_steps(source: Source, assignment: Assignment) -> str:
     return (
         f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{assignment.worker.count} workers), so that remainder={assignment.remainder!r} leaves no steps; "
+        f"{assignment.worker.count} worker{'s' if assignment.worker.count > 1 else ''}), so that remainder={assignment.remainder!r} leaves no steps; "
         "use a smaller batch size or remainder='pad'"
     )
 

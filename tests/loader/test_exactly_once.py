@@ -170,7 +170,7 @@ def test_a_split_smaller_than_a_batch_warns_and_has_no_steps(numbered, shuffle):
         dataset = loader.load(numbered([3]), batch_size=2, worker=Worker(0, 2), shuffle=shuffle)
     assert len(dataset) == 0
     assert batches(dataset) == []
-    with pytest.warns(UserWarning, match="remainder='drop' leaves no steps"):
+    with pytest.warns(UserWarning, match=r"on each of 1 worker\), so that remainder='drop' leaves no"):
         endless = loader.load(numbered([3]), batch_size=4, shuffle=shuffle, epochs=None)
     assert batches(endless) == []
 

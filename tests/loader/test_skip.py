@@ -166,7 +166,7 @@ def test_a_split_of_only_damaged_records_is_an_error(made, tmp_path):
     for shard in path.glob("*.tfrecord-*"):
         shard.unlink()
     with pytest.raises(
-        InputError, match=f"all {COUNT} records of split 'train' are damaged; `tfshards verify`"
+        InputError, match=f"all {COUNT} records of split 'train' are damaged; `tfshards verify DATASET`"
     ):
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
 
