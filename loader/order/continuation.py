@@ -63,9 +63,10 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
             f"{', '.join(map(str, divisors(lanes or whole)))} workers"
         )
     if batch_size * worker.count != whole:
+        workers = "1 worker" if worker.count == 1 else f"{worker.count} workers"
         raise OptionsError(
             f"the global batch size is {batch_size * worker.count} (batch_size={batch_size} on each of "
-            f"{worker.count} worker{'s' if worker.count > 1 else ''}), but start= belongs to a run with {whole}; use batch_size="
+            f"{workers}), but start= belongs to a run with {whole}; use batch_size="
             f"{whole // worker.count}, or leave start= out to begin a new run"
         )
 

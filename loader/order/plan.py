@@ -104,11 +104,12 @@ def make_plan(options: LoadOptions, source: Source) -> Plan:
 
 def no_steps(source: Source, assignment: Assignment) -> str:
     """Return the warning that an epoch has no steps, with the reason."""
+    count = assignment.worker.count
+    workers = "1 worker" if count == 1 else f"{count} workers"
     return (
         f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{assignment.worker.count} worker{'s' if assignment.worker.count > 1 else ''}), so that remainder={assignment.remainder!r} leaves no steps; "
-        "use a smaller batch size or remainder='pad'"
+        f"{workers}), so that remainder={assignment.remainder!r} leaves no steps; use a smaller batch size or remainder='pad'"
     )
 
 
