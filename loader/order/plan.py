@@ -109,7 +109,8 @@ def no_steps(source: Source, assignment: Assignment) -> str:
     return (
         f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{workers}), so that remainder={assignment.remainder!r} leaves no steps; use a smaller batch size or remainder='pad'"
+        f"{workers}), so that remainder={assignment.remainder!r} leaves no steps; use a "
+        "smaller batch size or remainder='pad'"
     )
 
 
