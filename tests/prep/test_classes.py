@@ -266,3 +266,9 @@ def test_missing_classes_cannot_be_allowed_without_class_names():
     )
     with pytest.raises(OptionsError, match=message):
         ImageFolder("photos", allow_missing_classes=True)
+
+
+def test_class_names_for_a_folder_without_classes_are_refused(image_folder):
+    root = image_folder({"1.png": 1})
+    with pytest.raises(InputError, match=rf"^{root} has no class folders; leave out class_names=$"):
+        ImageFolder(root, class_names=["cat"]).listing()

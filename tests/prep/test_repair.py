@@ -463,3 +463,17 @@ def test_the_sources_may_come_before_or_after_the_dataset(
     sources = [text for path in given for text in ("--repair", path)]
     assert main(["verify", *sources, str(out)] if is_first else ["verify", str(out), *sources]) == 0
     assert f"rebuilt: {name}\n" in capsys.readouterr().out
+
+
+def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp_path, quiet_build):
+    root = image_folder(
+        {f"{split}/a/{number}.png": number for split in ("train", "test") for number in range(3)}
+    )
+    flat = image_folder({f"a/{number}.png": number for number in range(3)}, name="flat")
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(root), out)
+    flip(shard_path(out))
+    with pytest.raises(
+        InputError, match=r"^these are not the inputs .*: they have no split 'test'; give those"
+    ):
+        repair(out, [flat])
