@@ -322,6 +322,7 @@ def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
         "abc",
         (Reject("caf\udce9", "empty", "no bytes", 0, 7),),
         {"resized": 2},
+        {"resized": "cat/1.png"},
         ("ab",),
     )
     area.write_finished("final", ShardId("train", 0), done)
