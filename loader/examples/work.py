@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfshards.loader.examples.augment import draws_of
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Batch, Content, Values, with_elements
-from tfshards.loader.examples.images import decode_with_region
+from tfshards.loader.examples.images import decode_image, decode_with_region
 from tfshards.loader.examples.map_fn import map_seeds
 from tfshards.loader.graph.raw_ops import without_autograph
 
@@ -61,10 +61,13 @@ def _decode_images(
     for feature in content.features:
         image = content.images.get(feature.name)
         if image is not None:
-            pixels, region = decode_with_region(decoded[feature.name], image, extra, feature.dtype)
+            encoded = decoded[feature.name]
+            if boxes is not None and boxes.image == feature.name:
+                pixels, region = decode_with_region(encoded, image, extra, feature.dtype)
+                decoded |= moved_boxes(values, boxes, image, region, extra)
+            else:
+                pixels = decode_image(encoded, image, extra, feature.dtype)
             if image.size is None:
                 pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
             decoded[feature.name] = pixels
-            if boxes is not None and boxes.image == feature.name:
-                decoded |= moved_boxes(values, boxes, image, region, extra)
     return decoded
