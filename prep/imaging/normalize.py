@@ -7,12 +7,12 @@ Neither library applies the EXIF orientation while decoding, and they disagree a
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tfshards.prep.imaging import depth, fax, jpeg
+from tfshards.prep.imaging.channels import class_map, with_channels, with_deep_channels
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
@@ -33,7 +33,6 @@ from tfshards.prep.imaging.whitelist import (
 )
 
 _ORIENTATION = 0x0112
-_BITS_PER_SAMPLE = 258
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -138,7 +137,7 @@ def _keep_or_convert(
     notes = list(notes_of(image, suffix))
     is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
     if has_deep_colors and options.depth == 8 and not options.mask:
-        # as for gray images, in _with_eight_bits
+        # as channels.py does for gray images
         notes.append("16 bits to 8")
     orientation = _orientation(image) if options.orientation == "apply" else 1
     # Pillow rotates a TIFF as it decodes it, and reports the rotated size
@@ -218,7 +217,7 @@ def _convert(
     image.load()
     # the header of an icon may state another size than its image has
     check_size(image, options)
-    picture = _mask(image) if options.mask else _with_channels(image, options, notes.append)
+    picture = class_map(image) if options.mask else with_channels(image, options, notes.append)
     if orientation != 1:
         notes.append("orientation applied")
         picture = picture if image.format == "TIFF" else picture.transpose(_TURNS[orientation])
@@ -257,7 +256,7 @@ def _convert_deep(
     check_size(image, options)
     if options.mask and not image.mode.startswith("I"):
         raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel")
-    values = values[:, :, :1] if options.mask else _with_deep_channels(values, options, notes.append)
+    values = values[:, :, :1] if options.mask else with_deep_channels(values, options, notes.append)
     if orientation != 1:
         notes.append("orientation applied")
         values = values if image.format == "TIFF" else depth.turned(values, orientation)
@@ -265,95 +264,6 @@ def _convert_deep(
         values = depth.nearest(values, size) if options.mask else depth.resized(values, size)
         notes.append("resized")
     return Normalized(depth.encode_png(values), (*notes, "re-encoded"))
-
-
-def _with_deep_channels(
-    values: depth.Samples, options: ImageOptions, note: Callable[[str], None]
-) -> depth.Samples:
-    """Return gray, RGB or RGBA samples, as ``_with_channels`` does for 8 bits."""
-    if values.shape[2] in (2, 4):
-        if options.keeps_alpha:
-            return values if values.shape[2] == 4 else values[:, :, [0, 0, 0, 1]]
-        if options.alpha == "drop":
-            note("alpha dropped")
-            values = values[:, :, :-1]
-        else:
-            note("alpha over white")
-            values = depth.over_white(values)
-    if options.channels == 1 and values.shape[2] == 3:
-        # the name is stored in manifests and keeps its spelling
-        note("colour to grey")
-        return depth.to_gray(values)
-    return values
-
-
-def _mask(image: Image.Image) -> Image.Image:
-    """Return a class map with its stored values: palette indices or gray."""
-    if image.mode == "P":
-        return Image.fromarray(np.asarray(image))
-    if image.mode in ("1", "L"):
-        return image.convert("L")
-    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits")
-
-
-def _with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str], None]) -> Image.Image:
-    """Return the picture in mode L, RGB or RGBA, with 8 bits per channel."""
-    picture = _with_eight_bits(image, note)
-    has_alpha = picture.has_transparency_data
-    is_gray = picture.mode in ("1", "L", "LA", "La")
-    if picture.mode == "P":
-        note("palette to RGB")
-    if has_alpha:
-        picture = picture.convert("RGBA")
-        if options.keeps_alpha:
-            return picture
-        if options.alpha == "drop":
-            note("alpha dropped")
-        else:
-            note("alpha over white")
-            white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
-            picture = Image.alpha_composite(white, picture)
-        picture = picture.convert("RGB")
-    elif picture.mode == "CMYK":
-        note("CMYK to RGB")
-    elif picture.mode not in ("1", "L", "P", "RGB"):
-        note(f"{picture.mode} to RGB")
-    if options.channels == 1 and not is_gray:
-        # the name is stored in manifests and keeps its spelling
-        note("colour to grey")
-        is_gray = True
-    if is_gray:
-        # with the weights of ITU-R 601-2, which Pillow uses
-        return (picture if picture.mode in ("1", "L", "RGB") else picture.convert("RGB")).convert("L")
-    return picture.convert("RGB")
-
-
-def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
-    """Return the picture with 8 bits per channel.
-
-    The upper 8 of 16 bits are used, as in TensorFlow and, for color, in Pillow. White is 65,535 for 32-bit
-    integers and 1.0 for floats; a picture with values outside that range is rejected, since files do not
-    state what these mean.
-    """
-    if image.mode == "1":
-        note("1 bit to 8")
-    if not (image.mode.startswith("I") or image.mode == "F"):
-        return image
-    values = np.asarray(image)
-    if image.mode == "F":
-        note("float to 8 bits")
-        if not ((values >= 0) & (values <= 1)).all():
-            raise ImageError("unsupported", "mode F: has values outside of 0 (black) to 1 (white)")
-        return Image.fromarray(np.rint(values * 255).astype(np.uint8))
-    note("16 bits to 8" if image.mode.startswith("I;16") else "32 bits to 8")
-    if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
-        raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
-    # a TIFF may have 12 bits, which Pillow puts into the lower bits
-    num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0] if image.mode == "I;16" else 16
-    gray = Image.fromarray((values >> num_bits - 8).astype(np.uint8))
-    if "transparency" in image.info:
-        gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
-    return gray
 
 
 def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
