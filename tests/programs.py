@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,7 +105,26 @@ class Programs:
         cwd: Path | None = None,
         timeout: float = 600,
     ) -> Ended:
-        """Run ``command`` to its end, and return its output."""
+        """Run ``command`` to its end, and return its output; again, with a warning, after a crash.
+
+        When Keras drops an iterator over several replicas, a thread of TensorFlow 2.21 (MultiDeviceIterator)
+        may still use it: on a loaded machine, this is a segmentation fault now and then.
+        """
+        command = [*command]
+        ended = self._run(command, env=env, cwd=cwd, timeout=timeout)
+        if ended.returncode == -signal.SIGSEGV:
+            warnings.warn(f"run again after a segmentation fault: {command}\n{ended.stderr}", stacklevel=2)
+            ended = self._run(command, env=env, cwd=cwd, timeout=timeout)
+        return ended
+
+    def _run(
+        self,
+        command: Iterable[object],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        timeout: float,
+    ) -> Ended:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             returncode = self.start(command, stdout=out, stderr=err, env=env, cwd=cwd).wait(timeout)
             for file in (out, err):
