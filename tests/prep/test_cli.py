@@ -239,9 +239,9 @@ def test_many_classes_are_summed_up_and_all_of_them_listed_on_demand(tmp_path, r
         ["most", "50"],
     ]
     assert run("build", "arrays", "label.npy", "out")[0] == 0
-    told = run("info", "out")[1].splitlines()
-    at = told.index("`tfshards info DATASET --all` lists every class")
-    assert told[at - 28 : at] == out.splitlines()[first : first + 28]
+    printed = run("info", "out")[1].splitlines()
+    at = printed.index("`tfshards info DATASET --all` lists every class")
+    assert printed[at - 28 : at] == out.splitlines()[first : first + 28]
     status, out, _ = run("info", "out", "--all")
     lines = [line.split() for line in out.splitlines()]
     first = lines.index(["class", "train"])

@@ -1,4 +1,4 @@
-"""``--include`` and ``--exclude``: which keys a pattern matches, and what becomes of excluded files."""
+"""``--include`` and ``--exclude``: the keys that a pattern matches, and the counts of excluded files."""
 
 from __future__ import annotations
 
