@@ -91,7 +91,7 @@ class Manifest:
 
     Attributes:
         name: name of the dataset, the first part of the file name of each shard.
-        build_id: 8 hex digits, equal for equal inputs and options.
+        build_id: 8 hex digits, a hash of what the dataset holds, see ``content_id``.
         schema: features and class names of the examples.
         splits: splits by name, in the order in which they are listed.
         totals: numbers of accepted, rejected and skipped entries of the source.
@@ -99,6 +99,8 @@ class Manifest:
         split_cuts: hash values that separate splits by ratio; empty if there are none.
         compression: compression of every shard.
         rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
+        inputs_digest: digest of the keys, sizes, labels and splits of the inputs, or of the datasets that
+            this one was derived from; empty for a dataset that tfshards did not write.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Manifest:
     split_cuts: Mapping[str, Json] = field(default_factory=dict)
     compression: Compression = "none"
     rejects_digest: str = ""
+    inputs_digest: str = ""
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
@@ -126,6 +129,25 @@ class Manifest:
     def num_examples(self) -> int:
         """Number of examples of all splits."""
         return sum(split.num_examples for split in self.splits.values())
+
+    def content_id(self) -> str:
+        """Return 8 hex digits of a hash of the options and of all records, to be the build id.
+
+        It does not depend on the paths of shards, which contain it, nor on skipped entries.
+        """
+        shards = {name: [shard.digest for shard in split.shards] for name, split in self.splits.items()}
+        kept = (
+            "format_version",
+            "name",
+            "schema",
+            "compression",
+            "options",
+            "rejects_digest",
+            "inputs_digest",
+        )
+        document = self.to_json()
+        content = [[document[name] for name in kept], [*shards.items()]]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()[:8]
 
     def to_text(self) -> str:
         """Return the text of ``dataset.json``: ASCII, indented, and equal for equal manifests."""
@@ -146,6 +168,7 @@ class Manifest:
             "options": dict(self.options),
             "split_cuts": dict(self.split_cuts),
             "rejects_digest": self.rejects_digest,
+            "inputs_digest": self.inputs_digest,
         }
 
     @classmethod
@@ -169,6 +192,9 @@ class Manifest:
         fault = digest_fault(rejects_digest) if totals.rejected else None
         if fault or (rejects_digest and not totals.rejected):
             reader.note("rejects_digest", fault or "is given, but totals.rejected is 0")
+        inputs_digest = reader.take("inputs_digest", str, "")
+        if inputs_digest and (fault := digest_fault(inputs_digest)):
+            reader.note("inputs_digest", fault)
         reader.text("digest", digest_fault)
         if compression == "none":
             _note_compressed(reader, splits)
@@ -184,6 +210,7 @@ class Manifest:
             split_cuts,
             "gzip" if compression == "gzip" else "none",
             rejects_digest,
+            inputs_digest,
         )
 
 
@@ -289,6 +316,7 @@ _FIELDS = (
     "options",
     "split_cuts",
     "rejects_digest",
+    "inputs_digest",
     "digest",
 )
 

@@ -14,13 +14,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
 _MAX_NAME = 80
 # Files that a build writes in addition to the shards.
 _RESERVED = re.compile(
-    rf"{re.escape(MANIFEST_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt|rejected-.*\.jsonl"
+    rf"{re.escape(MANIFEST_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt|rejected-.*\.jsonl|inputs-.*\.npz"
 )
 
 
 def rejects_name(build_id: str) -> str:
     """Return the name of the file that lists the rejected inputs of a build."""
     return f"rejected-{build_id}.jsonl"
+
+
+def inputs_name(build_id: str) -> str:
+    """Return the name of the file with the inputs of a build and their modification times."""
+    return f"inputs-{build_id}.npz"
 
 
 def is_reserved(name: str) -> bool:

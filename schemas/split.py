@@ -56,6 +56,11 @@ class Shard:
         labels = {labels_path(self.path): self.labels_digest} if self.labels_digest else {}
         return {index_path(self.path): self.index_digest, **labels}
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of all files of the shard; the shard itself is the last one."""
+        return (*self.companion_digests, self.path)
+
     def to_json(self) -> dict[str, Json]:
         """Return the shard as JSON values, as in ``dataset.json``."""
         return {

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfshards.prep.building.commit import commit, complete, rejects_text
-from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
+from tfshards.prep.building.commit import commit, complete, identified, rejects_text
+from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
+from tfshards.prep.building.decisions import is_up_to_date, up_to_date, wanted_of
+from tfshards.prep.building.inputs_file import write_inputs
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
@@ -30,7 +32,7 @@ from tfshards.prep.progress.lines import Log, counted, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
-from tfshards.schemas import Manifest, Split, Totals
+from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.sizes import size
 
@@ -49,6 +51,7 @@ def build(
     overwrite: bool = False,
     options: Options | None = None,
     engine: EngineName = "beam",
+    checksum: bool = False,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
@@ -65,6 +68,8 @@ def build(
         seed: random seed for the order of examples and for splits by ratio.
         overwrite: replace a dataset with other inputs or options; it stays complete until the commit.
         options: all other options.
+        checksum: compare the contents of all inputs with what an earlier call wrote, not only of those with
+            another modification time.
         engine: engine that writes the shards: ``"beam"``, or ``"in_process"`` for threads of this process.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         log: receives status lines.
@@ -86,16 +91,25 @@ def build(
             log(f"warning: {warning}")
         for note in plan.notes:
             log(note)
-        area = BuildArea(folder, plan.build_id)
+        area = BuildArea(folder, plan.plan_id)
+        wanted = wanted_of(plan)
         if overwrite:
-            state = read_damage(state, plan.build_id, log)
-        wanted = Wanted(plan.build_id, name, plan.options, plan.id_with)
+            state = read_damage(state, wanted, log)
         if is_up_to_date(state, wanted, overwrite=overwrite):
             assert state.manifest is not None
-            discard_others(state, plan.build_id, plan.options, log)
-            complete(state.manifest, area, log)
-            log(up_to_date(folder, is_compared=overwrite))
-            return state.manifest
+            changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
+            if not len(changed):
+                discard_others(state, plan.plan_id, plan.options, log, keep_previous=True)
+                complete(state.manifest, folder, log)
+                log(up_to_date(folder, is_compared=overwrite))
+                return state.manifest
+            line = changed_line(plan.listing, changed)
+            if not overwrite:
+                raise InputError(
+                    f"{folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, "
+                    "or choose another output"
+                )
+            log(line)
         writer = LayoutWriter(
             reader=reader,
             plan=plan,
@@ -109,11 +123,13 @@ def build(
         )
         if writer.finds_duplicates:
             check_comparable(plan.listing.schema)
-        discard_others(state, plan.build_id, plan.options, log)
+        discard_others(state, plan.plan_id, plan.options, log)
+        forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
         written = write_shards(writer, options)
-        manifest = manifest_of(writer, written)
+        manifest = identified(manifest_of(writer, written))
+        write_inputs(folder, manifest.build_id, plan)
         commit(manifest, written.rejects, area)
-        complete(manifest, area, log)
+        complete(manifest, folder, log)
         log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, log)
         _explain_size(manifest, plan, log)
     return manifest
@@ -157,7 +173,7 @@ def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool =
 
 
 def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
-    """Return the manifest of a build's shards."""
+    """Return the manifest of a build's shards, with the plan id instead of the build id."""
     plan = writer.plan
     splits = {
         split: Split(
@@ -168,7 +184,7 @@ def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
     }
     return Manifest(
         name=writer.name,
-        build_id=plan.build_id,
+        build_id=plan.plan_id,
         schema=plan.listing.schema,
         splits=splits,
         totals=_totals(plan.listing, written.rejects, written.conversions),
@@ -176,6 +192,7 @@ def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
         split_cuts=plan.membership.cuts,
         compression=writer.compression,
         rejects_digest=bytes_digest(rejects_text(written.rejects)) if written.rejects else "",
+        inputs_digest=plan.inputs_digest,
     )
 
 
@@ -197,7 +214,7 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
 def _require_space(area: BuildArea, plan: Plan) -> None:
     """Raise InputError if the output's file system has too little space for the remaining shards."""
     needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
-    written = sum(path.stat().st_size for path in area.out.glob(f"*-{area.build_id}.tfrecord-*"))
+    written = sum(path.stat().st_size for path in area.shards.glob("*.tfrecord-*"))
     require_space(area.out, max(0, needed - written), "the dataset")
 
 

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tfshards.prep.building.output_state import build_of, temporary_files, unnamed_files
+from tfshards.prep.building.output_state import temporary_files
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.views.table import write_views
-from tfshards.prep.writing.area import BuildArea, Reject
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, Reject
+from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.manifest import write_manifest
 from tfshards.schemas.names import rejects_name
 
 # The fields of a line in the rejects file, see docs/format.md.
-_FIELDS = ("key", "reason", "detail", "size", "modified")
+_FIELDS = ("key", "reason", "detail", "size")
+
+
+def identified(draft: Manifest) -> Manifest:
+    """Return the manifest of finished shards with the build id instead of the plan id, also in paths."""
+    build_id = draft.content_id()
+    splits = {
+        name: replace(
+            split,
+            shards=tuple(replace(one, path=with_build_id(one.path, build_id)) for one in split.shards),
+        )
+        for name, split in draft.splits.items()
+    }
+    return replace(draft, build_id=build_id, splits=splits)
 
 
 def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> None:
     """Make the build the dataset; the commit is complete when the manifest is renamed."""
+    area.place(manifest.build_id, manifest.shards)
     # if the manifest survives a power failure, the names of shards and indexes must survive as well
     sync_directory(area.out / "index")
     if rejects:
@@ -28,17 +45,13 @@ def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> No
     write_manifest(manifest, area.out)
 
 
-def complete(manifest: Manifest, area: BuildArea, log: Log) -> None:
-    """Write the views of a committed dataset and remove the build area and temporary files."""
-    for warning in write_views(manifest, area.out):
+def complete(manifest: Manifest, folder: Path, log: Log) -> None:
+    """Write the views of a committed dataset, and remove build areas and temporary files."""
+    for warning in write_views(manifest, folder):
         log(f"warning: {warning}")
-    for path in unnamed_files(area.out, manifest):
-        if build_of(path) == manifest.build_id:
-            # for example shards of a split whose inputs were all rejected
-            path.unlink()
-    for path in temporary_files(area.out):
+    for path in temporary_files(folder):
         path.unlink()
-    area.remove()
+    shutil.rmtree(folder / AREA_NAME, ignore_errors=True)
 
 
 def read_rejects(path: Path) -> list[Reject]:

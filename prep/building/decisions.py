@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfshards.prep.building.output_state import OutputState, UnfinishedBuild, build_of
-from tfshards.schemas import InputError, Manifest
+from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
+from tfshards.prep.planning.plan import Plan, plan_id_of
+from tfshards.prep.writing.shard_names import build_of
+from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME
 
@@ -21,19 +23,30 @@ _NOT_PARAMETERS = ("pillow", "pillow_heif", "same_image", "source", "zlib")
 
 @dataclass(frozen=True)
 class Wanted:
-    """The build that is to be in an output.
+    """The build that is to be in an output; the attributes are those of the manifest that it would have."""
 
-    Attributes:
-        build_id: its id.
-        name: name of the dataset.
-        options: its options, as manifests record them.
-        id_with: return the id of a build of the same inputs with another name and other options.
-    """
-
-    build_id: str
     name: str
+    schema: Schema
     options: Mapping[str, Json]
-    id_with: Callable[[str, Mapping[str, Json]], str]
+    inputs_digest: str
+
+    @property
+    def plan_id(self) -> str:
+        """The id of the plan, which names the build area."""
+        return plan_id_of(self.name, self.schema, self.options, self.inputs_digest)
+
+    def is_in(self, manifest: Manifest | None) -> bool:
+        """Return whether a dataset was built with the same plan, from inputs that may have other content."""
+        if manifest is None or not manifest.inputs_digest:
+            return False
+        return self.plan_id == plan_id_of(
+            manifest.name, manifest.schema, manifest.options, manifest.inputs_digest
+        )
+
+
+def wanted_of(plan: Plan) -> Wanted:
+    """Return the build of a plan."""
+    return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
 
 
 def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
@@ -57,7 +70,7 @@ def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
 
 
 def is_up_to_date(state: OutputState, wanted: Wanted, *, overwrite: bool) -> bool:
-    """Return whether the output already holds this build with all of its files.
+    """Return whether the output already holds this build with all of its files, as far as the plan says.
 
     Raises:
         InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or it
@@ -72,7 +85,7 @@ def is_up_to_date(state: OutputState, wanted: Wanted, *, overwrite: bool) -> boo
     if state.is_adopted:
         # a later build would remove them, and there may be no other copy
         raise InputError(f"{folder} holds records that tfshards did not write; choose another output")
-    if manifest.build_id != wanted.build_id:
+    if not wanted.is_in(manifest):
         if overwrite:
             return False
         raise InputError(
@@ -94,10 +107,13 @@ def _distinction(manifest: Manifest, wanted: Wanted) -> str:
     if named:
         causes.append(f"other options ({', '.join(named)})")
     is_appended = "appended" in changed
-    if set(_INPUTS) & set(changed) or not (causes or is_appended):
+    if set(_INPUTS) & set(changed):
         causes.append("other inputs")
-    elif not is_appended and wanted.id_with(manifest.name, manifest.options) != manifest.build_id:
-        causes.append("possibly other inputs")
+    elif not is_appended and manifest.inputs_digest != wanted.inputs_digest:
+        # with other options, the same inputs may be divided into other splits
+        causes.append("possibly other inputs" if causes else "other inputs")
+    elif not (causes or is_appended):
+        causes.append("other features or class names")
     listed = " and ".join([", ".join(causes[:-1]), causes[-1]] if causes[1:] else causes)
     if not is_appended:
         return f"with {listed}"
@@ -122,7 +138,7 @@ def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
     return f"options ({', '.join(changed)})" if changed else "inputs"
 
 
-def outlook(state: OutputState, build_id: str) -> list[str]:
+def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
     if state.fault:
         return [f"{state.folder} holds a dataset that cannot be read: build must overwrite it"]
@@ -132,41 +148,43 @@ def outlook(state: OutputState, build_id: str) -> list[str]:
         return []
     if state.is_adopted:
         return [f"{state.folder} holds records that tfshards did not write: build requires another output"]
-    if state.manifest.build_id == build_id:
-        return [f"{state.folder} already holds this build: there is nothing to do"]
+    if wanted.is_in(state.manifest):
+        return [f"{state.folder} already holds this build, unless the content of inputs has changed"]
     return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
 
 
-def builds_to_discard(state: OutputState, build_id: str) -> list[UnfinishedBuild]:
-    """Return the unfinished builds that this build of the same output replaces.
+def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]:
+    """Return the unfinished builds that this build of the same output replaces, and the committed one.
 
     If the manifest cannot be read, nothing is discarded, since the files that it names are not known.
     """
-    return [] if state.fault else [build for build in state.unfinished if build.build_id != build_id]
+    if state.fault:
+        return []
+    return [build for build in state.unfinished if build.plan_id != plan_id or _is_committed(build, state)]
 
 
-def files_to_remove(state: OutputState, build_id: str) -> list[Path]:
+def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = False) -> list[Path]:
     """Return the files that a build removes before it writes.
 
-    These are the files of the builds that it discards and, unless the dataset is this build, those of the
-    generation before the dataset. The dataset itself stays until the next build.
+    These are the files of the builds that it discards and, unless ``keep_previous``, those of the generation
+    before the dataset. The dataset itself stays until the next build.
     """
     if state.fault:
         return []
-    committed = state.manifest.build_id if state.manifest else ""
-    discarded = {build.build_id for build in builds_to_discard(state, build_id)} - {committed}
-    is_committed = committed == build_id
+    discarded = {build.placed_id for build in builds_to_discard(state, plan_id)}
+    kept = {build.placed_id for build in state.unfinished} - discarded
+    ids = [build_of(path.name) for path in state.unnamed]
     return [
         path
-        for path in state.unnamed
-        if build_of(path) in discarded or not (is_committed or build_of(path) == build_id)
+        for path, each in zip(state.unnamed, ids, strict=True)
+        if each in discarded or not (keep_previous or each in kept)
     ]
 
 
 def unneeded_files(state: OutputState) -> list[Path]:
     """Return the files that the dataset does not need; without a dataset, those of the unfinished builds."""
-    unfinished = {build.build_id for build in state.unfinished}
-    unneeded = [path for path in state.unnamed if state.manifest or build_of(path) in unfinished]
+    unfinished = {build.placed_id for build in state.unfinished}
+    unneeded = [path for path in state.unnamed if state.manifest or build_of(path.name) in unfinished]
     return [*unneeded, *state.temporary]
 
 
@@ -174,7 +192,12 @@ def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:
     """Return the status line about a build that is discarded for one with these options."""
     changed = _changed(build.options, options) if build.options else []
     names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
-    return f"discarding unfinished build {build.build_id}: its inputs or options differ{names}"
+    return f"discarding an unfinished build: its inputs or options differ{names}"
+
+
+def _is_committed(build: UnfinishedBuild, state: OutputState) -> bool:
+    """Return whether a build area is left of the dataset, whose process was killed after the commit."""
+    return bool(state.manifest and build.placed_id == state.manifest.build_id)
 
 
 def _as_parameter(option: str) -> str:

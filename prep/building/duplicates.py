@@ -62,7 +62,6 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
             REASON,
             f"{_DETAIL}{to_text(listing.keys[original])!r}",
             int(listing.sizes[number]),
-            int(listing.stamps[number]),
         )
         for number, original in found.items()
     ]

@@ -125,7 +125,7 @@ class LayoutWriter:
     def _is_intact(self, found: FinishedShard) -> bool:
         """Return whether a shard, its index and its labels still have their recorded digests."""
         digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
-        files = {self.area.out / path: digest for path, digest in digests.items()}
+        files = {self.area.shards / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
 
     def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
@@ -133,11 +133,11 @@ class LayoutWriter:
         if phase == "final":
             self.log(f"balancing after rejects: {missing} of {of} to rewrite")
         elif num_finished:
-            self.log(f"resuming build {self.area.build_id}: {num_finished} of {of} finished")
+            self.log(f"resuming the build: {num_finished} of {of} finished")
         else:
             listing = self.plan.listing
             what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
-            self.log(f"starting build {self.area.build_id}: {what}")
+            self.log(f"starting build: {what}")
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:

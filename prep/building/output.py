@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfshards.prep.building.decisions import (
+    Wanted,
     builds_to_discard,
     check_usable,
     discard_message,
@@ -145,9 +146,9 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def read_damage(state: OutputState, build_id: str, log: Log) -> OutputState:
+def read_damage(state: OutputState, wanted: Wanted, log: Log) -> OutputState:
     """Return the state of an output after reading the files of this build, if it is the dataset there."""
-    if state.manifest is None or state.manifest.build_id != build_id or state.is_adopted:
+    if not wanted.is_in(state.manifest):
         return state
     state = compare_contents(state)
     if state.damage:
@@ -177,13 +178,22 @@ def _remove_staged(area: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def discard_others(state: OutputState, build_id: str, options: Mapping[str, Json], log: Log) -> None:
-    """Remove files that belong neither to this build nor to the dataset; log the discarded builds."""
-    committed = state.manifest.build_id if state.manifest else ""
-    for build in builds_to_discard(state, build_id):
-        if build.has_begun and build.build_id != committed:
+def discard_others(
+    state: OutputState,
+    plan_id: str,
+    options: Mapping[str, Json],
+    log: Log,
+    *,
+    keep_previous: bool = False,
+) -> None:
+    """Remove files that belong neither to this build nor to the dataset; log the discarded builds.
+
+    With ``keep_previous``, the generation before the dataset is kept.
+    """
+    for build in builds_to_discard(state, plan_id):
+        if build.has_begun and build.plan_id != plan_id:
             log(discard_message(build, options))
-    for path in files_to_remove(state, build_id):
+    for path in files_to_remove(state, plan_id, keep_previous=keep_previous):
         path.unlink()
-    for build in builds_to_discard(state, build_id):
-        shutil.rmtree(state.folder / AREA_NAME / build.build_id, ignore_errors=True)
+    for build in builds_to_discard(state, plan_id):
+        shutil.rmtree(state.folder / AREA_NAME / build.plan_id, ignore_errors=True)

@@ -10,20 +10,17 @@ from pathlib import Path
 
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import FormatError, Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
-from tfshards.schemas.names import MANIFEST_NAME, is_reserved, rejects_name
+from tfshards.schemas.names import MANIFEST_NAME, inputs_name, is_reserved, rejects_name
 
 _NOTE_NAME = "build.json"
-_BUILD_ID = re.compile("[0-9a-f]{8}")
-# The names of shards, indexes, labels and rejects files contain the id of their build.
-_OF_BUILD = re.compile(
-    r"(?:.+-([0-9a-f]{8})\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx|\.labels)?|rejected-([0-9a-f]{8})\.jsonl)"
-)
+_PLAN_ID = re.compile("[0-9a-f]{8}")
 # Names of temporary files that a killed process leaves (schemas/files.py).
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
@@ -33,12 +30,14 @@ class UnfinishedBuild:
     """The build area of a build that was not committed.
 
     Attributes:
-        build_id: id of the build.
+        plan_id: id of the plan.
+        placed_id: build id of the shards that it began to move into the dataset; empty if it did not.
         has_begun: whether it has begun to write shards.
         options: options of the build; empty if they are not recorded, or cannot be read.
     """
 
-    build_id: str
+    plan_id: str
+    placed_id: str
     has_begun: bool
     options: Mapping[str, Json]
 
@@ -100,7 +99,7 @@ def inspect_output(folder: Path) -> OutputState:
         manifest=manifest,
         fault=fault,
         damage=tuple(file_problems(manifest, folder)) if manifest else (),
-        unfinished=tuple(_unfinished(path) for path in _listed(area) if _BUILD_ID.fullmatch(path.name)),
+        unfinished=tuple(_unfinished(path) for path in _listed(area) if _PLAN_ID.fullmatch(path.name)),
         unnamed=tuple(unnamed_files(folder, manifest)),
         temporary=tuple(temporary_files(folder)),
     )
@@ -138,18 +137,12 @@ def unnamed_files(folder: Path, manifest: Manifest | None) -> Iterator[Path]:
     """Yield the files of builds that the manifest does not name, each shard before its index and labels."""
     named = {rejects_name(manifest.build_id)} if manifest else set()
     for shard in manifest.shards if manifest else ():
-        named |= {shard.path, *shard.companion_digests}
+        named |= {*shard.files, inputs_name(build_of(shard.path))}
     indexes = {path.name for path in _listed(folder / "index")}
     for path in (*_listed(folder), *_listed(folder / "index")):
-        is_ours = path.parent != folder or path.suffix == ".jsonl" or f"{path.name}.idx" in indexes
-        if build_of(path) and is_ours and path.relative_to(folder).as_posix() not in named:
+        is_ours = path.parent != folder or path.suffix in (".jsonl", ".npz") or f"{path.name}.idx" in indexes
+        if build_of(path.name) and is_ours and path.relative_to(folder).as_posix() not in named:
             yield path
-
-
-def build_of(path: Path) -> str:
-    """Return the build id in the name of a shard, index, labels or rejects file; else an empty string."""
-    match = _OF_BUILD.fullmatch(path.name)
-    return match[1] or match[2] if match else ""
 
 
 def temporary_files(folder: Path) -> list[Path]:
@@ -171,9 +164,9 @@ def _has_only_ours(folder: Path) -> bool:
     """Return whether there are shards, and otherwise only files whose names tfshards gives to its files."""
     top = [path for path in _listed(folder) if path.name not in ("index", AREA_NAME)]
     files = [*top, *_listed(folder / "index")]
-    has_shards = any(build_of(path) and path.suffix != ".jsonl" for path in top)
+    has_shards = any(".tfrecord-" in path.name and build_of(path.name) for path in top)
     return has_shards and all(
-        build_of(path) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name) for path in files
+        build_of(path.name) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name) for path in files
     )
 
 
@@ -191,7 +184,8 @@ def _unfinished(area: Path) -> UnfinishedBuild:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         options = {}
     return UnfinishedBuild(
-        build_id=area.name,
+        plan_id=area.name,
+        placed_id=BuildArea(area.parent.parent, area.name).placed_id(),
         has_begun=(area / "first").is_dir(),
         options=options if isinstance(options, dict) else {},
     )

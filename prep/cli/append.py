@@ -26,6 +26,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add classes that the dataset does not have to the end of its class names",
     )
+    add(
+        "--checksum",
+        action="store_true",
+        help="compare the contents of all known inputs with their records, not only of those that are newer "
+        "or have another size",
+    )
     add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
     add_json(parser, "print the new manifest as JSON")
     parser.epilog = BEAM_EPILOG
@@ -49,6 +55,7 @@ def _run(args: argparse.Namespace) -> int:
         max_rejected=args.max_rejected,
         follow_links=args.follow_links,
         new_classes=args.new_classes,
+        checksum=args.checksum,
         dry_run=args.dry_run,
         beam_args=args.beam_args,
         log=log,

@@ -15,6 +15,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             action="store_true",
             help="replace an existing dataset whose inputs or options differ, or whose files are damaged",
         )
+        kind.add_argument(
+            "--checksum",
+            action="store_true",
+            help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
+            "modification time differs",
+        )
         add_json(kind)
         kind.epilog = BEAM_EPILOG
 
@@ -32,6 +38,7 @@ def _run(args: argparse.Namespace) -> int:
         seed=args.seed,
         overwrite=args.overwrite,
         options=options,
+        checksum=args.checksum,
         beam_args=args.beam_args,
         log=args.log,
     )

@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfshards.prep.building.decisions import outlook
+    from tfshards.prep.building.decisions import outlook, wanted_of
     from tfshards.prep.building.output_state import inspect_output
     from tfshards.prep.building.preview import plan
     from tfshards.prep.planning.text import plan_json, plan_text
@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> int:
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
     lines = [f"warning: {warning}" for warning in found.warnings]
-    for line in [*lines, *outlook(inspect_output(Path(args.dataset)), found.build_id)]:
+    for line in [*lines, *outlook(inspect_output(Path(args.dataset)), wanted_of(found))]:
         args.log(line)
     print(json.dumps(plan_json(found, args.batch_size)) if args.json else plan_text(found, args.batch_size))
     return 0

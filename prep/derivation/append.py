@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import cast
 
 from tfshards.prep.building.build import manifest_of, write_shards
-from tfshards.prep.building.commit import commit, complete, rejects_text
+from tfshards.prep.building.commit import commit, complete, identified, rejects_text
+from tfshards.prep.building.inputs_file import write_inputs
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
 from tfshards.prep.building.rejects import log_rejects
@@ -50,6 +51,7 @@ def append(
     max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
     follow_links: bool = False,
     new_classes: bool = False,
+    checksum: bool = False,
     dry_run: bool = False,
     engine: EngineName = "beam",
     beam_args: Sequence[str] = (),
@@ -72,6 +74,8 @@ def append(
         follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
             built from an image folder with this option.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
+        checksum: compare the contents of all known inputs with their records, rather than only of those that
+            are newer than their shard or have another size.
         dry_run: log what would be appended, write nothing, and return the manifest as it is.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
@@ -94,6 +98,7 @@ def append(
         options=Options(balance=balance, max_rejected=max_rejected),
         follow_links=follow_links,
         new_classes=new_classes,
+        checksum=checksum,
         log=log,
     )
     try:
@@ -123,6 +128,7 @@ class _Request:
     options: Options
     follow_links: bool
     new_classes: bool
+    checksum: bool
     log: Log
 
 
@@ -134,11 +140,11 @@ def _append(request: _Request, source: Source, engine: EngineName, beam_args: tu
         old = origin.manifest
         new, plan = _find(request, reader, origin)
         if plan is None:
-            complete(old, BuildArea(folder, old.build_id), log)
+            complete(old, folder, log)
             log(up_to_date_line(new, folder))
             return old
-        area = BuildArea(folder, plan.build_id)
-        discard_others(state, plan.build_id, plan.options, log)
+        area = BuildArea(folder, plan.plan_id)
+        discard_others(state, plan.plan_id, plan.options, log)
         writer = LayoutWriter(
             reader=reader,
             plan=plan,
@@ -151,12 +157,13 @@ def _append(request: _Request, source: Source, engine: EngineName, beam_args: tu
             compression=old.compression,
         )
         written = write_shards(writer, request.options, may_be_empty=True)
-        added = manifest_of(writer, written)
+        added = identified(manifest_of(writer, written))
         rejects = [*new.rejects, *written.rejects]
         manifest = _appended(old, added, new, rejects)
         verify_examples(manifest, [old, added])
+        write_inputs(folder, added.build_id, plan)
         commit(manifest, rejects, area)
-        complete(manifest, area, log)
+        complete(manifest, folder, log)
         log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest
 
@@ -175,7 +182,7 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     folder, log = request.folder, request.log
     if not has_keys(origin):
         raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
-    new = find_new_examples(reader, origin, new_classes=request.new_classes)
+    new = find_new_examples(reader, origin, new_classes=request.new_classes, checksum=request.checksum)
     for line in difference_lines(new, origin):
         log(line)
     if not new.listing.num_examples:
@@ -231,10 +238,17 @@ def _new_classes(request: _Request, origin: Origin) -> list[str]:
 
 
 def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
-    """Return the plan with the cuts of the splits, and a build id that also depends on the dataset."""
-    digest = hashlib.sha256(f"{origin.manifest.to_text()}{plan.build_id}".encode("ascii"))
-    membership = Membership(plan.membership.examples, new.cuts)
-    return replace(plan, build_id=digest.hexdigest()[:8], membership=membership)
+    """Return the plan with the cuts of the splits, and with ids that also depend on the dataset."""
+    of = origin.manifest.build_id
+    plan_id, inputs = (
+        hashlib.sha256(f"{of} {each}".encode()).hexdigest() for each in (plan.plan_id, plan.inputs_digest)
+    )
+    return replace(
+        plan,
+        plan_id=plan_id[:8],
+        inputs_digest=f"sha256:{inputs}",
+        membership=Membership(plan.membership.examples, new.cuts),
+    )
 
 
 def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequence[Reject]) -> Manifest:

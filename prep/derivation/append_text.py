@@ -41,7 +41,7 @@ def up_to_date_line(new: NewExamples, root: Path) -> str:
 
 def preview_lines(plan: Plan) -> Iterator[str]:
     """Yield what would be appended: the inputs, shards and source bytes by split, and the inputs by class."""
-    yield f"would append {counted(plan.listing.num_examples, 'input')} as build {plan.build_id}"
+    yield f"would append {counted(plan.listing.num_examples, 'input')}"
     rows = [("split", "inputs", "shards", "source bytes")]
     for split, layout in plan.layouts.items():
         num_bytes = sum(int(plan.listing.sizes[shard].sum()) for shard in layout)

@@ -7,16 +7,14 @@ repeated call finds the dataset up to date.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from tfshards.prep.building.commit import commit, complete
+from tfshards.prep.building.commit import commit, complete, identified
 from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.derivation.origin import Origin
@@ -25,7 +23,6 @@ from tfshards.prep.progress.lines import Log
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, Manifest, Schema, Shard, Split
 from tfshards.schemas.digests import digest_together
-from tfshards.schemas.json_reader import Json
 
 # Writes the shards to the output of the area and returns the shards of each split.
 Write: TypeAlias = Callable[[BuildArea], Mapping[str, tuple[Shard, ...]]]
@@ -43,12 +40,10 @@ def new_dataset(
     return folder, dataset_name(folder, Options(name=name))
 
 
-def derived_id(name: str, options: Mapping[str, Json], origins: Sequence[Origin]) -> str:
-    """Return the build id: a hash of everything that determines the bytes of the dataset."""
-    digest = hashlib.sha256(json.dumps([name, options], sort_keys=True).encode("ascii"))
-    for origin in origins:
-        digest.update(origin.manifest.to_text().encode("ascii"))
-    return digest.hexdigest()[:8]
+def digest_of_origins(origins: Sequence[Origin]) -> str:
+    """Return the digest of the datasets that a dataset is derived from."""
+    texts = "".join(origin.manifest.to_text() for origin in origins)
+    return f"sha256:{hashlib.sha256(texts.encode('ascii')).hexdigest()}"
 
 
 def derive(
@@ -64,7 +59,7 @@ def derive(
     """Write and commit a dataset and return its manifest.
 
     Args:
-        outline: manifest of the dataset, with splits that have no shards yet.
+        outline: manifest of the dataset without a build id, with splits that have no shards yet.
         origins: datasets whose examples it holds.
         folder: folder of the dataset.
         write: function that writes the shards.
@@ -78,26 +73,25 @@ def derive(
             False.
         BuildError: the shards do not hold the examples of the origins; nothing is committed.
     """
-    area = BuildArea(folder, outline.build_id)
+    wanted = Wanted(outline.name, outline.schema, outline.options, outline.inputs_digest)
+    area = BuildArea(folder, wanted.plan_id)
     with claimed(folder, overwrite=overwrite) as state:
         if overwrite:
-            state = read_damage(state, outline.build_id, log)
-        id_with = partial(derived_id, origins=origins)
-        wanted = Wanted(outline.build_id, outline.name, outline.options, id_with)
+            state = read_damage(state, wanted, log)
         found = is_up_to_date(state, wanted, overwrite=overwrite)
-        discard_others(state, outline.build_id, outline.options, log)
+        discard_others(state, wanted.plan_id, outline.options, log, keep_previous=found)
         if found:
             assert state.manifest is not None
-            complete(state.manifest, area, log)
+            complete(state.manifest, folder, log)
             log(up_to_date(folder, is_compared=overwrite))
             return state.manifest
         rejects = [reject for origin in origins for reject in origin.rejects()]
         shards = write(area)
         splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
-        manifest = replace(outline, splits=splits)
+        manifest = identified(replace(outline, splits=splits))
         verify_examples(manifest, [origin.manifest for origin in origins], has_new_keys=has_new_keys)
         commit(manifest, rejects, area)
-        complete(manifest, area, log)
+        complete(manifest, folder, log)
     return manifest
 
 

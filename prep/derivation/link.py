@@ -12,8 +12,8 @@ from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Log, Progress, Reporter, counted
 from tfshards.prep.verification.check_files import shard_problems
-from tfshards.prep.writing.area import BuildArea, ShardId
-from tfshards.prep.writing.shard import shard_path
+from tfshards.prep.writing.area import BuildArea
+from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import BuildError, Shard
 
 
@@ -47,10 +47,9 @@ def link_shards(
     """
     links = _links(area, name, origins)
     area.open()
-    (area.out / "index").mkdir(exist_ok=True)
     num_examples = sum(link.new.num_examples for link in links)
     what = f"{counted(num_examples, 'example')}, {counted(len(links), 'shard')}, linked unchanged"
-    log(f"starting build {area.build_id}: {what}")
+    log(f"starting build: {what}")
     progress = Progress(name, num_examples)
     make = partial(_make, area, progress.reporter)
     in_process.run(Work(make, links, progress, area.stop))
@@ -70,7 +69,7 @@ def _links(area: BuildArea, name: str, origins: Sequence[Origin]) -> list[_Link]
             for shard in origin.manifest.splits[split].shards
         ]
         for index, (origin, shard) in enumerate(held):
-            path = shard_path(name, ShardId(split, index), area.build_id, len(held))
+            path = shard_name(name, split, index, len(held), build_id=area.plan_id)
             links.append(_Link(split, origin, shard, replace(shard, path=path)))
     return links
 
@@ -80,7 +79,7 @@ def _make(area: BuildArea, reporter: Reporter, link: _Link) -> None:
         area.link_shard(link.origin.root, link.old, link.new)
     except OSError as error:
         raise BuildError(f"{error.filename or area.out}: {error.strerror}") from None
-    problems = shard_problems(area.out, link.new)
+    problems = shard_problems(area.shards, link.new)
     if problems:
         # the fault is in the origin, so the message has the path there
         fault = str(problems[0]).replace(link.new.path, link.old.path)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.derive import derive, derived_id, join_splits, new_dataset
+from tfshards.prep.derivation.derive import derive, digest_of_origins, join_splits, new_dataset
 from tfshards.prep.derivation.keys import check_keys_differ, has_keys
 from tfshards.prep.derivation.link import link_shards
 from tfshards.prep.derivation.origin import Origin, open_origin
@@ -150,13 +150,14 @@ def _outline(
     cuts = {} if "as_splits" in options else manifests[0].split_cuts
     return Manifest(
         name=name,
-        build_id=derived_id(name, options, origins),
+        build_id="",
         schema=manifests[0].schema,
         splits={split: replace(held, shards=()) for split, held in splits.items()},
         totals=_totals([manifest.totals for manifest in manifests]),
         options=options,
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
         rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+        inputs_digest=digest_of_origins(origins),
     )
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.building.added_splits import added_membership
-from tfshards.prep.building.duplicates import is_still_duplicate
+from tfshards.prep.building.contents import differing
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
@@ -56,10 +56,13 @@ class NewExamples:
     missing: str
 
 
-def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = False) -> NewExamples:
+def find_new_examples(
+    reader: Reader, origin: Origin, *, new_classes: bool = False, checksum: bool = False
+) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content.
 
     With ``new_classes``, the source may have more class names than the dataset, after those of the dataset.
+    With ``checksum``, the contents of all known inputs are compared.
 
     Raises:
         InputError: the source's examples do not fit the dataset, or nothing determines their splits.
@@ -79,7 +82,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool = Fal
     examples = known.find(listing)
     is_known = examples >= 0
     _check_rows(listing, reader, known, examples)
-    changed = find_changed(listing, reader, known, examples)
+    changed = find_changed(listing, reader, known, examples, checksum=checksum)
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
     missing = np.flatnonzero(absent)
@@ -129,13 +132,7 @@ def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader)
     """Return whether an input that the dataset rejected still has the content for which it was rejected."""
     if listing.sizes[number] != reject.size:
         return False
-    if listing.stamps[number] == reject.stamp:
-        return True
-    # a copied file has another modification time, but the same content
-    (outcome,) = reader.read(listing.rows(np.array([number], dtype=np.int64)), listing.schema)
-    if isinstance(outcome, Accepted):
-        return is_still_duplicate(reject, outcome, listing, reader)
-    return (outcome.reason, outcome.detail) == (reject.reason, reject.detail)
+    return not len(differing(listing, reader, np.array([number], dtype=np.int64), [reject]))
 
 
 def _check_schema(schema: Schema, origin: Origin) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfshards.prep.building.commit import complete
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import claimed, dataset_name
-from tfshards.prep.derivation.derive import derive, derived_id, new_dataset
+from tfshards.prep.derivation.derive import derive, digest_of_origins, new_dataset
 from tfshards.prep.derivation.origin import open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
 from tfshards.prep.derivation.rewrite_plan import RewritePlan
@@ -84,9 +84,10 @@ def reshard(
     outline = replace(
         of,
         name=name,
-        build_id=derived_id(name, recorded, [origin]),
+        build_id="",
         splits={split: Split((), held.label_counts) for split, held in of.splits.items()},
         options=recorded,
+        inputs_digest=digest_of_origins([origin]),
         compression=compression,
     )
 
@@ -109,7 +110,7 @@ def _complete(folder: Path, manifest: Manifest, log: Log) -> Manifest:
     """Complete the commit of an earlier call in place, which may have been killed after it."""
     with claimed(folder):
         _check_unchanged(folder, manifest)
-        complete(manifest, BuildArea(folder, manifest.build_id), log)
+        complete(manifest, folder, log)
     log(up_to_date(folder, is_compared=False))
     return manifest
 

@@ -60,18 +60,18 @@ def _finished(plan: RewritePlan, shard: ShardId) -> FinishedShard | None:
     """Return a new shard that an earlier attempt finished, if its files are unchanged."""
     done = plan.area.read_finished("first", shard)
     is_planned = done and done.shard.path == plan.shard_path(shard)
-    return done if done and is_planned and not shard_problems(plan.area.out, done.shard) else None
+    return done if done and is_planned and not shard_problems(plan.area.shards, done.shard) else None
 
 
 def _log_start(plan: RewritePlan, num_finished: int, log: Log) -> None:
-    of, build_id = counted(len(plan.shards), "shard"), plan.area.build_id
+    of = counted(len(plan.shards), "shard")
     if num_finished:
-        log(f"resuming build {build_id}: {num_finished} of {of} finished")
+        log(f"resuming the build: {num_finished} of {of} finished")
         return
     manifests = [origin.manifest for origin in plan.origins]
     examples = counted(sum(manifest.num_examples for manifest in manifests), "example")
     record_bytes = sum(shard.record_bytes for manifest in manifests for shard in manifest.shards)
-    log(f"starting build {build_id}: {examples}, {size(record_bytes)}, {of}")
+    log(f"starting build: {examples}, {size(record_bytes)}, {of}")
 
 
 def _require_space(plan: RewritePlan, finished: Mapping[ShardId, FinishedShard]) -> None:

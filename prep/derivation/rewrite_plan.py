@@ -11,7 +11,7 @@ from tfshards.prep.derivation.assignment import assign, interleave
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.options import Balance
 from tfshards.prep.writing.area import BuildArea, ShardId
-from tfshards.prep.writing.shard import shard_path
+from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import Shard
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.manifest import Compression
@@ -44,7 +44,7 @@ class RewritePlan:
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the path of a new shard, relative to the dataset."""
-        return shard_path(self.name, shard, self.area.build_id, self.num_shards[shard.split])
+        return shard_name(self.name, *shard, self.num_shards[shard.split], build_id=self.area.plan_id)
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,5 +153,5 @@ class _NewShard:
         shard, companions = file.describe(self._path)
         for path, data in companions.items():
             publish(area, path, data)
-        file.path.replace(area.out / self._path)
+        file.path.replace(area.shards / self._path)
         area.write_finished("first", self._shard, FinishedShard(shard, rows_digest=""))

@@ -18,7 +18,7 @@ from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
 from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -35,26 +35,26 @@ class Plan:
     """The result of a build if no input is rejected.
 
     Attributes:
+        name: name of the dataset.
         listing: listing of the source.
         membership: examples of each split.
         layouts: layout of each split, see ``Layouts``.
-        build_id: 8 hex digits.
+        plan_id: 8 hex digits, equal for equal inputs (see ``inputs_digest``) and options.
+        inputs_digest: digest of the keys, sizes, labels and splits of the inputs, but not of their content.
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.
         notes: other lines for the user, such as how evenly whole groups divide the classes.
     """
 
+    name: str
     listing: Listing
     membership: Membership
     layouts: Layouts
-    build_id: str
+    plan_id: str
+    inputs_digest: str
     options: Mapping[str, Json]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
-
-    def id_with(self, name: str, options: Mapping[str, Json]) -> str:
-        """Return the id of a build of the same inputs with another name and other options."""
-        return _build_id(self.listing, name, options)
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
@@ -124,8 +124,9 @@ def make_plan(
         all_options["same_image"] = "one split"
         line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
         notes = (f"{line}, unless group_by= names other groups", *notes)
-    build_id = _build_id(listing, name, all_options)
-    return Plan(listing, membership, layouts, build_id, all_options, warnings, notes)
+    digest = _inputs_digest(listing, membership)
+    plan_id = plan_id_of(name, listing.schema, all_options, digest)
+    return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings, notes)
 
 
 def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
@@ -183,22 +184,21 @@ def _shared(listing: Listing) -> Sequence[bytes] | None:
     return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
-def _build_id(listing: Listing, name: str, options: Mapping[str, Json]) -> str:
-    """Return a hash of everything that determines which bytes are written."""
+def _inputs_digest(listing: Listing, membership: Membership) -> str:
+    """Return a digest of what a listing says of the inputs, except their modification times."""
     digest = hashlib.sha256()
-    header = {
-        "format_version": FORMAT_VERSION,
-        "name": name,
-        "schema": listing.schema.to_json(),
-        "options": dict(options),
-        "identity": listing.identity,
-        "skipped": dict(listing.skipped),
-    }
-    digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
+    digest.update(listing.identity.encode("utf-8", "surrogateescape"))
     digest.update(b"\0".join(listing.keys))
-    for numbers in (listing.sizes, listing.stamps, listing.labels):
+    digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
+    for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
         digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").tobytes())
-    return digest.hexdigest()[:8]
+    return f"sha256:{digest.hexdigest()}"
+
+
+def plan_id_of(name: str, schema: Schema, options: Mapping[str, Json], inputs_digest: str) -> str:
+    """Return a hash of all that determines the bytes of a dataset, except the content of its inputs."""
+    header = [FORMAT_VERSION, name, schema.to_json(), dict(options), inputs_digest]
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode("ascii")).hexdigest()[:8]
 
 
 def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:

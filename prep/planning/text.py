@@ -32,7 +32,6 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
     classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
     lines = [
-        f"would be build {plan.build_id}",
         *table(rows),
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
@@ -57,7 +56,6 @@ def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
             "steps_per_epoch": {str(count): num_examples // (batch_size * count) for count in _WORKER_COUNTS},
         }
     return {
-        "build_id": plan.build_id,
         "schema": plan.listing.schema.to_json(),
         "splits": splits,
         "skipped": dict(plan.listing.skipped),

@@ -1,6 +1,7 @@
 """Rebuild single shards and the rejects file of a dataset from the inputs that it was built from.
 
-The build id and the digest of each file must be the same as before; a file that differs replaces nothing.
+The digest of each file must be the same as before; a file that differs replaces nothing. Which inputs were in
+which shard follows from the record of the inputs (building/inputs_file.py), even if there are others now.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from tfshards.prep.building.commit import read_rejects, rejects_text
+from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
+from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import Plan, make_plan
-from tfshards.prep.progress.lines import Reporter
-from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.progress.lines import Log, Reporter
+from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.verification.parts import Part, parts_of
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import InputError, Manifest, Shard
@@ -28,44 +35,91 @@ from tfshards.schemas.json_reader import shown
 from tfshards.schemas.names import rejects_name
 
 _REMEDY = (
-    "the content of an input has changed, but not its size and modification time; give the inputs that the "
+    "the content of an input has changed; give the inputs that the "
     "dataset was built from, or replace the dataset with a new build"
 )
 
 
 def rebuild(
-    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | Sequence[str]
+    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | Sequence[str], log: Log
 ) -> Iterator[str]:
     """Rebuild damaged shards, their companions and the rejects file; yield the path of each.
+
+    A shard one of whose inputs is missing or has changed is left as it is, unless all damaged ones are so.
 
     Args:
         folder: the dataset's folder, which no other process writes into.
         manifest: the dataset's manifest.
         damaged: the paths of the files to rebuild.
-        inputs: inputs that the dataset was built from.
+        inputs: inputs that the dataset was built from; more of them, or only those of one part.
+        log: receives a line about each shard that cannot be rebuilt.
 
     Raises:
         OptionsError: there are more inputs than the dataset was built from.
         InputError: the inputs are not those that the dataset was built from.
     """
     kind_of_source(manifest)
+    parts = parts_of(folder, manifest)
+    faults: dict[str, InputError] = {}
     with staging_folder(folder) as staging:
-        source = restored_source(manifest, inputs) if isinstance(inputs, Sequence) else inputs
-        reader = source.stage(staging / "source")
-        build = Rebuild(folder, manifest, reader, _plan(reader, manifest), staging)
+        reader = _source(manifest, inputs, staging / "names").stage(staging / "source")
+        listing = reader.listing()
         name = rejects_name(manifest.build_id)
-        if name in damaged:
-            rejects = build.rejects()
-            write_atomically(folder / name, rejects_text(rejects))
-            yield name
-        else:
-            rejects = read_rejects(folder / name) if manifest.totals.rejected else []
-        layouts = final_layouts(build.plan, rejects, restored_options(manifest))
-        for split, layout in layouts.items():
-            for index, numbers in enumerate(layout):
-                shard = manifest.splits[split].shards[index]
-                if shard.path in damaged:
-                    yield from build.replace(ShardId(split, index), numbers, shard, damaged)
+        for number, part in enumerate(parts):
+            shards = {shard.path for shard in part.manifest.shards}
+            if not damaged & (shards if manifest.options.get("appended") else {*shards, name}):
+                continue
+            plan, is_there = _plan(folder, reader, listing, part)
+            build = Rebuild(folder, part.manifest, reader, plan, staging / f"part{number}")
+            if part.rejected is not None:
+                rejects = [Reject(key, "", "", 0) for key in sorted(part.rejected)]
+            elif name in damaged:
+                rejects = build.rejects()
+                write_atomically(folder / name, rejects_text(rejects))
+                yield name
+            else:
+                rejects = read_rejects(folder / name) if manifest.totals.rejected else []
+            for shard, numbers, expected in _expected(part, plan, rejects):
+                if expected.path not in damaged:
+                    continue
+                try:
+                    _check_there(plan.listing, numbers, is_there)
+                    yield from build.replace(shard, numbers, expected, damaged)
+                except InputError as error:
+                    # the inputs of the other shards may be unchanged
+                    faults[expected.path] = error
+    if faults and len(faults) == sum(shard.path in damaged for shard in manifest.shards):
+        raise next(iter(faults.values()))
+    for path, fault in faults.items():
+        log(f"{path}: not rebuilt: {fault}")
+
+
+def _source(manifest: Manifest, inputs: Source | Sequence[str], staging: Path) -> Source:
+    """Return the source of the inputs, with the class names of the dataset and any new ones after them."""
+    names = manifest.schema.class_names
+    if not isinstance(inputs, Sequence):
+        return inputs.with_class_names(names) if names else inputs
+    if not names:
+        return restored_source(manifest, inputs, is_grown=True)
+    nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
+    source = restored_source(nameless, inputs, is_grown=True)
+    staging.mkdir()
+    found = source.stage(staging, preview=True).listing().schema.class_names
+    return source.with_class_names((*names, *(name for name in found if name not in names)))
+
+
+def _expected(part: Part, plan: Plan, rejects: Sequence[Reject]) -> Iterator[tuple[ShardId, IntArray, Shard]]:
+    """Yield each shard of a part with the numbers of its inputs, and its entry in the manifest."""
+    for split, layout in final_layouts(plan, rejects, part.options, may_be_empty=True).items():
+        for index, numbers in enumerate(layout):
+            yield ShardId(split, index), numbers, part.manifest.splits[split].shards[index]
+
+
+def _check_there(listing: Listing, numbers: IntArray, is_there: BoolArray) -> None:
+    missing = numbers[~is_there[numbers]]
+    if len(missing):
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        raise InputError(f"{to_text(listing.keys[int(missing[0])])!r}{more}: missing from the inputs")
 
 
 @dataclass(frozen=True)
@@ -124,7 +178,7 @@ class Rebuild:
         for path in (*expected.companion_digests, expected.path):
             if path in damaged:
                 (self.folder / path).parent.mkdir(exist_ok=True)
-                (self.area.out / path).replace(self.folder / path)
+                (self.area.shards / path).replace(self.folder / path)
                 sync_directory((self.folder / path).parent)
                 yield path
 
@@ -136,7 +190,7 @@ class Rebuild:
                 shard = ShardId(split, index)
                 first[shard] = self.write("first", shard, numbers)
                 # only the rejected inputs are needed
-                (self.area.out / first[shard].shard.path).unlink()
+                (self.area.shards / first[shard].shard.path).unlink()
         found = [reject for done in first.values() for reject in done.rejected]
         found += repeated_inputs(self.plan, first, restored_options(self.manifest), lambda _: None)
         if bytes_digest(rejects_text(found)) != self.manifest.rejects_digest:
@@ -147,46 +201,76 @@ class Rebuild:
         return found
 
 
-def _plan(reader: Reader, manifest: Manifest) -> Plan:
-    """Return the plan of the build that made the dataset.
+def _plan(folder: Path, reader: Reader, now: Listing, part: Part) -> tuple[Plan, BoolArray]:
+    """Return the plan of the build that wrote a part, and for each of its inputs whether it is still there.
+
+    The plan is that of the inputs that the build recorded, or without this record of those in ``now``.
 
     Raises:
-        InputError: the inputs, or the libraries that read them, have changed.
+        InputError: the options differ, for example by the release of Pillow, or without a record the inputs.
     """
-    seed = manifest.options.get("seed")
-    assert isinstance(seed, int)
-    options, listing = restored_options(manifest), reader.listing()
-    lacking = [] if options.splits else sorted({*manifest.splits} - {*(listing.splits or ["train"])})
+    manifest, options = part.manifest, part.options
+    recorded = read_inputs(folder, manifest.build_id)
+    listing = replace(now, schema=manifest.schema)
+    if recorded is not None:
+        listing = replace(
+            listing,
+            keys=recorded.keys,
+            sizes=recorded.sizes,
+            stamps=recorded.stamps,
+            labels=recorded.labels,
+            splits=recorded.splits,
+        )
+        options = replace(options, splits={}, stratify=False, group_by=None)
+    _check_options(reader, manifest)
+    if recorded is None:
+        _check_splits(now, part)
+    plan = make_plan(reader, manifest.name, restored_shards(manifest), part.seed, options, listing)
+    if recorded is None:
+        if plan.inputs_digest != manifest.inputs_digest or now.schema != manifest.schema:
+            raise _others(_difference(plan, now, manifest))
+        return plan, np.ones(now.num_examples, np.bool_)
+    found = [now.find(to_text(key)) for key in recorded.keys]
+    numbers = np.array([-1 if number is None else number for number in found], np.int64)
+    is_there = numbers >= 0
+    # readers refuse a file of another size or time than it is listed with; its digest decides
+    listing = replace(listing, sizes=now.sizes[numbers], stamps=now.stamps[numbers])
+    return replace(plan, listing=listing), is_there
+
+
+def _others(difference: str) -> InputError:
+    return InputError(
+        f"these are not the inputs that the dataset was built from: {difference}; give those, or replace the "
+        "dataset with a new build"
+    )
+
+
+def _check_options(reader: Reader, manifest: Manifest) -> None:
+    """Raise InputError if options of the source, or the libraries that read it, differ from the build."""
+    before, now = manifest.options, reader.options()
+    changed = [name for name in sorted(now) if now[name] != before.get(name) and name != "follow_links"]
+    if changed:
+        found = (
+            f"{name} is {shown(now[name])} instead of {shown(before[name]) if name in before else 'absent'}"
+            for name in changed
+        )
+        raise _others("; ".join(found))
+
+
+def _check_splits(now: Listing, part: Part) -> None:
+    splits = part.manifest.splits
+    lacking = [] if part.options.splits else sorted({*splits} - {*(now.splits or ["train"])})
     if lacking:
-        raise InputError(
-            f"these are not the inputs that the dataset was built from: they have no split {lacking[0]!r}; "
-            "give those, or replace the dataset with a new build"
-        )
-    plan = make_plan(reader, manifest.name, restored_shards(manifest), seed, options, listing)
-    if plan.build_id != manifest.build_id:
-        found = "; ".join(_differences(plan, manifest))
-        raise InputError(
-            f"these are not the inputs that the dataset was built from: {found} (build {manifest.build_id}, "
-            f"this would be {plan.build_id}); give those, or replace the dataset with a new build"
-        )
-    return plan
+        raise _others(f"they have no split {lacking[0]!r}")
 
 
-def _differences(plan: Plan, manifest: Manifest) -> Iterator[str]:
-    """Yield what differs from the build that made the dataset."""
-    names = sorted({*plan.options, *manifest.options})
-    changed = [name for name in names if plan.options.get(name) != manifest.options.get(name)]
-    for name in changed:
-        both = (plan.options, manifest.options)
-        now, then = (shown(options[name]) if name in options else "absent" for options in both)
-        yield f"{name} is {now} instead of {then}"
-    if plan.listing.schema != manifest.schema:
-        yield "features or class names differ"
+def _difference(plan: Plan, now: Listing, manifest: Manifest) -> str:
     inputs, before = plan.listing.num_examples, manifest.totals.accepted + manifest.totals.rejected
     if inputs != before:
-        yield f"{inputs:,} inputs instead of {before:,}"
-    elif not changed and plan.listing.schema == manifest.schema:
-        yield "names, sizes, modification times, labels or skipped entries differ"
+        return f"{inputs:,} inputs instead of {before:,}"
+    if now.schema != manifest.schema:
+        return "features or class names differ"
+    return "names, sizes, labels or splits differ"
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.registry import KINDS
 from tfshards.prep.verification.check_files import rejects_problems, shard_problems
 from tfshards.prep.verification.rebuild import rebuild
-from tfshards.prep.verification.rebuild_parts import rebuild_parts
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
@@ -38,7 +37,7 @@ def repair(
             same options. If examples were appended since, it may be the grown source, or the inputs of one of
             the builds. Without it only indexes and labels are repaired, which are derived from their
             shards.
-        log: called with a line for each file that is rebuilt.
+        log: called with a line for each file that is rebuilt, or cannot be.
 
     Raises:
         OptionsError: ``source`` is neither paths nor a source, or there are more inputs than the dataset was
@@ -55,7 +54,7 @@ def repair(
         found = verify(folder).problems
         damaged = {problem.place for problem in found}
         repaired: list[str] = []
-        for path in _rebuilt(folder, manifest, damaged, inputs):
+        for path in _rebuilt(folder, manifest, damaged, inputs, log):
             log(f"{path}: rebuilt")
             repaired.append(path)
         if manifest.options.get("source") in KINDS:
@@ -66,7 +65,7 @@ def repair(
 
 
 def _rebuilt(
-    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | list[str]
+    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | list[str], log: Log
 ) -> Iterator[str]:
     """Rebuild damaged files; yield the path of each."""
     for shard in manifest.shards:
@@ -79,8 +78,7 @@ def _rebuilt(
                 write_atomically(folder / path, data)
                 yield path
     if inputs and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
-        rebuild_files = rebuild_parts if manifest.options.get("appended") else rebuild
-        yield from rebuild_files(folder, manifest, damaged, inputs)
+        yield from rebuild(folder, manifest, damaged, inputs, log)
 
 
 def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:

@@ -1,8 +1,9 @@
 """The build area: files in the output folder that hold the plan and the finished shards of a build.
 
-``DATASET/.build/<build id>/`` holds for the first layout, and for the final one if inputs were rejected:
+``DATASET/.build/<plan id>/`` holds for the first layout, and for the final one if inputs were rejected:
 ``first/train-00000.plan`` (the rows, as JSON) and ``first/train-00000.done`` (the finished shard, as JSON).
-An interrupted build resumes from them; a committed one removes them.
+``shards/`` holds the shards, with the plan id in their names; the build id, a hash of what was written, is
+known only when all are finished. An interrupted build resumes from these files; a committed one removes them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from tfshards.prep.sources.base import Row
+from tfshards.prep.writing.shard_names import build_of, with_build_id
 from tfshards.schemas import Shard
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.index import IntArray
 
 AREA_NAME = ".build"
+_PLACED_NAME = "placed"
 
 # A build first writes every planned example; the final layouts leave out rejects and duplicates.
 Phase = Literal["first", "final"]
@@ -36,13 +42,12 @@ class ShardId(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A rejected input, as in the file ``rejected-*.jsonl``; size and stamp are those of its ``Row``."""
+    """A rejected input, as in the file ``rejected-*.jsonl``; the size is that of its ``Row``."""
 
     key: str
     reason: str
     detail: str
     size: int
-    stamp: int
 
 
 @dataclass(frozen=True)
@@ -72,19 +77,24 @@ class BuildArea:
 
     Attributes:
         out: folder of the dataset.
-        build_id: id of the build.
+        plan_id: id of the plan of the build.
         attempt: part of the names of unfinished files and of the stop file. It differs from that of an
             earlier attempt, whose worker processes may run for a second after its main process was killed.
     """
 
     out: Path
-    build_id: str
+    plan_id: str
     attempt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def root(self) -> Path:
         """The folder of this build's area."""
-        return self.out / AREA_NAME / self.build_id
+        return self.out / AREA_NAME / self.plan_id
+
+    @property
+    def shards(self) -> Path:
+        """The folder of the finished shards, in which paths are as in the dataset."""
+        return self.root / "shards"
 
     @property
     def stop_path(self) -> Path:
@@ -97,26 +107,38 @@ class BuildArea:
             shutil.rmtree(left, ignore_errors=True)
         for left in self.root.glob("stop*"):
             left.unlink()
-        for folder in (self.root / "first", self.root / "final", self.unfinished_path("")):
-            folder.mkdir(parents=True, exist_ok=True)
+        for folder in ("first", "final", f"{self.shards.name}/index", self.unfinished_path("").name):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        self._take_back()
 
     def write_plan(self, phase: Phase, shard: ShardId, rows: Sequence[Row]) -> str:
-        """Write the rows of a shard, in order, and return their digest."""
-        text = _plan_text(rows)
-        self._path(phase, shard, "plan").write_bytes(text)
+        """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""
+        text = _rows_text(rows)
+        stamps = json.dumps([row.stamp for row in rows]).encode("ascii")
+        self._path(phase, shard, "plan").write_bytes(text + b"\n" + stamps)
         return hashlib.sha256(text).hexdigest()
 
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
-        text = self._path(phase, shard, "plan").read_bytes()
-        return list(map(Row._make, json.loads(text))), hashlib.sha256(text).hexdigest()
+        text, stamps = self._path(phase, shard, "plan").read_bytes().split(b"\n")
+        columns = (*json.loads(text), json.loads(stamps))
+        return list(map(Row._make, zip(*columns, strict=True))), hashlib.sha256(text).hexdigest()
+
+    def read_stamps(self, phase: Phase, shard: ShardId) -> IntArray | None:
+        """Return the stamps of the rows of a shard; None if its plan file is missing or damaged."""
+        try:
+            return np.array(
+                json.loads(self._path(phase, shard, "plan").read_bytes().split(b"\n")[1]), np.int64
+            )
+        except (OSError, ValueError, IndexError):
+            return None
 
     def unfinished_path(self, name: str) -> Path:
         """Return the path to which the file ``name`` is written before it is renamed."""
         return self.root / f"unfinished{self.attempt}" / name
 
     def link(self, source: Path, target: str) -> None:
-        """Create ``target``, relative to the output, atomically as a hard link to a file, or as a copy."""
+        """Create ``target``, relative to ``shards``, atomically as a hard link to a file, or as a copy."""
         unfinished = self.unfinished_path(target.replace("/", "-"))
         try:
             os.link(source, unfinished)
@@ -127,15 +149,38 @@ class BuildArea:
             shutil.copyfile(source, unfinished)
             with unfinished.open("rb") as copy:
                 os.fsync(copy.fileno())
-        unfinished.replace(self.out / target)
+        unfinished.replace(self.shards / target)
 
     def link_shard(self, root: Path, old: Shard, new: Shard) -> None:
         """Link the shard ``old`` in ``root``, with its index and labels, as ``new``."""
-        # the shard last: only with its index it is recognized as a shard of a build, and can be removed
-        for source, target in zip(
-            (*old.companion_digests, old.path), (*new.companion_digests, new.path), strict=True
-        ):
+        for source, target in zip(old.files, new.files, strict=True):
             self.link(root / source, target)
+
+    def place(self, build_id: str, shards: Sequence[Shard]) -> None:
+        """Move the finished shards to their paths in the dataset, which contain the build id.
+
+        A shard with another id in its path is in the dataset already.
+        """
+        write_atomically(self.root / _PLACED_NAME, build_id.encode("ascii"))
+        (self.out / "index").mkdir(exist_ok=True)
+        for shard in shards:
+            for path in shard.files:
+                if build_of(path) == build_id:
+                    (self.shards / with_build_id(path, self.plan_id)).replace(self.out / path)
+
+    def placed_id(self) -> str:
+        """Return the build id to which a build that was not committed began to move shards, or nothing."""
+        with suppress(FileNotFoundError):
+            return (self.root / _PLACED_NAME).read_text("ascii")
+        return ""
+
+    def _take_back(self) -> None:
+        """Move shards that a killed build had placed back into the area."""
+        build_id = self.placed_id()
+        for folder in ("", "index") if build_id else ():
+            for path in sorted((self.out / folder).glob(f"*-{build_id}.tfrecord-*")):
+                path.replace(self.shards / folder / with_build_id(path.name, self.plan_id))
+        (self.root / _PLACED_NAME).unlink(missing_ok=True)
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
@@ -151,24 +196,30 @@ class BuildArea:
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    def forget(self, phase: Phase, shard: ShardId) -> None:
+        """Make the build write a finished shard again."""
+        self._path(phase, shard, "done").unlink(missing_ok=True)
+
+    def forget_all(self, phase: Phase) -> None:
+        """Make the build write all shards of a layout again."""
+        for path in (self.root / phase).glob("*.done"):
+            path.unlink()
+
     def stop(self, why: str) -> None:
         """Make every worker of the build stop; if this is called again, the first reason is kept."""
         # a full disk may have room for the file, but not for the reason
         with suppress(OSError), self.stop_path.open("x", encoding="utf-8", errors="surrogateescape") as file:
             file.write(why)
 
-    def remove(self) -> None:
-        """Remove the build areas of the output."""
-        shutil.rmtree(self.out / AREA_NAME, ignore_errors=True)
-
     def _path(self, phase: Phase, shard: ShardId, suffix: str) -> Path:
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
 
 def rows_digest(rows: Sequence[Row]) -> str:
-    """Return the SHA-256, in hex, of the rows in the form of a plan file."""
-    return hashlib.sha256(_plan_text(rows)).hexdigest()
+    """Return the SHA-256, in hex, of the rows without their stamps."""
+    return hashlib.sha256(_rows_text(rows)).hexdigest()
 
 
-def _plan_text(rows: Sequence[Row]) -> bytes:
-    return json.dumps(rows, separators=(",", ":")).encode("ascii")
+def _rows_text(rows: Sequence[Row]) -> bytes:
+    columns = [[row.key for row in rows], [row.label for row in rows], [row.size for row in rows]]
+    return json.dumps(columns, separators=(",", ":")).encode("ascii")

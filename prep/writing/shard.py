@@ -22,6 +22,7 @@ from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.base import Accepted, Reader, Row
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId, rows_digest
+from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.manifest import Compression
@@ -60,13 +61,7 @@ class ShardTask:
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the shard's path relative to the dataset."""
-        return shard_path(self.name, shard, self.area.build_id, self.num_shards[shard.split])
-
-
-def shard_path(name: str, shard: ShardId, build_id: str, num_shards: int) -> str:
-    """Return the path of a shard relative to its dataset; its split has ``num_shards`` shards."""
-    of = f"{shard.shard_index:05d}-of-{num_shards:05d}"
-    return f"{name}-{shard.split}-{build_id}.tfrecord-{of}"
+        return shard_name(self.name, *shard, self.num_shards[shard.split], build_id=self.area.plan_id)
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> None:
@@ -119,7 +114,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     described, companions = file.describe(path)
     for name, data in companions.items():
         publish(task.area, name, data)
-    unfinished.replace(task.area.out / path)
+    unfinished.replace(task.area.shards / path)
     finished = FinishedShard(
         shard=described,
         rows_digest=rows_digest(accepted) if rejected else planned,
@@ -163,7 +158,7 @@ def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
                 for name in outcome.conversions:
                     converted_keys.setdefault(name, row.key)
             else:
-                rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size, row.stamp))
+                rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size))
         frames = frames_of(map(encode, values), task.compression)
         contents = [content(item) for item in values] if content else []
         labels = [] if label is None else [cast("int", item[label]) for item in values]
@@ -208,6 +203,4 @@ def publish(area: BuildArea, path: str, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    target = area.out / path
-    target.parent.mkdir(exist_ok=True)
-    unfinished.replace(target)
+    unfinished.replace(area.shards / path)

@@ -282,7 +282,7 @@ def _fields_of_file(path: Path) -> dict[tuple[str, ...], MappedFile]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     identity = file_identity(status)
-    return mapped_fields(os.path.realpath(path), header, identity, identity=identity)
+    return mapped_fields(os.path.realpath(path), header, "", identity=identity)
 
 
 def _dtype_name(dtype: np.dtype[np.generic]) -> str:

@@ -44,8 +44,12 @@ class MappedArray(Protocol):
     def check_unchanged(self) -> None:
         """Raise InputError if a file is missing, or has changed since it was listed."""
 
+    @property
+    def identity(self) -> str:
+        """Size and modification time of the user's own files; empty for copies."""
+
     def summary(self) -> tuple[object, ...]:
-        """Return values that identify layout and content, for the build id."""
+        """Return values that identify the layout, and the content of copies."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class MappedFile:
         path: the file; empty if only the header was read.
         dtype: see ``MappedArray``; a dtype without fields.
         shape: see ``MappedArray``.
-        layout: values that identify layout and content, for the build id.
+        layout: values that identify the layout, and the content of a copy.
         fields: names of the field, from the outermost to the innermost; empty for the whole array.
         identity: size and modification time of the user's own file, which may change; empty for a copy.
     """
@@ -99,7 +103,7 @@ class MappedFile:
         raise InputError(f"{self.path}: changed after the build listed it; run the command again")
 
     def summary(self) -> tuple[object, ...]:
-        """Return values that identify layout and content, for the build id."""
+        """Return values that identify the layout, and the content of copies."""
         return self.layout
 
 
@@ -141,8 +145,13 @@ class MappedParts:
         for part in self.parts:
             part.check_unchanged()
 
+    @property
+    def identity(self) -> str:
+        """Sizes and modification times of the user's own files."""
+        return ", ".join(filter(None, (part.identity for part in self.parts)))
+
     def summary(self) -> tuple[object, ...]:
-        """Return values that identify layout and content, for the build id."""
+        """Return values that identify the layout, and the content of copies."""
         return tuple(part.summary() for part in self.parts)
 
 
@@ -168,7 +177,7 @@ def mapped_fields(
     Args:
         path: the file.
         header: its header.
-        content: text that identifies the content, for the build id.
+        content: text that identifies the content; empty for the user's own file.
         identity: identity of the file if it is the user's own file rather than a copy.
     """
     if header.dtype.names is None:

@@ -51,7 +51,7 @@ def list_members(path: str) -> list[str]:
     Raises:
         InputError: the archive cannot be read, or is unsound.
     """
-    with _opened(path, path) as (archive, _):
+    with _opened(path, path) as archive:
         return sorted(info.filename.removesuffix(".npy") for info in archive.infolist())
 
 
@@ -61,7 +61,7 @@ def copied_bytes(member: Member) -> int:
     Raises:
         InputError: the archive cannot be read, or is unsound.
     """
-    with _opened(member.archive, _where(member)) as (archive, _):
+    with _opened(member.archive, _where(member)) as archive:
         return archive.getinfo(f"{member.name}.npy").file_size
 
 
@@ -77,7 +77,7 @@ def stage_member(member: Member, target: Path, *, preview: bool) -> dict[tuple[s
         InputError: the member cannot be read, is not an array, is damaged, or has another size than declared.
     """
     where = _where(member)
-    with _opened(member.archive, where) as (archive, identity):
+    with _opened(member.archive, where) as archive:
         info = archive.getinfo(f"{member.name}.npy")
         with archive.open(info) as file:
             header = read_header(file, where, info.file_size)
@@ -91,7 +91,7 @@ def stage_member(member: Member, target: Path, *, preview: bool) -> dict[tuple[s
                 os.truncate(target, info.file_size)
         if target.stat().st_size != info.file_size:
             raise EOFError("is shorter than its header declares")
-    fields = mapped_fields(str(target), header, identity)
+    fields = mapped_fields(str(target), header, f"CRC-32 {info.CRC:08x}")
     if is_copied:
         return fields
     target.unlink()
@@ -103,8 +103,8 @@ def _where(member: Member) -> str:
 
 
 @contextmanager
-def _opened(path: str, where: str) -> Iterator[tuple[zipfile.ZipFile, str]]:
-    """Yield an archive and its identity, after checking its directory.
+def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
+    """Yield an archive, after checking its directory.
 
     Raises:
         InputError: the archive cannot be read, is unsound, or changes while it is open.
@@ -116,7 +116,7 @@ def _opened(path: str, where: str) -> Iterator[tuple[zipfile.ZipFile, str]]:
                 fault = _fault(archive, file, status.st_size)
                 if fault:
                     raise InputError(f"{path}: {fault}")
-                yield archive, file_identity(status)
+                yield archive
             if file_identity(os.fstat(file.fileno())) != file_identity(status):
                 raise InputError(f"{path}: changed while it was read; run the command again")
     except InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -264,13 +265,19 @@ class ArraysReader:
             schema=Schema((*features, KEY_FEATURE), labels.class_names if labels else ()),
             keys=RowKeys(count),
             sizes=np.full(count, size, dtype=np.int64),
-            stamps=np.zeros(count, dtype=np.int64),
+            stamps=np.full(count, self._stamp()),
             labels=labels.numbers if labels else None,
             splits=self._splits(),
             warnings=() if labels else self._nested_label(),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
         )
+
+    def _stamp(self) -> int:
+        """Return a number that changes with the modification time of any file, or 0 for copies."""
+        identities = ", ".join(filter(None, (array.identity for array in self.arrays.values())))
+        digest = hashlib.blake2b(identities.encode("ascii"), digest_size=8).digest()
+        return int.from_bytes(digest, "little") >> 1 if identities else 0
 
     def _nested_label(self) -> tuple[str, ...]:
         array = self.arrays.get(self.label or "")

@@ -1,0 +1,233 @@
+"""Find the inputs whose content is no longer that of their records, reading as few of them as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from tfshards.prep.building.commit import read_rejects
+from tfshards.prep.building.duplicates import REASON, is_still_duplicate
+from tfshards.prep.building.inputs_file import read_inputs, write_inputs
+from tfshards.prep.building.rejects import final_layouts
+from tfshards.prep.engines import in_process
+from tfshards.prep.engines.table import Work
+from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.plan import Plan
+from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.records.example import example_encoder
+from tfshards.prep.records.frames import masked_crc32c
+from tfshards.prep.records.reader import FrameReader, RecordError
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
+from tfshards.schemas import InputError, Manifest, Shard
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.names import rejects_name
+
+# What was written for an input: the masked CRC-32C of its record, or the reason for which it was rejected;
+# None if that is not known.
+Held: TypeAlias = "int | Reject | None"
+
+# Number of inputs that are read at a time.
+_INPUTS = 64
+
+
+def differing(
+    listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held], label: str = "comparing inputs"
+) -> IntArray:
+    """Return the numbers of the inputs that would give another record, or another rejection, now.
+
+    Args:
+        listing: listing of the source.
+        reader: reader of the source.
+        numbers: shape ``(n,)``, numbers of the inputs to compare.
+        held: what was written for each of them.
+        label: label of the progress bar.
+    """
+    differs = np.zeros(len(numbers), dtype=np.bool_)
+    encode = example_encoder(listing.schema)
+    progress = Progress(label, len(numbers))
+
+    def compare(start: int) -> None:
+        rows = listing.rows(numbers[start : start + _INPUTS])
+        for index, outcome in enumerate(reader.read(rows, listing.schema), start):
+            before = held[index]
+            differs[index] = (
+                not _is_rejected_still(before, outcome, listing, reader)
+                if isinstance(before, Reject)
+                else not isinstance(outcome, Accepted)
+                or masked_crc32c(b"".join(encode(outcome.values))) != before
+            )
+        progress.reporter.report(len(rows), sum(row.size for row in rows))
+
+    if len(numbers):
+        in_process.run(Work(compare, range(0, len(numbers), _INPUTS), progress, lambda _: None))
+    return numbers[differs]
+
+
+def _is_rejected_still(reject: Reject, outcome: Outcome, listing: Listing, reader: Reader) -> bool:
+    if isinstance(outcome, Accepted):
+        return reject.reason == REASON and is_still_duplicate(reject, outcome, listing, reader)
+    return (outcome.reason, outcome.detail) == (reject.reason, reject.detail)
+
+
+def changed_inputs(
+    plan: Plan,
+    reader: Reader,
+    manifest: Manifest,
+    folder: Path,
+    options: Options,
+    log: Log,
+    *,
+    checksum: bool,
+) -> IntArray:
+    """Return the numbers of the inputs whose content has changed since the dataset was built from this plan.
+
+    Contents are compared only where modification times differ.
+
+    Args:
+        plan: plan of the dataset.
+        reader: reader of the source.
+        manifest: manifest of the dataset.
+        folder: folder of the dataset.
+        options: options of the build.
+        log: receives a line if contents are compared.
+        checksum: compare the contents of all inputs.
+    """
+    listing = plan.listing
+    recorded = read_inputs(folder, manifest.build_id)
+    suspects = _suspects(recorded.stamps if recorded else None, listing.stamps, checksum=checksum)
+    numbers = np.flatnonzero(suspects)
+    if not len(numbers):
+        return numbers
+    _log_comparison(len(numbers), log, checksum=checksum)
+    rejects = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
+    held: dict[int, Held] = {}
+    held |= zip(_numbers(plan, [reject.key for reject in rejects]), rejects, strict=True)
+    for split, layout in final_layouts(plan, rejects, options).items():
+        for shard, of_shard in zip(manifest.splits[split].shards, layout, strict=True):
+            wanted = np.flatnonzero(suspects[of_shard])
+            checksums = _checksums(folder, shard, manifest.compression, wanted)
+            if None in checksums:
+                raise InputError(
+                    f"{folder / shard.path} or its index is damaged; run tfshards verify {folder}"
+                )
+            held |= zip(of_shard[wanted].tolist(), checksums, strict=True)
+    changed = differing(listing, reader, numbers, [held[number] for number in numbers.tolist()])
+    if not len(changed):
+        write_inputs(folder, manifest.build_id, plan)
+    return changed
+
+
+def _suspects(before: IntArray | None, now: IntArray, *, checksum: bool) -> BoolArray:
+    """Return for each input whether its content may have changed, by its times, if they are known."""
+    if before is None or len(before) != len(now) or checksum:
+        return np.ones(len(now), np.bool_)
+    return np.not_equal(before, now)
+
+
+def changed_line(listing: Listing, changed: IntArray) -> str:
+    """Return a line about inputs whose content has changed."""
+    have = "has" if len(changed) == 1 else "have"
+    example = to_text(listing.keys[int(changed[0])])
+    return f"{counted(len(changed), 'input')} {have} changed, such as {example!r}"
+
+
+def _log_comparison(count: int, log: Log, *, checksum: bool) -> None:
+    why = "" if checksum else ", whose modification times differ"
+    log(f"comparing the contents of {counted(count, 'input')}{why}")
+
+
+def _checksums(root: Path, shard: Shard, compression: Compression, records: IntArray) -> list[int | None]:
+    """Return the masked CRC-32C of these records of a shard, or None for each if the shard cannot be read."""
+    if not len(records):
+        return []
+    index, _ = read_index(root, shard)
+    if index is not None:
+        with (
+            suppress(OSError, RecordError),
+            closing(FrameReader(root / shard.path, compression, index)) as frames,
+        ):
+            return [int.from_bytes(frames.read(record)[1], "little") for record in records.tolist()]
+    return [None] * len(records)
+
+
+def forget_changed(
+    plan: Plan, reader: Reader, area: BuildArea, compression: Compression, log: Log, *, checksum: bool
+) -> None:
+    """Make an interrupted build write those finished shards again that hold inputs with new content.
+
+    Contents are compared only where modification times differ from those in the plan files.
+
+    Args:
+        plan: plan of the build, which is also that of the interrupted one.
+        reader: reader of the source.
+        area: the build area.
+        compression: compression of the shards.
+        log: receives a line if contents are compared.
+        checksum: compare the contents of all inputs.
+    """
+    layouts = [
+        (ShardId(split, index), numbers)
+        for split, layout in plan.layouts.items()
+        for index, numbers in enumerate(layout)
+    ]
+    suspects = np.zeros(plan.listing.num_examples, np.bool_)
+    first: dict[ShardId, FinishedShard] = {}
+    for shard, numbers in layouts:
+        done = area.read_finished("first", shard)
+        if done is not None:
+            first[shard] = done
+            before = area.read_stamps("first", shard)
+            suspects[numbers] = _suspects(before, plan.listing.stamps[numbers], checksum=checksum)
+    if not suspects.any():
+        return
+    _log_comparison(int(suspects.sum()), log, checksum=checksum)
+    held = _held_in_area(plan, area, first, compression, suspects)
+    numbers = np.flatnonzero(suspects)
+    changed = np.zeros(plan.listing.num_examples, np.bool_)
+    changed[differing(plan.listing, reader, numbers, [held.get(each) for each in numbers.tolist()])] = True
+    for shard, of_shard in layouts:
+        if changed[of_shard].any():
+            area.forget("first", shard)
+    if changed.any():
+        # the final layouts may have examples of any first one
+        area.forget_all("final")
+
+
+def _held_in_area(
+    plan: Plan,
+    area: BuildArea,
+    first: dict[ShardId, FinishedShard],
+    compression: Compression,
+    suspects: BoolArray,
+) -> dict[int, Held]:
+    """Return what finished shards hold of these inputs, by number; shards that were replaced hold nothing."""
+    held: dict[int, Held] = {}
+    for shard, done in first.items():
+        numbers = plan.layouts[shard.split][shard.shard_index]
+        rejected = dict(zip(_numbers(plan, [one.key for one in done.rejected]), done.rejected, strict=True))
+        held |= rejected
+        final = area.read_finished("final", shard)
+        written = numbers[~np.isin(numbers, [*rejected])]
+        if final is not None:
+            # the file has been replaced by that of the final layout
+            rows, _ = area.read_plan("final", shard)
+            written = np.array(_numbers(plan, [row.key for row in rows]), np.int64)
+        wanted = np.flatnonzero(suspects[written])
+        checksums = _checksums(area.shards, (final or done).shard, compression, wanted)
+        held |= zip(written[wanted].tolist(), checksums, strict=True)
+    return held
+
+
+def _numbers(plan: Plan, keys: Sequence[str]) -> list[int]:
+    """Return the numbers of inputs by their keys, all of which the plan has."""
+    found = [plan.listing.find(key) for key in keys]
+    return [number for number in found if number is not None]

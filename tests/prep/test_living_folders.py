@@ -1,0 +1,445 @@
+"""Inputs that were touched, copied, edited, added or deleted since a build: content decides, not times."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, verify
+from tfshards.prep.building.inputs_file import read_inputs
+from tfshards.prep.verification.repair import repair
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.writing.shard_names import with_build_id
+from tfshards.schemas import BuildError, InputError, read_manifest
+from tfshards.schemas.names import inputs_name
+
+LATER = 1_700_000_000 * 10**9
+
+
+def touch(path: Path) -> None:
+    os.utime(path, ns=(LATER, LATER))
+
+
+def edit(path: Path, *, keep_time: bool = False) -> None:
+    """Change the pixels of an image, or the last value of an array, but not the size of the file."""
+    status = path.stat()
+    if path.suffix == ".npy":
+        array = np.load(path)
+        array.flat[-1] += 1
+        np.save(path, array)
+    else:
+        pixels = np.asarray(Image.open(path)).copy()
+        pixels[0, 0] ^= 1
+        Image.fromarray(pixels).save(path)
+    assert path.stat().st_size == status.st_size
+    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns) if keep_time else (LATER, LATER))
+
+
+def identities(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of each file except the record of the inputs."""
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith("inputs-")
+    }
+
+
+def records(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of the shards, indexes and labels in a manifest."""
+    return {
+        path: (folder / path).read_bytes() for shard in read_manifest(folder).shards for path in shard.files
+    }
+
+
+@pytest.fixture
+def bitmaps(tmp_path) -> Path:
+    """Twelve images of two classes, whose files have equal sizes whatever their pixels."""
+    root = tmp_path / "photos"
+    for number in range(12):
+        path = root / ("cat", "dog")[number % 2] / f"{number:02d}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((6, 5, 3), number * 20, np.uint8)).save(path)
+        os.utime(path, ns=(LATER - 10**9, LATER - 10**9))
+    return root
+
+
+HARMLESS: dict[str, Callable[[Path], Path]] = {
+    "a hidden file appears": lambda root: ((root / ".DS_Store").write_bytes(b"x"), root)[1],
+    "a text appears": lambda root: ((root / "cat" / "notes.txt").write_bytes(b"x"), root)[1],
+    "a file was touched": lambda root: (touch(root / "cat" / "04.bmp"), root)[1],
+    "the tree was copied without times": lambda root: shutil.copytree(
+        root, root.with_name("copy"), copy_function=shutil.copyfile
+    ),
+}
+
+
+@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS.keys())
+def test_what_does_not_go_into_a_dataset_changes_nothing(happens, bitmaps, tmp_path, quiet_build, log):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(bitmaps), out, shards=4)
+    before = identities(out)
+    root = happens(bitmaps)
+    assert quiet_build(ImageFolder(root), out, shards=4) == manifest
+    assert identities(out) == before
+    # a build of its own gives the same id and the same bytes
+    fresh = quiet_build(ImageFolder(root), tmp_path / "fresh" / "out", shards=4)
+    assert (fresh.build_id, records(tmp_path / "fresh" / "out")) == (manifest.build_id, records(out))
+    # and a damaged shard can be repaired
+    shard = out / manifest.shards[1].path
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1])
+    assert repair(out, str(root))
+    assert shard.read_bytes() == whole
+
+
+def test_contents_are_compared_once(bitmaps, tmp_path, quiet_build, log):
+    quiet_build(ImageFolder(bitmaps), tmp_path / "out")
+    for path in ("cat/00.bmp", "dog/03.bmp"):
+        touch(bitmaps / path)
+    log.clear()
+    quiet_build(ImageFolder(bitmaps), tmp_path / "out")
+    quiet_build(ImageFolder(bitmaps), tmp_path / "out")
+    assert [line for line in log if "up to date" not in line] == [
+        "comparing the contents of 2 inputs, whose modification times differ"
+    ]
+
+
+def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, tmp_path, quiet_build, log):
+    out = tmp_path / "out"
+    before = quiet_build(ImageFolder(bitmaps), out, shards=4)
+    old = records(out)
+    edit(bitmaps / "cat" / "04.bmp")
+    touch(bitmaps / "cat" / "06.bmp")
+    with pytest.raises(
+        InputError,
+        match=r"out holds a dataset with other inputs: 1 input has changed, such as 'cat/04\.bmp';",
+    ):
+        quiet_build(ImageFolder(bitmaps), out, shards=4)
+    after = quiet_build(ImageFolder(bitmaps), out, shards=4, overwrite=True)
+    assert after.build_id != before.build_id
+    assert after.inputs_digest == before.inputs_digest
+    # the old dataset can still be read, and the new one is that of a build into an empty folder
+    assert {path: (out / path).read_bytes() for path in old} == old
+    assert quiet_build(ImageFolder(bitmaps), tmp_path / "fresh" / "out", shards=4) == after
+    assert records(tmp_path / "fresh" / "out") == records(out)
+    assert len({*old.values()} & {*records(out).values()}) >= 2 * 3
+
+
+def test_an_edit_that_keeps_size_and_time_is_noticed_with_checksum(bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    before = quiet_build(ImageFolder(bitmaps), out)
+    edit(bitmaps / "dog" / "05.bmp", keep_time=True)
+    assert quiet_build(ImageFolder(bitmaps), out) == before
+    with pytest.raises(InputError, match=r"1 input has changed, such as 'dog/05\.bmp'"):
+        quiet_build(ImageFolder(bitmaps), out, checksum=True)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PK damaged")])
+def test_without_the_record_of_the_inputs_all_contents_are_compared(
+    damage, bitmaps, tmp_path, quiet_build, log
+):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(bitmaps), out)
+    damage(out / inputs_name(manifest.build_id))
+    log.clear()
+    assert quiet_build(ImageFolder(bitmaps), out) == manifest
+    assert log[0].startswith("comparing the contents of 12 inputs")
+    assert read_inputs(out, manifest.build_id) is not None
+    edit(bitmaps / "cat" / "00.bmp", keep_time=True)
+    damage(out / inputs_name(manifest.build_id))
+    with pytest.raises(InputError, match=r"1 input has changed, such as 'cat/00\.bmp'"):
+        quiet_build(ImageFolder(bitmaps), out)
+
+
+def test_a_dataset_that_cannot_be_compared_is_damaged(bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(bitmaps), out)
+    touch(bitmaps / "cat" / "00.bmp")
+    index = out / next(iter(manifest.shards[0].companion_digests))
+    index.write_bytes(index.read_bytes().replace(b"0 ", b"1 ", 1))
+    with pytest.raises(InputError, match=r"or its index is damaged; run tfshards verify"):
+        quiet_build(ImageFolder(bitmaps), out)
+
+
+def test_rejected_inputs_are_compared_as_well(bitmaps, tmp_path, quiet_build, log):
+    (bitmaps / "cat" / "bad.bmp").write_bytes(b"no image")
+    (bitmaps / "dog" / "twice.bmp").write_bytes((bitmaps / "dog" / "01.bmp").read_bytes())
+    out, options = tmp_path / "out", Options(max_rejected=1, duplicates="drop")
+    manifest = quiet_build(ImageFolder(bitmaps), out, options=options, shards=2)
+    assert manifest.totals.reasons["rejected"] == {"duplicate": 1, "unreadable": 1}
+    for path in ("cat/bad.bmp", "dog/twice.bmp", "dog/01.bmp"):
+        touch(bitmaps / path)
+    assert quiet_build(ImageFolder(bitmaps), out, options=options, shards=2) == manifest
+    (bitmaps / "cat" / "bad.bmp").write_bytes(b"NO IMAGE")
+    edit(bitmaps / "dog" / "twice.bmp")
+    touch(bitmaps / "dog" / "twice.bmp")
+    os.utime(bitmaps / "dog" / "twice.bmp", ns=(LATER + 1, LATER + 1))
+    with pytest.raises(InputError, match=r"2 inputs have changed, such as 'cat/bad\.bmp'"):
+        quiet_build(ImageFolder(bitmaps), out, options=options, shards=2)
+
+
+def finished(out: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of the shards of an unfinished build, by path with the id 00000000."""
+    return {
+        with_build_id(path.name, "0" * 8): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in out.glob(f"{AREA_NAME}/*/shards/*.tfrecord-*")
+    }
+
+
+def committed(out: Path) -> dict[str, tuple[int, int]]:
+    return {
+        with_build_id(shard.path, "0" * 8): (
+            (out / shard.path).stat().st_ino,
+            (out / shard.path).stat().st_mtime_ns,
+        )
+        for shard in read_manifest(out).shards
+    }
+
+
+@pytest.fixture
+def stopped(bitmaps, tmp_path, quiet_build, log) -> Path:
+    """A build that ended before its commit, since three rejected inputs were too many."""
+    for name in ("cat/x1.bmp", "cat/x2.bmp", "dog/x3.bmp"):
+        (bitmaps / name).write_bytes(b"no image")
+    out = tmp_path / "out"
+    with pytest.raises(BuildError, match="more than max_rejected= allows"):
+        quiet_build(ImageFolder(bitmaps), out, shards=4, options=Options(max_rejected=0))
+    log.clear()
+    return out
+
+
+ANY = Options(max_rejected=1)
+
+
+@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS.keys())
+def test_an_interrupted_build_resumes_after_what_does_not_matter(
+    happens, stopped, bitmaps, tmp_path, quiet_build, log
+):
+    (area,) = (stopped / AREA_NAME).iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in area.glob("first/*.done")}
+    root = happens(bitmaps)
+    manifest = quiet_build(ImageFolder(root), stopped, shards=4, options=ANY)
+    assert "resuming the build: 4 of 4 shards finished" in log
+    assert len(before) == 4
+    whole = quiet_build(ImageFolder(root), tmp_path / "whole" / "out", shards=4, options=ANY)
+    assert whole == manifest
+    assert records(tmp_path / "whole" / "out") == records(stopped)
+
+
+def test_only_shards_of_edited_inputs_are_written_again(stopped, bitmaps, tmp_path, quiet_build, log):
+    touch(bitmaps / "cat" / "00.bmp")
+    edit(bitmaps / "cat" / "02.bmp")
+    manifest = quiet_build(ImageFolder(bitmaps), stopped, shards=4, options=ANY)
+    assert log[:2] == [
+        "comparing the contents of 2 inputs, whose modification times differ",
+        "resuming the build: 3 of 4 shards finished",
+    ]
+    assert quiet_build(ImageFolder(bitmaps), tmp_path / "whole" / "out", shards=4, options=ANY) == manifest
+    assert verify(stopped, deep=True)
+
+
+def test_finished_shards_are_compared_throughout_with_checksum(stopped, bitmaps, tmp_path, quiet_build, log):
+    edit(bitmaps / "dog" / "01.bmp", keep_time=True)
+    manifest = quiet_build(ImageFolder(bitmaps), stopped, shards=4, options=ANY, checksum=True)
+    assert log[:2] == ["comparing the contents of 15 inputs", "resuming the build: 3 of 4 shards finished"]
+    assert quiet_build(ImageFolder(bitmaps), tmp_path / "whole" / "out", shards=4, options=ANY) == manifest
+
+
+class Failing(ImageFolder):
+    """Fails on the second shard of the final layout: rejected inputs have been read before."""
+
+    failed_key = ""
+
+    def read(self, rows, schema):
+        if any(row.key == self.failed_key for row in rows) and not any("x" in row.key for row in rows):
+            raise InputError("stopped")
+        return super().read(rows, schema)
+
+
+@pytest.mark.parametrize("change", [touch, edit])
+def test_an_input_that_changes_between_the_layouts_is_compared_with_the_shard_that_holds_it(
+    change, stopped, bitmaps, tmp_path, quiet_build, log
+):
+    # the final layout is written partly, and ended
+    whole = tmp_path / "whole" / "out"
+    quiet_build(ImageFolder(bitmaps), whole, shards=4, options=ANY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Failing, "failed_key", "dog/03.bmp")
+        with pytest.raises(BuildError, match="stopped"):
+            quiet_build(Failing(bitmaps), stopped, shards=4, options=ANY)
+    finals = [*stopped.glob(f"{AREA_NAME}/*/final/*.done")]
+    for path in sorted(bitmaps.rglob("[01]*.bmp")):
+        (change if path.name == "02.bmp" else touch)(path)
+    log.clear()
+    manifest = quiet_build(ImageFolder(bitmaps), stopped, shards=4, options=ANY)
+    fresh = tmp_path / "fresh" / "out"
+    assert quiet_build(ImageFolder(bitmaps), fresh, shards=4, options=ANY) == manifest
+    assert records(fresh) == records(stopped)
+    assert (records(whole) == records(stopped)) == (change is touch)
+    assert finals
+
+
+def test_a_damaged_plan_of_a_finished_shard_has_its_inputs_compared(stopped, bitmaps, quiet_build, log):
+    (plan,) = stopped.glob(f"{AREA_NAME}/*/first/train-00001.plan")
+    plan.write_bytes(plan.read_bytes()[:10])
+    quiet_build(ImageFolder(bitmaps), stopped, shards=4, options=ANY)
+    assert log[:2] == [
+        "comparing the contents of 4 inputs, whose modification times differ",
+        "resuming the build: 4 of 4 shards finished",
+    ]
+
+
+def damaged(out: Path, *numbers: int) -> dict[str, bytes]:
+    """Truncate shards of a dataset, and return their bytes before."""
+    shards = [out / read_manifest(out).shards[number].path for number in numbers]
+    whole = {path.name: path.read_bytes() for path in shards}
+    for path in shards:
+        path.write_bytes(path.read_bytes()[:-3])
+    return whole
+
+
+def holder(out: Path, key: str) -> int:
+    """Return the number of the shard that holds the example with this key."""
+    return next(
+        number
+        for number, shard in enumerate(read_manifest(out).shards)
+        if key.encode() in (out / shard.path).read_bytes()
+    )
+
+
+@pytest.mark.parametrize("happens", ["deleted", "edited"])
+def test_an_input_that_is_gone_keeps_only_its_own_shard_from_being_repaired(
+    happens, bitmaps, tmp_path, quiet_build
+):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(bitmaps), out, shards=4)
+    lost = holder(out, "dog/07.bmp")
+    whole = damaged(out, *range(4))
+    if happens == "deleted":
+        (bitmaps / "dog" / "07.bmp").unlink()
+    else:
+        edit(bitmaps / "dog" / "07.bmp")
+    message = (
+        r"dog/07\.bmp: cannot be read: No such file" if happens == "deleted" else "other bytes|has changed"
+    )
+    lines: list[str] = []
+    report = repair(out, str(bitmaps), log=lines.append)
+    assert not report
+    assert [problem.place for problem in report.left] == [read_manifest(out).shards[lost].path]
+    for number, (name, data) in enumerate(whole.items()):
+        assert ((out / name).read_bytes() == data) == (number != lost)
+    assert any(re.search(message, line) for line in lines)
+
+
+def test_a_deleted_input_of_a_sound_shard_does_not_matter(bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(bitmaps), out, shards=4)
+    whole = damaged(out, (holder(out, "dog/07.bmp") + 1) % 4)
+    (bitmaps / "dog" / "07.bmp").unlink()
+    assert repair(out, str(bitmaps))
+    assert {name: (out / name).read_bytes() for name in whole} == whole
+
+
+@pytest.mark.parametrize("name", ["dog/02b.bmp", "bird/02.bmp", "zebra/02.bmp"])
+@pytest.mark.parametrize("splits", [None, {"train": "2/3", "val": "1/3"}])
+def test_added_inputs_do_not_keep_a_shard_from_being_repaired(name, splits, bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(bitmaps), out, shards=2, options=Options(splits=splits or {}))
+    whole = damaged(out, 0)
+    (bitmaps / name).parent.mkdir(exist_ok=True)
+    shutil.copyfile(bitmaps / "cat" / "02.bmp", bitmaps / name)
+    assert repair(out, str(bitmaps))
+    assert {path: (out / path).read_bytes() for path in whole} == whole
+    # a source is given instead of a path
+    damaged(out, 1)
+    assert repair(out, ImageFolder(bitmaps))
+
+
+def test_without_the_record_of_the_inputs_other_inputs_are_refused(bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    manifest = quiet_build(ImageFolder(bitmaps), out, shards=2)
+    damaged(out, 0)
+    (bitmaps / "cat" / "00.bmp").unlink()
+    (out / inputs_name(manifest.build_id)).unlink()
+    with pytest.raises(
+        InputError, match=r"^these are not the inputs that the dataset was built from: 11 inputs"
+    ):
+        repair(out, str(bitmaps))
+
+
+def test_the_inputs_of_another_dataset_are_refused(bitmaps, tmp_path, quiet_build):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(bitmaps), out, shards=2)
+    damaged(out, 0)
+    (tmp_path / "other" / "cat").mkdir(parents=True)
+    shutil.copyfile(bitmaps / "cat" / "02.bmp", tmp_path / "other" / "cat" / "x.bmp")
+    with pytest.raises(InputError, match=r"cat/\d\d\.bmp: cannot be read|are not the inputs"):
+        repair(out, str(tmp_path / "other"))
+
+
+def test_array_files_are_compared_where_their_times_differ(tmp_path, array_files, quiet_build, log):
+    (argument,) = array_files(x=np.arange(60).reshape(30, 2))
+    path, out = Path(argument.partition("=")[2]), tmp_path / "out"
+    manifest = quiet_build(Arrays({"x": str(path)}), out, shards=2)
+    touch(path)
+    assert quiet_build(Arrays({"x": str(path)}), out, shards=2) == manifest
+    assert "comparing the contents of 30 inputs, whose modification times differ" in log
+    copy = Path(shutil.copyfile(path, tmp_path / "copy.npy"))
+    assert quiet_build(Arrays({"x": str(copy)}), tmp_path / "2" / "out", shards=2) == manifest
+    edit(path)
+    os.utime(path, ns=(LATER + 1, LATER + 1))
+    with pytest.raises(InputError, match="1 input has changed, such as '29'"):
+        quiet_build(Arrays({"x": str(path)}), out, shards=2)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_members_of_an_archive_are_identified_by_their_content(compressed, tmp_path, quiet_build):
+    save = np.savez_compressed if compressed else np.savez
+    path, out = tmp_path / "a.npz", tmp_path / "out"
+    save(path, x=np.arange(9))
+    manifest = quiet_build(Arrays({"": str(path)}), out)
+    touch(path)
+    assert quiet_build(Arrays({"": str(path)}), out) == manifest
+    save(path, x=np.arange(9)[::-1])
+    touch(path)
+    with pytest.raises(InputError, match="out holds a dataset with other inputs; give overwrite"):
+        quiet_build(Arrays({"": str(path)}), out)
+
+
+def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, tmp_path, quiet_build):
+    lines = [f"cat/{number:02d}.bmp,{number}" for number in range(0, 12, 2)]
+    table, out = bitmaps / "table.csv", tmp_path / "out"
+    table.write_text("file_name,n\n" + "\n".join(lines) + "\n")
+    manifest = quiet_build(Table(table), out)
+    touch(bitmaps / "cat" / "04.bmp")
+    touch(table)
+    assert quiet_build(Table(table), out) == manifest
+    edit(bitmaps / "cat" / "06.bmp")
+    with pytest.raises(InputError, match=r"1 input has changed, such as"):
+        quiet_build(Table(table), out)
+    table.write_text("file_name,n\n" + "\n".join(reversed(lines)) + "\n")
+    with pytest.raises(InputError, match="out holds a dataset with other inputs; give overwrite"):
+        quiet_build(Table(table), out)
+
+
+def test_append_compares_all_known_inputs_with_checksum(bitmaps, tmp_path, quiet_build, log):
+    out = tmp_path / "out"
+    quiet_build(ImageFolder(bitmaps), out)
+    edit(bitmaps / "cat" / "04.bmp", keep_time=True)
+    for checksum in (False, True):
+        log.clear()
+        append(str(bitmaps), out, checksum=checksum, log=log.append)
+        assert any("1 known input has changed, such as 'cat/04.bmp'" in line for line in log) == checksum
+
+
+def test_the_default_engine_compares_as_well(bitmaps, tmp_path):
+    manifest = build(ImageFolder(bitmaps), tmp_path / "out", log=lambda _: None)
+    touch(bitmaps / "cat" / "04.bmp")
+    assert build(ImageFolder(bitmaps), tmp_path / "out", log=lambda _: None) == manifest
