@@ -153,6 +153,11 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
 
 
+def is_committed(build: UnfinishedBuild, state: OutputState) -> bool:
+    """Return whether a build area is left of the dataset, whose process was killed after the commit."""
+    return bool(state.manifest and build.placed_id == state.manifest.build_id)
+
+
 def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]:
     """Return the unfinished builds that this build of the same output replaces, and the committed one.
 
@@ -160,7 +165,7 @@ def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]
     """
     if state.fault:
         return []
-    return [build for build in state.unfinished if build.plan_id != plan_id or _is_committed(build, state)]
+    return [build for build in state.unfinished if build.plan_id != plan_id or is_committed(build, state)]
 
 
 def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = False) -> list[Path]:
@@ -193,11 +198,6 @@ def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:
     changed = _changed(build.options, options) if build.options else []
     names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
     return f"discarding an unfinished build: its inputs or options differ{names}"
-
-
-def _is_committed(build: UnfinishedBuild, state: OutputState) -> bool:
-    """Return whether a build area is left of the dataset, whose process was killed after the commit."""
-    return bool(state.manifest and build.placed_id == state.manifest.build_id)
 
 
 def _as_parameter(option: str) -> str:

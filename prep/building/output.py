@@ -16,6 +16,7 @@ from tfshards.prep.building.decisions import (
     check_usable,
     discard_message,
     files_to_remove,
+    is_committed,
 )
 from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
 from tfshards.prep.planning.options import Options
@@ -191,7 +192,7 @@ def discard_others(
     With ``keep_previous``, the generation before the dataset is kept.
     """
     for build in builds_to_discard(state, plan_id):
-        if build.has_begun and build.plan_id != plan_id:
+        if build.has_begun and not is_committed(build, state):
             log(discard_message(build, options))
     for path in files_to_remove(state, plan_id, keep_previous=keep_previous):
         path.unlink()

@@ -69,7 +69,12 @@ def rebuild(
             shards = {shard.path for shard in part.manifest.shards}
             if not damaged & (shards if manifest.options.get("appended") else {*shards, name}):
                 continue
-            plan, is_there = _plan(folder, reader, listing, part)
+            try:
+                plan, is_there = _plan(folder, reader, listing, part)
+            except InputError as error:
+                # the inputs may be those of another part
+                faults |= dict.fromkeys(damaged & {*shards, name}, error)
+                continue
             build = Rebuild(folder, part.manifest, reader, plan, staging / f"part{number}")
             if part.rejected is not None:
                 rejects = [Reject(key, "", "", 0) for key in sorted(part.rejected)]
@@ -88,7 +93,7 @@ def rebuild(
                 except InputError as error:
                     # the inputs of the other shards may be unchanged
                     faults[expected.path] = error
-    if faults and len(faults) == sum(shard.path in damaged for shard in manifest.shards):
+    if faults and faults.keys() >= damaged & {shard.path for shard in manifest.shards}:
         raise next(iter(faults.values()))
     for path, fault in faults.items():
         log(f"{path}: not rebuilt: {fault}")
@@ -97,12 +102,10 @@ def rebuild(
 def _source(manifest: Manifest, inputs: Source | Sequence[str], staging: Path) -> Source:
     """Return the source of the inputs, with the class names of the dataset and any new ones after them."""
     names = manifest.schema.class_names
-    if not isinstance(inputs, Sequence):
-        return inputs.with_class_names(names) if names else inputs
-    if not names:
-        return restored_source(manifest, inputs, is_grown=True)
     nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
-    source = restored_source(nameless, inputs, is_grown=True)
+    source = restored_source(nameless, inputs, is_grown=True) if isinstance(inputs, Sequence) else inputs
+    if not names:
+        return source
     staging.mkdir()
     found = source.stage(staging, preview=True).listing().schema.class_names
     return source.with_class_names((*names, *(name for name in found if name not in names)))
@@ -118,8 +121,10 @@ def _expected(part: Part, plan: Plan, rejects: Sequence[Reject]) -> Iterator[tup
 def _check_there(listing: Listing, numbers: IntArray, is_there: BoolArray) -> None:
     missing = numbers[~is_there[numbers]]
     if len(missing):
-        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        raise InputError(f"{to_text(listing.keys[int(missing[0])])!r}{more}: missing from the inputs")
+        more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+        raise InputError(
+            f"the input {to_text(listing.keys[int(missing[0])])!r}{more} of this shard is missing"
+        )
 
 
 @dataclass(frozen=True)
@@ -233,6 +238,8 @@ def _plan(folder: Path, reader: Reader, now: Listing, part: Part) -> tuple[Plan,
     found = [now.find(to_text(key)) for key in recorded.keys]
     numbers = np.array([-1 if number is None else number for number in found], np.int64)
     is_there = numbers >= 0
+    if not is_there.any():
+        raise _others(f"{to_text(recorded.keys[0])!r} and all others are missing")
     # readers refuse a file of another size or time than it is listed with; its digest decides
     listing = replace(listing, sizes=now.sizes[numbers], stamps=now.stamps[numbers])
     return replace(plan, listing=listing), is_there

@@ -14,6 +14,7 @@ from tfshards.prep.building.decisions import (
     check_usable,
     discard_message,
     files_to_remove,
+    is_committed,
     is_up_to_date,
     outlook,
     unneeded_files,
@@ -23,12 +24,15 @@ from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem
 
 OUT = Path("out")
 SCHEMA = Schema((Feature("x", "int", "int64"),))
-NOW, BEFORE, OTHER, UNFINISHED = "11111111", "22222222", "33333333", "44444444"
+NOW, BEFORE, OTHER, UNFINISHED, PLAN = "11111111", "22222222", "33333333", "44444444", "55555555"
 FAULT = FormatError("out", [Problem("dataset.json", "is not readable as JSON")])
 
 
 def manifest(build_id: str, **options: object) -> Manifest:
-    return Manifest("x", build_id, SCHEMA, {}, Totals(0, 0), options={"seed": 0, **options})
+    """The manifest of a build whose inputs have the digest ``build_id``."""
+    return Manifest(
+        "x", build_id, SCHEMA, {}, Totals(0, 0), options={"seed": 0, **options}, inputs_digest=build_id
+    )
 
 
 def shard(build_id: str) -> Path:
@@ -36,33 +40,42 @@ def shard(build_id: str) -> Path:
 
 
 def state(committed: str | None) -> OutputState:
-    """An output with files of three builds that no manifest names, one of which is unfinished."""
+    """An output with files of three builds that no manifest names, one of which was killed at its commit."""
     return OutputState(
         OUT,
         has_files=True,
         has_area=True,
         manifest=manifest(committed) if committed else None,
-        unfinished=(UnfinishedBuild(UNFINISHED, has_begun=True, options={"seed": 1}),),
+        unfinished=(UnfinishedBuild(PLAN, UNFINISHED, has_begun=True, options={"seed": 1}),),
         unnamed=tuple(map(shard, (NOW, OTHER, UNFINISHED))),
         temporary=(OUT / ".x.tmp",),
     )
 
 
 @pytest.mark.parametrize(
-    ("committed", "build_id", "removed"),
+    ("committed", "plan_id", "keep_previous", "removed"),
     [
         # a first build: all files of other builds
-        (None, NOW, [OTHER, UNFINISHED]),
+        (None, "00000000", False, [NOW, OTHER, UNFINISHED]),
         # it replaces a dataset: also the generation before it
-        (BEFORE, NOW, [OTHER, UNFINISHED]),
+        (BEFORE, "00000000", False, [NOW, OTHER, UNFINISHED]),
         # it is up to date: the previous generation may still be read
-        (NOW, NOW, [UNFINISHED]),
+        (BEFORE, "00000000", True, [UNFINISHED]),
         # it resumes
-        (BEFORE, UNFINISHED, [NOW, OTHER]),
+        (BEFORE, PLAN, False, [NOW, OTHER]),
     ],
 )
-def test_a_build_removes_files_of_neither_itself_nor_the_dataset(committed, build_id, removed):
-    assert files_to_remove(state(committed), build_id) == list(map(shard, removed))
+def test_a_build_removes_files_of_neither_itself_nor_the_dataset(committed, plan_id, keep_previous, removed):
+    found = files_to_remove(state(committed), plan_id, keep_previous=keep_previous)
+    assert found == list(map(shard, removed))
+
+
+def test_the_area_of_a_committed_build_is_removed_even_by_a_build_of_the_same_plan():
+    left = replace(state(UNFINISHED), unnamed=())
+    (build,) = left.unfinished
+    assert is_committed(build, left)
+    assert builds_to_discard(left, PLAN) == [build]
+    assert builds_to_discard(state(BEFORE), PLAN) == []
 
 
 def test_nothing_is_removed_if_the_manifest_cannot_be_read():
@@ -78,15 +91,15 @@ def test_without_a_dataset_only_files_of_unfinished_builds_are_unneeded():
 
 def test_the_line_on_a_discarded_build_names_the_different_options_if_known():
     (build,) = state(None).unfinished
-    line = f"discarding unfinished build {UNFINISHED}: its inputs or options differ"
+    line = "discarding an unfinished build: its inputs or options differ"
     assert discard_message(build, {"seed": 0}) == f"{line} (seed=)"
     assert discard_message(build, {"seed": 1}) == line
     assert discard_message(replace(build, options={}), {"seed": 0}) == line
 
 
-def wanted(options: dict[str, object], name: str = "x", id_of_inputs: str = OTHER) -> Wanted:
-    """The build NOW of inputs whose build with the dataset's name and options has the id ``id_of_inputs``."""
-    return Wanted(NOW, name, options, lambda name, options: id_of_inputs)
+def wanted(options: dict[str, object], name: str = "x", inputs: str = NOW) -> Wanted:
+    """A build of inputs with this digest."""
+    return Wanted(name, SCHEMA, options, inputs)
 
 
 UP_TO_DATE = {
@@ -139,7 +152,7 @@ def test_adopted_records_are_never_overwritten(overwrite):
     adopted = replace(state(None), manifest=manifest(BEFORE, source="adopt"))
     with pytest.raises(InputError, match="records that tfshards did not write; choose another output"):
         is_up_to_date(adopted, wanted({}), overwrite=overwrite)
-    assert outlook(adopted, NOW) == [
+    assert outlook(adopted, wanted({})) == [
         "out holds records that tfshards did not write: build requires another output"
     ]
 
@@ -163,11 +176,13 @@ def test_an_output_that_is_not_for_datasets_is_refused(found, message):
 def test_shards_without_their_manifest_may_be_overwritten():
     shards = OutputState(OUT, has_files=True, has_only_ours=True)
     check_usable(shards, overwrite=True)
-    assert outlook(shards, NOW) == ["out holds shards without their dataset.json: build must overwrite them"]
+    assert outlook(shards, wanted({})) == [
+        "out holds shards without their dataset.json: build must overwrite them"
+    ]
 
 
 DISTINCTIONS = [
-    # options of the dataset, then name, options and inputs of the build
+    # options of the dataset, then name, options and inputs of the build; those of the dataset are BEFORE
     ({}, "y", {}, BEFORE, "with another name ('x')"),
     ({}, "y", {}, OTHER, "with another name ('x') and possibly other inputs"),
     ({}, "x", {"seed": 1}, BEFORE, "with other options (seed=)"),
@@ -181,16 +196,32 @@ DISTINCTIONS = [
     ),
     ({}, "x", {}, OTHER, "with other inputs"),
     ({"of": ["a"]}, "x", {"of": ["b"]}, OTHER, "with other inputs"),
+    ({}, "x", {"of": ["b"]}, BEFORE, "with other inputs"),
     ({"appended": [{}]}, "x", {}, OTHER, "that was appended to"),
     ({"appended": [{}]}, "y", {}, OTHER, "that was appended to, with another name ('x')"),
 ]
 
 
-@pytest.mark.parametrize(("recorded", "name", "options", "id_of_inputs", "text"), DISTINCTIONS)
+@pytest.mark.parametrize(("recorded", "name", "options", "inputs", "text"), DISTINCTIONS)
 def test_the_causes_of_another_build_are_named_as_far_as_they_are_known(
-    recorded, name, options, id_of_inputs, text
+    recorded, name, options, inputs, text
 ):
     found = replace(state(BEFORE), manifest=manifest(BEFORE, **recorded))
-    build = wanted({"seed": 0, **options}, name, id_of_inputs)
+    build = wanted({"seed": 0, **options}, name, inputs)
     with pytest.raises(InputError, match=f"^out holds a dataset {re.escape(text)}; give overwrite=True"):
         is_up_to_date(found, build, overwrite=False)
+
+
+def test_other_features_are_named_if_nothing_else_differs():
+    build = Wanted("x", Schema((Feature("y", "int", "int64"),)), {"seed": 0}, BEFORE)
+    with pytest.raises(InputError, match=r"^out holds a dataset with other features or class names; give"):
+        is_up_to_date(state(BEFORE), build, overwrite=False)
+
+
+def test_a_plan_says_what_a_build_finds():
+    assert outlook(state(NOW), wanted({"seed": 0})) == [
+        "out already holds this build, unless the content of inputs has changed"
+    ]
+    assert outlook(state(BEFORE), wanted({"seed": 0})) == [
+        "out holds another build, 22222222: build must overwrite it"
+    ]

@@ -316,20 +316,25 @@ def refused(root: Path, source: object, match: str, contents: Callable[[Path], d
 
 def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, photos, contents, monkeypatch):
     flip(shard_path(dataset))
+    record = next(dataset.glob("inputs-*.npz"))
+    recorded = record.read_bytes()
+    record.unlink()
     path = photos / "cat" / "02.png"
-    os.utime(path, ns=(STAMP, STAMP + 1))
-    refused(dataset, photos, "built from: names, sizes, modification times, labels or skipped", contents)
-    os.utime(path, ns=(STAMP, STAMP))
+    size = path.stat().st_size
+    os.truncate(path, size + 1)
+    refused(dataset, photos, "built from: names, sizes, labels or splits differ; give those", contents)
+    os.truncate(path, size)
     path.rename(photos / "cat" / ".hidden.png")
-    refused(dataset, photos, r"built from: 42 inputs instead of 43 \(build [0-9a-f]{8}, this", contents)
+    refused(dataset, photos, r"built from: 42 inputs instead of 43; give those", contents)
     (photos / "cat" / ".hidden.png").rename(path)
     (photos / "emu").mkdir()
     refused(dataset, ImageFolder(photos), "built from: features or class names differ", contents)
     (photos / "emu").rmdir()
+    record.write_bytes(recorded)
     later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
     monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda **_: later)
     match = (
-        r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent \(build "
+        r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent; give"
     )
     refused(dataset, photos, match, contents)
 
@@ -351,7 +356,7 @@ def test_inputs_with_other_content_but_the_same_size_and_time_are_refused(
     image_folder({"2.png": plain_png(99)})
     match = (
         r"out-train-.*-00001: the inputs now give bytes of digest sha256:[0-9a-f]{64} instead of "
-        r"sha256:[0-9a-f]{64}; the content of an input has changed, but not its size and modification time"
+        r"sha256:[0-9a-f]{64}; the content of an input has changed; give the inputs that the dataset"
     )
     refused(out, root, match, contents)
     image_folder({"2.png": bytes(len(plain_png(2)))})
@@ -473,6 +478,9 @@ def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp
     out = tmp_path / "out"
     quiet_build(ImageFolder(root), out)
     flip(shard_path(out))
+    with pytest.raises(InputError, match=r"^these are not the inputs .*: 'test/a/0\.png' and all others are"):
+        repair(out, [flat])
+    next(out.glob("inputs-*.npz")).unlink()
     with pytest.raises(
         InputError, match=r"^these are not the inputs .*: they have no split 'test'; give those"
     ):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
@@ -26,7 +27,13 @@ def finished(out: Path, layout: str = "first") -> dict[str, tuple[int, int]]:
     """Return inode and modification time of each shard recorded as finished in the build area."""
     notes = [json.loads(path.read_bytes()) for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done")]
     paths = [note["shard"]["path"] for note in notes]
-    return {path: identity(out / path) for path in paths}
+    return {path: identity(next(out.glob(f"{AREA_NAME}/*/shards/{path}"))) for path in paths}
+
+
+def committed(out: Path, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return the same of the shards that had these paths in the build area, after the commit."""
+    build_id = read_manifest(out).build_id
+    return {path: identity(out / with_build_id(path, build_id)) for path in paths}
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -72,8 +79,8 @@ def test_a_build_resumes_after_a_missing_file_is_restored(small_folder, tmp_path
     manifest = quiet_build(source, tmp_path / "out", shards=6)
     assert manifest == whole
     if before:
-        assert log[1] == f"resuming build {manifest.build_id}: {len(before)} of 6 shards finished"
-    assert {path: identity(tmp_path / "out" / path) for path in before} == before
+        assert log[1] == f"resuming the build: {len(before)} of 6 shards finished"
+    assert committed(tmp_path / "out", before) == before
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
@@ -146,20 +153,20 @@ def cut(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "the shard is gone": (without, "{shard}"),
-    "the shard is damaged": (damaged, "{shard}"),
-    "the shard is cut": (cut, "{shard}"),
-    "the index is gone": (without, "index/{shard}.idx"),
-    "the index is damaged": (damaged, "index/{shard}.idx"),
-    "the labels are gone": (without, "index/{shard}.labels"),
-    "the labels are damaged": (damaged, "index/{shard}.labels"),
-    "the note is gone": (without, ".build/{id}/first/train-00002.done"),
-    "the note is cut": (cut, ".build/{id}/first/train-00002.done"),
+    "the shard is gone": (without, "{area}/shards/{shard}"),
+    "the shard is damaged": (damaged, "{area}/shards/{shard}"),
+    "the shard is cut": (cut, "{area}/shards/{shard}"),
+    "the index is gone": (without, "{area}/shards/index/{shard}.idx"),
+    "the index is damaged": (damaged, "{area}/shards/index/{shard}.idx"),
+    "the labels are gone": (without, "{area}/shards/index/{shard}.labels"),
+    "the labels are damaged": (damaged, "{area}/shards/index/{shard}.labels"),
+    "the note is gone": (without, "{area}/first/train-00002.done"),
+    "the note is cut": (cut, "{area}/first/train-00002.done"),
     "the note is of another release": (
         lambda path: path.write_text('{"shard": {"path": "x"}, "rejected": []}'),
-        ".build/{id}/first/train-00002.done",
+        "{area}/first/train-00002.done",
     ),
-    "the note is not an object": (lambda path: path.write_text("[]"), ".build/{id}/first/train-00002.done"),
+    "the note is not an object": (lambda path: path.write_text("[]"), "{area}/first/train-00002.done"),
 }
 
 
@@ -167,13 +174,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_only_an_incomplete_finished_shard_is_written_again(
     damage, place, stopped, small_folder, tmp_path, quiet_build, contents, log
 ):
-    (build_id,) = [path.name for path in (stopped / AREA_NAME).iterdir()]
+    (area,) = (stopped / AREA_NAME).iterdir()
     before = finished(stopped)
     (shard,) = [path for path in before if "00002-of" in path]
-    damage(stopped / place.format(shard=shard, id=build_id))
+    damage(Path(place.format(shard=shard, area=area)))
     again = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert log[0] == f"resuming build {build_id}: 3 of 4 shards finished"
-    assert [path for path in before if identity(stopped / path) != before[path]] == [shard]
+    assert log[0] == "resuming the build: 3 of 4 shards finished"
+    now = committed(stopped, before)
+    assert [path for path in before if now[path] != before[path]] == [shard]
     undisturbed = tmp_path / "whole" / "out"
     assert quiet_build(ImageFolder(small_folder), undisturbed, shards=4, options=ALL_REJECTS_ALLOWED) == again
     assert contents(stopped) == contents(undisturbed)
@@ -181,14 +189,14 @@ def test_only_an_incomplete_finished_shard_is_written_again(
 
 def test_complete_finished_shards_are_not_written_again(stopped, small_folder, quiet_build, log):
     before = finished(stopped)
-    manifest = quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
+    quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
     assert log == [
-        f"resuming build {manifest.build_id}: 4 of 4 shards finished",
+        "resuming the build: 4 of 4 shards finished",
         "balancing after rejects: 0 of 4 shards to rewrite",
         *log[2:],
     ]
     assert log[2].startswith("warning: ")
-    assert {path: identity(stopped / path) for path in before} == before
+    assert committed(stopped, before) == before
 
 
 def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
@@ -219,13 +227,16 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
     (out / "dataset_info.json").unlink()
     for view in ("labels.txt", "features.json", "label.labels.txt"):
         (out / view).write_text("old")
-    BuildArea(out, manifest.build_id).open()
+    # this build was killed after the commit, the other one before
+    area = BuildArea(out, "11111111")
+    area.open()
+    area.place(manifest.build_id, [])
     BuildArea(out, "00000000").open()
     (out / AREA_NAME / "staged-abc").mkdir()
     log.clear()
     assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
     assert log == [
-        "discarding unfinished build 00000000: its inputs or options differ",
+        "discarding an unfinished build: its inputs or options differ",
         up_to_date(out, is_compared=False),
     ]
     assert contents(out) == whole
@@ -297,13 +308,14 @@ def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path,
     assert not (out / "dataset.json").exists()
     before = finished(out, layout)
     assert before
-    manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert log[0].startswith(f"resuming build {manifest.build_id}: ")
+    quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
+    assert log[0].startswith("resuming the build: ")
     if layout == "first":
         assert log[0].endswith(f": {len(before)} of 8 shards finished")
     # finished shards change only if rejects move examples
     moved = int(log[1].split(": ")[1].split(" of ")[0])
-    changed = [path for path in before if identity(out / path) != before[path]]
+    now = committed(out, before)
+    changed = [path for path in before if now[path] != before[path]]
     assert len(changed) <= (moved if layout == "first" else 0)
     assert verify(out, deep=True)
     undisturbed = tmp_path / "whole" / "out"
@@ -320,7 +332,7 @@ def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
     done = FinishedShard(
         shard,
         "abc",
-        (Reject("caf\udce9", "empty", "no bytes", 0, 7),),
+        (Reject("caf\udce9", "empty", "no bytes", 7),),
         {"resized": 2},
         {"resized": "cat/1.png"},
         ("ab",),
@@ -334,8 +346,8 @@ def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
 def test_another_build_of_the_same_output_replaces_a_stopped_one(stopped, small_folder, quiet_build, log):
     (small_folder / "cat" / "bad.jpg").unlink()
     manifest = quiet_build(ImageFolder(small_folder), stopped, shards=3)
-    assert log[0].startswith("discarding unfinished build ")
-    assert log[1].startswith(f"starting build {manifest.build_id}: 15 examples, ")
+    assert log[0] == "discarding an unfinished build: its inputs or options differ (shards=)"
+    assert log[1].startswith("starting build: 15 examples, ")
     assert {path.name for path in stopped.glob("*tfrecord*")} == {shard.path for shard in manifest.shards}
     assert {f"index/{path.name}" for path in (stopped / "index").iterdir()} == {
         path for shard in manifest.shards for path in shard.companion_digests
