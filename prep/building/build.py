@@ -6,11 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
 from tfshards.prep.building.decisions import is_up_to_date, up_to_date, wanted_of
-from tfshards.prep.building.inputs_file import write_inputs
+from tfshards.prep.building.inputs_file import describe_changes, read_inputs, write_inputs
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
@@ -21,7 +22,7 @@ from tfshards.prep.building.output import (
     read_damage,
     staged,
 )
-from tfshards.prep.building.output_state import note_build
+from tfshards.prep.building.output_state import OutputState, note_build
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY
@@ -95,7 +96,8 @@ def build(
         wanted = wanted_of(plan)
         if overwrite:
             state = read_damage(state, wanted, log)
-        if is_up_to_date(state, wanted, overwrite=overwrite):
+        changes = partial(_changes, state, plan.listing)
+        if is_up_to_date(state, wanted, overwrite=overwrite, changes=changes):
             assert state.manifest is not None
             changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
             if not len(changed):
@@ -133,6 +135,12 @@ def build(
         log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, log)
         _explain_size(manifest, plan, log)
     return manifest
+
+
+def _changes(state: OutputState, now: Listing) -> str:
+    """Return how the inputs differ from those of the dataset in an output, as far as it is recorded."""
+    recorded = read_inputs(state.folder, state.manifest.build_id) if state.manifest else None
+    return describe_changes(recorded, now) if recorded else ""
 
 
 @dataclass(frozen=True)

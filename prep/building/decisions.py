@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +69,16 @@ def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
         raise InputError(f"{state.folder} holds files but no dataset; choose an empty folder or a new name")
 
 
-def is_up_to_date(state: OutputState, wanted: Wanted, *, overwrite: bool) -> bool:
+def is_up_to_date(
+    state: OutputState, wanted: Wanted, *, overwrite: bool, changes: Callable[[], str] = lambda: ""
+) -> bool:
     """Return whether the output already holds this build with all of its files, as far as the plan says.
+
+    Args:
+        state: the output.
+        wanted: the build.
+        overwrite: whether another dataset may be replaced.
+        changes: returns how the inputs differ from those of the dataset, for the message of an error.
 
     Raises:
         InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or it
@@ -89,15 +97,15 @@ def is_up_to_date(state: OutputState, wanted: Wanted, *, overwrite: bool) -> boo
         if overwrite:
             return False
         raise InputError(
-            f"{folder} holds a dataset {_distinction(manifest, wanted)}; give overwrite=True to replace it, "
-            "or choose another output"
+            f"{folder} holds a dataset {_distinction(manifest, wanted, changes)}; give overwrite=True to "
+            "replace it, or choose another output"
         )
     if state.damage and not overwrite:
         raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")
     return not state.damage
 
 
-def _distinction(manifest: Manifest, wanted: Wanted) -> str:
+def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
     """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
     changed = _changed(manifest.options, wanted.options)
     named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
@@ -110,8 +118,9 @@ def _distinction(manifest: Manifest, wanted: Wanted) -> str:
     if set(_INPUTS) & set(changed):
         causes.append("other inputs")
     elif not is_appended and manifest.inputs_digest != wanted.inputs_digest:
+        found = changes()
         # with other options, the same inputs may be divided into other splits
-        causes.append("possibly other inputs" if causes else "other inputs")
+        causes.append(f"other inputs ({found})" if found else f"{'possibly ' if causes else ''}other inputs")
     elif not (causes or is_appended):
         causes.append("other features or class names")
     listed = " and ".join([", ".join(causes[:-1]), causes[-1]] if causes[1:] else causes)

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.planning.plan import Plan
-from tfshards.prep.sources.keys import RowKeys
+from tfshards.prep.sources.base import Listing
+from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
@@ -36,6 +37,23 @@ class RecordedInputs:
     stamps: IntArray
     labels: IntArray | None
     splits: dict[str, IntArray]
+
+
+def describe_changes(recorded: RecordedInputs, now: Listing) -> str:
+    """Return how the inputs differ from those of a build, such as ``2 added, such as 'a.jpg'``."""
+    if isinstance(now.keys, RowKeys):
+        before, count = len(recorded.keys), len(now.keys)
+        return f"{count:,} rows instead of {before:,}" if count != before else ""
+    sizes = dict(zip(recorded.keys, recorded.sizes.tolist(), strict=True))
+    current = dict(zip(now.keys, now.sizes.tolist(), strict=True))
+    changes = {
+        "added": [key for key in now.keys if key not in sizes],
+        "missing": [key for key in recorded.keys if key not in current],
+        "of another size": [key for key, size in current.items() if sizes.get(key, size) != size],
+    }
+    return ", ".join(
+        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in changes.items() if keys
+    )
 
 
 def write_inputs(folder: Path, build_id: str, plan: Plan) -> None:

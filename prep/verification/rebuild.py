@@ -22,7 +22,7 @@ from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import Plan, make_plan
-from tfshards.prep.progress.lines import Log, Reporter
+from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.parts import Part, parts_of
@@ -41,7 +41,11 @@ _REMEDY = (
 
 
 def rebuild(
-    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | Sequence[str], log: Log
+    folder: Path,
+    manifest: Manifest,
+    damaged: set[str],
+    inputs: Source | Sequence[str],
+    faults: dict[str, InputError],
 ) -> Iterator[str]:
     """Rebuild damaged shards, their companions and the rejects file; yield the path of each.
 
@@ -52,7 +56,7 @@ def rebuild(
         manifest: the dataset's manifest.
         damaged: the paths of the files to rebuild.
         inputs: inputs that the dataset was built from; more of them, or only those of one part.
-        log: receives a line about each shard that cannot be rebuilt.
+        faults: receives why a shard cannot be rebuilt, by its path.
 
     Raises:
         OptionsError: there are more inputs than the dataset was built from.
@@ -60,7 +64,6 @@ def rebuild(
     """
     kind_of_source(manifest)
     parts = parts_of(folder, manifest)
-    faults: dict[str, InputError] = {}
     with staging_folder(folder) as staging:
         reader = _source(manifest, inputs, staging / "names").stage(staging / "source")
         listing = reader.listing()
@@ -73,7 +76,7 @@ def rebuild(
                 plan, is_there = _plan(folder, reader, listing, part)
             except InputError as error:
                 # the inputs may be those of another part
-                faults |= dict.fromkeys(damaged & {*shards, name}, error)
+                faults.update(dict.fromkeys(damaged & {*shards, name}, error))
                 continue
             build = Rebuild(folder, part.manifest, reader, plan, staging / f"part{number}")
             if part.rejected is not None:
@@ -95,8 +98,6 @@ def rebuild(
                     faults[expected.path] = error
     if faults and faults.keys() >= damaged & {shard.path for shard in manifest.shards}:
         raise next(iter(faults.values()))
-    for path, fault in faults.items():
-        log(f"{path}: not rebuilt: {fault}")
 
 
 def _source(manifest: Manifest, inputs: Source | Sequence[str], staging: Path) -> Source:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfshards.prep.building.output import locked
@@ -17,7 +18,7 @@ from tfshards.prep.verification.rebuild import rebuild
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
-from tfshards.schemas import Manifest, Problem, read_manifest
+from tfshards.schemas import InputError, Manifest, Problem, read_manifest
 from tfshards.schemas.files import bytes_digest, write_atomically
 from tfshards.schemas.names import rejects_name
 
@@ -37,7 +38,7 @@ def repair(
             same options. If examples were appended since, it may be the grown source, or the inputs of one of
             the builds. Without it only indexes and labels are repaired, which are derived from their
             shards.
-        log: called with a line for each file that is rebuilt, or cannot be.
+        log: called with a line for each file that is rebuilt.
 
     Raises:
         OptionsError: ``source`` is neither paths nor a source, or there are more inputs than the dataset was
@@ -54,18 +55,23 @@ def repair(
         found = verify(folder).problems
         damaged = {problem.place for problem in found}
         repaired: list[str] = []
-        for path in _rebuilt(folder, manifest, damaged, inputs, log):
+        faults: dict[str, InputError] = {}
+        for path in _rebuilt(folder, manifest, damaged, inputs, faults):
             log(f"{path}: rebuilt")
             repaired.append(path)
         if manifest.options.get("source") in KINDS:
             write_views(manifest, folder)
-        left = [problem for problem in found if problem.place not in repaired]
+        left = [_with_reason(problem, faults) for problem in found if problem.place not in repaired]
         left += _still_damaged(folder, manifest, repaired)
         return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
 
 
 def _rebuilt(
-    folder: Path, manifest: Manifest, damaged: set[str], inputs: Source | list[str], log: Log
+    folder: Path,
+    manifest: Manifest,
+    damaged: set[str],
+    inputs: Source | list[str],
+    faults: dict[str, InputError],
 ) -> Iterator[str]:
     """Rebuild damaged files; yield the path of each."""
     for shard in manifest.shards:
@@ -78,7 +84,13 @@ def _rebuilt(
                 write_atomically(folder / path, data)
                 yield path
     if inputs and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
-        yield from rebuild(folder, manifest, damaged, inputs, log)
+        yield from rebuild(folder, manifest, damaged, inputs, faults)
+
+
+def _with_reason(problem: Problem, faults: Mapping[str, InputError]) -> Problem:
+    """Return a problem that remains with the reason why its file could not be rebuilt, if there is one."""
+    fault = faults.get(problem.place)
+    return replace(problem, message=f"{problem.message}; not rebuilt: {fault}") if fault else problem
 
 
 def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:
