@@ -82,7 +82,7 @@ def check_rejects(root, manifest):
     for line in path.read_text(encoding="ascii").splitlines() if manifest["totals"]["rejected"] else ():
         reject = json.loads(line)
         types = {name: type(value).__name__ for name, value in reject.items()}
-        if types != {"key": "str", "reason": "str", "detail": "str", "size": "int", "modified": "int"}:
+        if types != {"key": "str", "reason": "str", "detail": "str", "size": "int"}:
             raise ValueError(f"{path}: {line} is not a reject")
         reasons[reject["reason"]] = reasons.get(reject["reason"], 0) + 1
     if reasons != manifest["totals"]["reasons"].get("rejected", {}):
@@ -381,16 +381,10 @@ def write_dataset(root, compression="none"):
         "options": {"by": "hand"},
         "split_cuts": {},
     }
-    rejected = {
-        "key": "na\udcefve.png",
-        "reason": "damaged",
-        "detail": "ends early",
-        "size": 9,
-        "modified": 0,
-    }
+    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early", "size": 9}
     text = json.dumps(rejected) + "\n"
     (root / "rejected-00c0ffee.jsonl").write_text(text, encoding="ascii")
-    write_manifest(root, manifest | {"rejects_digest": digest_of(text.encode("ascii"))})
+    write_manifest(root, manifest | {"rejects_digest": digest_of(text.encode("ascii")), "inputs_digest": ""})
 
 
 def write_manifest(root, manifest):
@@ -604,7 +598,7 @@ def test_labels_that_differ_from_the_records_are_refused(tmp_path):
     [
         pytest.param("", "does not hold what totals.reasons.rejected counts", id="a line lost"),
         pytest.param(
-            '{"key": "a", "reason": "odd", "detail": "", "size": 0, "modified": 0}',
+            '{"key": "a", "reason": "odd", "detail": "", "size": 0}',
             "does not hold what",
             id="another reason",
         ),

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.shard_names import with_build_id
+from tfshards.schemas import read_manifest
 
 SERVER = Path(__file__).with_name("server.py")
 # Every command takes a few seconds at most; one that takes longer hangs.
@@ -95,13 +97,26 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def finished(out: Path) -> dict[str, tuple[str, tuple[int, int]]]:
-    """Return digest, inode and time of each shard that an unfinished build has finished."""
+    """Return digest, inode and time of each shard that an unfinished build has finished.
+
+    Their paths contain the id of the plan, even if the commit has begun to move them into the dataset.
+    """
     found = {}
     for layout in ("first", "final"):
         for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done"):
             shard = json.loads(path.read_bytes())["shard"]
-            found[shard["path"]] = (shard["digest"], identity(out / shard["path"]))
+            area = BuildArea(out, path.parents[1].name)
+            found[shard["path"]] = (shard["digest"], identity(_place(area, shard["path"])))
     return found
+
+
+def _place(area: BuildArea, path: str) -> Path:
+    """Return where a finished shard is: in the area, or in the dataset under its name there."""
+    if (area.shards / path).exists():
+        return area.shards / path
+    # a process that was killed in the clean-up has removed the note of the build id
+    build_id = area.placed_id() or read_manifest(area.out).build_id
+    return area.out / with_build_id(path, build_id)
 
 
 def identity(path: Path) -> tuple[int, int]:

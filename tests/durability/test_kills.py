@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tfshards.prep import verify
+from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import read_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 
@@ -127,11 +128,13 @@ def finishes(commands, expected, out, kept, tried):
     is_committed = manifest_of(out) == expected.end[MANIFEST_NAME]
     ended = commands.run([*expected.command, out])
     assert ended.status == 0, ended.output
-    shards = {shard.path: shard.digest for shard in read_manifest(out).shards}
-    for path, (digest, was) in kept.items():
+    manifest = read_manifest(out)
+    shards = {shard.path: shard.digest for shard in manifest.shards}
+    for unfinished_path, (digest, was) in kept.items():
+        path = with_build_id(unfinished_path, manifest.build_id)
         # except those from which rejects were balanced away
         assert identity(out / path) == was or digest != shards[path], path
-    resumed = re.search(r"^resuming build [0-9a-f]{8}: (\d+) of \d+ shards? finished$", ended.output, re.M)
+    resumed = re.search(r"^resuming the build: (\d+) of \d+ shards? finished$", ended.output, re.M)
     if resumed and not is_committed:
         # a shard may have been replaced by its final layout while the note of that is not yet written
         assert len(kept) - 1 <= int(resumed[1]) <= len(kept)

@@ -127,7 +127,7 @@ def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands
         assert done.stderr.splitlines()[-1] == line
     ended = commands.run([*slow, out])
     assert ended.status == 0
-    assert ended.output.startswith("resuming build ")
+    assert ended.output.startswith("resuming the build: ")
     assert verify(out, deep=True)
 
 

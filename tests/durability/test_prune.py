@@ -52,9 +52,9 @@ def test_only_an_earlier_generation_is_removed(two_generations):
     out, old, new = two_generations
     before = contents(out)
     found = prune(out)
-    paths = [shard.path for shard in old.shards]
+    paths = [*(shard.path for shard in old.shards), f"inputs-{old.build_id}.npz"]
     paths += [path for shard in old.shards for path in shard.companion_digests]
-    assert len(paths) == 6
+    assert len(paths) == 7
     assert found == [Pruned(path, len(before[path])) for path in paths]
     assert contents(out) == {path: data for path, data in before.items() if path not in paths}
     assert read_manifest(out) == new
@@ -106,16 +106,19 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     for path in (*left, ".build/staged-abc/copy"):
         (out / path).parent.mkdir(exist_ok=True)
         (out / path).write_bytes(bytes(10))
-    unfinished = {path for path in contents(out) if path.startswith("data-train-")} - set(after)
+    unfinished = {
+        path: data for path, data in contents(out).items() if re.search(r"/shards/data-train-[^/]*$", path)
+    }
     assert len(unfinished) == 2
     gone = {item.path: item.num_bytes for item in prune(out)}
-    assert unfinished < gone.keys()
+    assert not unfinished.keys() & contents(out).keys()
+    assert f"inputs-{old.build_id}.npz" not in contents(out)
     assert f"rejected-{old.build_id}.jsonl" not in contents(out)
     assert [gone[path] for path in left] == [10, 10]
-    assert gone[f"{AREA_NAME}/"] > 10
+    assert gone[f"{AREA_NAME}/"] > 10 + sum(map(len, unfinished.values()))
     assert verify(out, deep=True)
     assert contents(out) == {path: data for path, data in after.items() if old.build_id not in path}
-    assert f"rejected-{new.build_id}.jsonl" in contents(out)
+    assert {f"rejected-{new.build_id}.jsonl", f"inputs-{new.build_id}.npz"} <= contents(out).keys()
 
 
 def test_a_build_that_ended_without_a_commit_is_removed_completely(tmp_path):

@@ -12,10 +12,12 @@ import pytest
 
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.building.decisions import up_to_date
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.planning.plan import plan_id_of
+from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, read_manifest
 
-from .commands import contents
+from .commands import contents, finished, identity
 from .inputs import image, write, write_inputs
 
 ALL = Options(max_rejected=1)
@@ -83,10 +85,8 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "two more": add,
     "one less": remove,
     "three are of other sizes": grow,
-    "one is of another time": touch,
     "one is of another class": move,
     "a class more": add_class,
-    "a file that is skipped": add_hidden,
 }
 
 
@@ -94,17 +94,36 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 def test_an_unfinished_build_of_other_inputs_is_discarded_in_one_line(change, stopped, tmp_path):
     log, discarded = [], only_build(stopped)
     change(tmp_path)
-    manifest = build_photos(tmp_path, log)
-    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ"
-    assert log[1].startswith(f"starting build {manifest.build_id}: ")
+    build_photos(tmp_path, log)
+    assert log[0] == "discarding an unfinished build: its inputs or options differ"
+    assert log[1].startswith("starting build: ")
     assert verify(stopped, deep=True)
     assert not [path for path in contents(stopped) if discarded in path]
 
 
+@pytest.mark.parametrize("change", [touch, add_hidden])
+def test_an_unfinished_build_of_inputs_of_the_same_content_is_resumed(change, stopped, tmp_path):
+    log, unfinished = [], finished(stopped)
+    assert len(unfinished) == 4
+    change(tmp_path)
+    manifest = build_photos(tmp_path, log)
+    compared = ["comparing the contents of 1 input, whose modification times differ"]
+    assert log[: 2 if change is touch else 1] == [
+        *(compared if change is touch else []),
+        "resuming the build: 4 of 4 shards finished",
+    ]
+    shards = {shard.path: shard.digest for shard in manifest.shards}
+    for unfinished_path, (digest, was) in unfinished.items():
+        path = with_build_id(unfinished_path, manifest.build_id)
+        # except those from which rejects were balanced away
+        assert identity(stopped / path) == was or digest != shards[path], path
+    assert verify(stopped, deep=True)
+
+
 def test_the_line_names_the_options_that_differ(stopped, tmp_path):
-    log, discarded = [], only_build(stopped)
+    log: list[str] = []
     build_photos(tmp_path, log, shards=3, seed=1)
-    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ (seed=, shards=)"
+    assert log[0] == "discarding an unfinished build: its inputs or options differ (seed=, shards=)"
 
 
 UNREADABLE = {
@@ -120,15 +139,15 @@ def test_a_note_that_cannot_be_read_prevents_no_build(data, stopped, tmp_path):
     log, discarded = [], only_build(stopped)
     (stopped / AREA_NAME / discarded / "build.json").write_bytes(data)
     build_photos(tmp_path, log, seed=1)
-    assert log[0] == f"discarding unfinished build {discarded}: its inputs or options differ"
+    assert log[0] == "discarding an unfinished build: its inputs or options differ"
     assert verify(stopped, deep=True)
 
 
 def test_a_build_that_had_not_started_is_discarded_without_a_line(stopped, tmp_path):
     log: list[str] = []
     shutil.rmtree(stopped / AREA_NAME / only_build(stopped) / "first")
-    manifest = build_photos(tmp_path, log, seed=1)
-    assert log[0].startswith(f"starting build {manifest.build_id}: ")
+    build_photos(tmp_path, log, seed=1)
+    assert log[0].startswith("starting build: ")
 
 
 def test_a_build_that_cannot_be_planned_discards_nothing(stopped, tmp_path):
@@ -146,11 +165,10 @@ def test_a_replacement_is_discarded_when_the_dataset_is_built_again(tmp_path):
     whole = contents(out)
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build_photos(tmp_path, log, seed=1, overwrite=True, options=Options(max_rejected=0))
-    discarded = only_build(out)
     log.clear()
     build_photos(tmp_path, log)
     assert log == [
-        f"discarding unfinished build {discarded}: its inputs or options differ (seed=)",
+        "discarding an unfinished build: its inputs or options differ (seed=)",
         up_to_date(out, is_compared=False),
     ]
     assert contents(out) == whole
@@ -163,12 +181,14 @@ def test_files_left_by_a_committed_build_are_not_another_build(tmp_path):
     old = build_photos(tmp_path, log)
     before = contents(out)
     # as after a kill between writing the manifest and the clean-up
-    area = out / AREA_NAME / old.build_id
-    (area / "first").mkdir(parents=True)
-    (area / "build.json").write_text("{}")
+    plan_id = plan_id_of(old.name, old.schema, old.options, old.inputs_digest)
+    area = BuildArea(out, plan_id)
+    area.open()
+    (area.root / "build.json").write_text("{}")
+    area.place(old.build_id, ())
     log.clear()
-    new = build_photos(tmp_path, log, seed=1, overwrite=True)
-    assert log[0].startswith(f"starting build {new.build_id}: ")
+    build_photos(tmp_path, log, seed=1, overwrite=True)
+    assert log[0].startswith("starting build: ")
     assert {path: data for path, data in before.items() if old.build_id in path}.items() <= contents(
         out
     ).items()

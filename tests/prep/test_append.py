@@ -98,7 +98,7 @@ def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grow
         assert where[split] < keys(out)[split]
     assert logged[:2] == [
         "21 new inputs, 31 known",
-        f"starting build {made.build_id}: 21 examples, {logged[1].split(', ')[1]}, 6 shards",
+        f"starting build: 21 examples, {logged[1].split(', ')[1]}, 6 shards",
     ]
     assert made.build_id != old.build_id
     # the build area is gone
@@ -613,7 +613,7 @@ def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, 
     assert verify(out, deep=True)
     logged: list[str] = []
     append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=logged.append)
-    assert logged[1].startswith("resuming build ")
+    assert logged[1].startswith("resuming the build: ")
     append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, max_rejected=1, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
@@ -806,7 +806,7 @@ def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, conte
     )
     assert lines[:2] == [
         "21 new inputs, 31 known",
-        f"would append 21 inputs as build {made.build_id}",
+        "would append 21 inputs",
     ]
     rows = [line.split() for line in lines[2:-1]]
     assert rows[0] == ["split", "inputs", "shards", "source", "bytes"]

@@ -120,5 +120,5 @@ if __name__ == "__main__":
     assert done.stdout == ""
     # the first status line, and on a busy machine a line of progress
     first, *others = done.stderr.splitlines()
-    assert first.startswith("starting build ")
+    assert first.startswith("starting build: ")
     assert all(line.startswith("out: ") for line in others), others

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tfshards import prep
+from tfshards.prep.building.decisions import wanted_of
 from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.summary import class_lines
@@ -78,7 +79,10 @@ def test_a_plan_prints_the_text_of_the_verb_and_writes_nothing(array_files, tmp_
     assert main(["plan", "arrays", "x.npy", "label.npy", "data", "--shards", "train=2", "--seed", "3"]) == 0
     assert capsys.readouterr().out == f"{plan!r}\n"
     assert not (tmp_path / "data").exists()
-    assert prep.build(source, "data", shards=2, seed=3).build_id == plan.build_id
+    manifest = prep.build(source, "data", shards=2, seed=3)
+    assert manifest.inputs_digest == plan.inputs_digest
+    assert wanted_of(plan).is_in(manifest)
+    assert not wanted_of(prep.plan(source, "data", shards=2, seed=4)).is_in(manifest)
     with pytest.raises(OptionsError, match=r"^shards=0 must be at least 1$"):
         prep.plan(source, "other", shards=0)
 

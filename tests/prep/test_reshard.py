@@ -33,6 +33,7 @@ from tfshards.prep.derivation.shard_pass import ShardPass
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
@@ -216,7 +217,7 @@ def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
     logged: list[str] = []
     out = tmp_path / "out"
     made = reshard(old, out, shards=2, log=logged.append)
-    assert logged == [f"starting build {made.build_id}: 101 examples, 9.9 KiB, 2 shards"]
+    assert logged == ["starting build: 101 examples, 9.9 KiB, 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
     assert reshard(old, out, shards=2, log=logged.append) == made
     assert logged[1:] == [up_to_date(out, is_compared=False)]
@@ -466,29 +467,30 @@ def stopped(old, tmp_path) -> Path:
 
 def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
     notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
-    finished = {note["shard"]["path"]: identity(stopped / note["shard"]["path"]) for note in notes}
+    (area,) = (stopped / AREA_NAME).iterdir()
+    finished = {note["shard"]["path"]: identity(area / "shards" / note["shard"]["path"]) for note in notes}
     logged: list[str] = []
     made = reshard(old, stopped, shards=4, log=logged.append)
-    assert logged == [f"resuming build {made.build_id}: {len(finished)} of 4 shards finished"]
-    assert {path: identity(stopped / path) for path in finished} == finished
+    assert logged == [f"resuming the build: {len(finished)} of 4 shards finished"]
+    committed = {path: stopped / with_build_id(path, made.build_id) for path in finished}
+    assert {path: identity(file) for path, file in committed.items()} == finished
     reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
 def test_an_incomplete_finished_shard_is_written_again(stopped, old):
-    note = json.loads(next(stopped.glob(f"{AREA_NAME}/*/first/*.done")).read_bytes())
-    flip(stopped / note["shard"]["path"], 30)
+    done = next(stopped.glob(f"{AREA_NAME}/*/first/*.done"))
+    flip(done.parents[1] / "shards" / json.loads(done.read_bytes())["shard"]["path"], 30)
     reshard(old, stopped, shards=4, log=quiet)
     assert verify(stopped, deep=True)
 
 
 def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents):
-    left = next((stopped / AREA_NAME).iterdir()).name
     # left by a killed build
     (stopped / AREA_NAME / "staged-x").mkdir()
     logged: list[str] = []
     reshard(old, stopped, shards=5, log=logged.append)
-    assert logged[0] == f"discarding unfinished build {left}: its inputs or options differ"
+    assert logged[0] == "discarding an unfinished build: its inputs or options differ"
     reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
@@ -526,7 +528,7 @@ def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
     logged: list[str] = []
     asked = {"shards": 16, "options": ShardOptions(compression="gzip")}
     reshard(large, out, **asked, log=logged.append)
-    assert logged[0].startswith("resuming build ")
+    assert logged[0].startswith("resuming the build: ")
     reshard(large, tmp_path / "whole" / "out", **asked, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 

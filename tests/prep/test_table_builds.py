@@ -105,7 +105,7 @@ def test_a_killed_build_can_be_resumed(image_folder, tmp_path, quiet_build, cont
     assert not (out / "dataset.json").exists()
     assert list(out.glob(f"{AREA_NAME}/staged-*/rows.arrow"))
     quiet_build(source(path), out, shards=10)
-    assert "resuming build" in log[0]
+    assert "resuming the build: " in log[0]
     quiet_build(source(path), tmp_path / "whole" / "out", shards=10)
     assert contents(out) == contents(tmp_path / "whole" / "out")
     assert not (out / AREA_NAME).exists()

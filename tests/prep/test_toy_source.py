@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +87,14 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
     source, out = str(text), str(tmp_path / "out")
     build = ["lines", source, out, "--upper", "--shards=3", "--split=train=0.75", "--split=val=0.25"]
     assert main(["plan", *build, "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
+    planned = capsys.readouterr().out
     assert main(["build", *build]) == 0
     manifest = read_manifest(out)
-    assert planned["build_id"] == manifest.build_id
+    capsys.readouterr()
+    assert main(["plan", *build, "--json"]) == 0
+    again = capsys.readouterr()
+    assert again.out == planned
+    assert "already holds this build" in again.err
     assert manifest.options["source"] == "lines"
     assert manifest.num_examples == 12
     capsys.readouterr()

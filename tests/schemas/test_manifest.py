@@ -38,6 +38,7 @@ LABEL = Feature("label", "label", "int64")
 KEY = Feature("key", "bytes", "bytes")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 LABELS_DIGEST = "sha256:" + "00112233" * 8
+INPUTS_DIGEST = "sha256:" + "4567cdef" * 8
 OTHER_TYPES = [None, True, 7, 2.5, "text", ["item"], {"field": 1}]
 
 
@@ -71,6 +72,7 @@ def photos() -> Manifest:
         options={"source": "images", "seed": 0, "resize": None, "shards": {"train": 2, "val": 1}},
         split_cuts={"splits": ["train", "val"], "all": ["e6ff"]},
         rejects_digest=DIGEST,
+        inputs_digest=INPUTS_DIGEST,
     )
 
 
@@ -411,6 +413,9 @@ def test_any_value_at_any_place_is_read_or_reported(data):
         pytest.param(
             ("rejects_digest",), "", "rejects_digest: is '', must be 'sha256:'", id="rejects without a digest"
         ),
+        pytest.param(
+            ("inputs_digest",), "md5:0", "inputs_digest: is 'md5:0', must be", id="no digest of inputs"
+        ),
         pytest.param(("digest",), "md5:0", "digest: is 'md5:0', must be", id="no digest of its own"),
         pytest.param(
             ("totals", "entries"),
@@ -475,6 +480,55 @@ def test_the_smallest_records_take_16_bytes():
 def test_a_digest_of_rejects_belongs_to_rejects():
     top = signed(dataclasses.replace(photos(), totals=Totals(23, 23)))
     assert problems_of(top) == [("rejects_digest", "is given, but totals.rejected is 0")]
+
+
+def test_a_digest_of_inputs_may_be_empty():
+    manifest = dataclasses.replace(photos(), inputs_digest="")
+    assert parse_manifest(manifest.to_text(), "dataset.json") == manifest
+
+
+CONTENT = {
+    "the name": {"name": "pictures"},
+    "the schema": {"schema": Schema((IMAGE, LABEL, KEY), ("cat", "h\u00fcndchen", "rabbit"))},
+    "the options": {"options": {"seed": 1}},
+    "the rejects": {"rejects_digest": LABELS_DIGEST},
+    "the inputs": {"inputs_digest": LABELS_DIGEST},
+    "the compression": {"compression": "gzip"},
+    "the order of splits": {"splits": dict(reversed(photos().splits.items()))},
+    "a split less": {"splits": {"train": photos().splits["train"]}},
+}
+
+
+@pytest.mark.parametrize("changes", CONTENT.values(), ids=CONTENT.keys())
+def test_the_id_of_the_content_depends_on(changes):
+    assert dataclasses.replace(photos(), **changes).content_id() != photos().content_id()
+
+
+def test_the_id_of_the_content_depends_on_the_bytes_of_every_shard():
+    found = {photos().content_id()}
+    for name, split in photos().splits.items():
+        for index, one in enumerate(split.shards):
+            shards = list(split.shards)
+            shards[index] = dataclasses.replace(one, digest=LABELS_DIGEST)
+            other = dataclasses.replace(split, shards=tuple(shards))
+            splits = {**photos().splits, name: other}
+            found.add(dataclasses.replace(photos(), splits=splits).content_id())
+    assert len(found) == 4
+
+
+def test_the_id_of_the_content_depends_neither_on_names_of_files_nor_on_skipped_entries():
+    manifest = photos()
+    renamed = {
+        name: dataclasses.replace(
+            split,
+            shards=tuple(dataclasses.replace(one, path=f"{one.path}-x") for one in split.shards),
+        )
+        for name, split in manifest.splits.items()
+    }
+    totals = dataclasses.replace(manifest.totals, entries=31, skipped=6)
+    other = dataclasses.replace(manifest, splits=renamed, build_id="00000000", totals=totals)
+    assert other.content_id() == manifest.content_id()
+    assert re.fullmatch("[0-9a-f]{8}", manifest.content_id())
 
 
 @pytest.mark.parametrize("first", range(8))
@@ -671,7 +725,7 @@ def test_a_manifest_that_was_written_is_read(tmp_path):
 def test_the_error_of_a_faulty_file_names_it(tmp_path):
     (tmp_path / MANIFEST_NAME).write_text("{}", encoding="ascii")
     with pytest.raises(
-        FormatError, match=rf"^{tmp_path}/dataset.json: 12 problems\n  format_version: is miss"
+        FormatError, match=rf"^{tmp_path}/dataset.json: 13 problems\n  format_version: is miss"
     ):
         read_manifest(tmp_path)
 
