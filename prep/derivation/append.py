@@ -266,7 +266,7 @@ def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequenc
     new_classes = schema.class_names[len(old.schema.class_names) :]
     if new_classes:
         entry["new_classes"] = [*new_classes]
-    # with these, the layout of each build can be computed again (verification/rebuild_parts.py)
+    # with these, the layout of each build can be computed again (verification/parts.py)
     rejected = sorted({reject.key for reject in rejects} - {reject.key for reject in new.rejects})
     for name, keys in (("rejected", rejected), ("retried", sorted(new.retried))):
         if keys:
