@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 from tfshards.schemas.feature import KINDS
 from tfshards.schemas.index import index_path, parse_index
@@ -436,6 +437,16 @@ def test_compressed_shards_are_read_like_plain_ones(written, tmp_path):
     keys = {name: [example["key"].tolist() for example in found[name]] for name in found}
     assert keys == {name: [example["key"].tolist() for example in plain[name]] for name in plain}
     assert read_manifest(tmp_path / "all").compression == "gzip"
+
+
+def test_a_record_of_inputs_is_no_part_of_a_dataset(tmp_path):
+    write_dataset(tmp_path / "all")
+    (tmp_path / "all" / "inputs-00c0ffee.npz").write_bytes(b"no archive")
+    assert {name: len(examples) for name, examples in read_dataset(tmp_path / "all").items()} == {
+        "train": 3,
+        "val": 1,
+    }
+    assert verify(tmp_path / "all", deep=True)
 
 
 def test_no_kind_or_dtype_is_left_out():

@@ -112,6 +112,9 @@ def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grow
         f"rejected-{made.build_id}.jsonl",
         # the next build removes it, since the manifest does not list it
         f"rejected-{old.build_id}.jsonl",
+        # those of both parts
+        f"inputs-{old.build_id}.npz",
+        f"inputs-{made.build_id}.npz",
     }
 
 
