@@ -51,6 +51,9 @@ def complete(manifest: Manifest, folder: Path, log: Log) -> None:
         log(f"warning: {warning}")
     for path in temporary_files(folder):
         path.unlink()
+    for area in (folder / AREA_NAME).glob("????????"):
+        # a name that the next build removes without a word, if this process is killed
+        area.rename(area.with_name(f"staged-{area.name}"))
     shutil.rmtree(folder / AREA_NAME, ignore_errors=True)
 
 

@@ -22,7 +22,9 @@ def add_kinds(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
     """Add to a verb's parser one for each kind of source, with the arguments of a build, and yield it."""
     kinds = parser.add_subparsers(required=True, metavar="KIND")
     for kind in KINDS.values():
-        own = kinds.add_parser(kind.name, help=kind.help, description=f"Source: {kind.help}.")
+        own = kinds.add_parser(
+            kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
+        )
         own.set_defaults(kind=kind, parser=own)
         _add_arguments(own, kind)
         yield own

@@ -20,11 +20,15 @@ def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tfshards {version('tfshards')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
     for verb in verbs.values():
-        own = commands.add_parser(verb.name, help=verb.help, description=_sentence(verb.help))
+        # a new option must not change what an abbreviation in somebody's script means
+        own = commands.add_parser(
+            verb.name, help=verb.help, description=_sentence(verb.help), allow_abbrev=False
+        )
         own.set_defaults(verb=verb, parser=own)
         verb.add_arguments(own)
     return parser

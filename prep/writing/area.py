@@ -171,7 +171,7 @@ class BuildArea:
     def placed_id(self) -> str:
         """Return the build id to which a build that was not committed began to move shards, or nothing."""
         with suppress(FileNotFoundError):
-            return (self.root / _PLACED_NAME).read_text("ascii")
+            return (self.root / _PLACED_NAME).read_text("utf-8")
         return ""
 
     def _take_back(self) -> None:
