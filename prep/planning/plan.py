@@ -147,10 +147,13 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
 def _unevenness(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
     """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
     assert listing.labels is not None
-    names, totals = listing.schema.class_names, np.bincount(listing.labels)
+    labels = listing.labels
+    # -1 is no class
+    names, totals = listing.schema.class_names, np.bincount(labels[labels >= 0])
     worst, text = Fraction(-1), ""
     for split, ratio in options.ratios.items():
-        counts = np.bincount(listing.labels[membership.examples[split]], minlength=len(totals))
+        held = labels[membership.examples[split]]
+        counts = np.bincount(held[held >= 0], minlength=len(totals))
         for label in np.flatnonzero(totals).tolist():
             count, total = int(counts[label]), int(totals[label])
             difference = abs(Fraction(count, total) - ratio)

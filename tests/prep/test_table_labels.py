@@ -114,11 +114,15 @@ WRONG_LABELS = {
         None,
         r"^column 'y': 1 value is missing, the first in row 2, not counting a header; fill it in",
     ),
-    "empty": (["a", ""], None, r"^column 'y', row 1: is an empty string, which is not a class name$"),
+    "empty": (
+        ["a", ""],
+        None,
+        r"^column 'y', row 2, not counting a header: is an empty string, which is not a class name; write",
+    ),
     "empty in a list": (
         [["a"], ["a", ""]],
         None,
-        r"^column 'y': is an empty string, which is not a class name$",
+        r"^column 'y': is an empty string, which is not a class name; write the class",
     ),
     "a new class": (
         ["a", "b", "c"],
@@ -227,9 +231,9 @@ def test_another_split_column_is_another_build(tmp_path, quiet_build):
 WRONG_SPLITS = {
     "no name of a split": (
         ["train", "a/b"],
-        r"^column 'split', row 1: the split name .*a/b.* must be letters, digi",
+        r"^column 'split', row 2, not counting a header: the split name .*a/b.* must be letters, digi",
     ),
-    "an empty one": (["train", ""], r"^column 'split', row 1: the split name "),
+    "an empty one": (["train", ""], r"^column 'split', row 2, not counting a header: the split name "),
     "one that is missing": (["train", None], r"^column 'split': 1 value is missing, the first in row 2"),
     "fractions": (
         [0.5, 1.0],

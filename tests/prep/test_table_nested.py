@@ -290,7 +290,8 @@ CLASSES = {"names": ["cat", "dog", "猫"], "_type": "ClassLabel"}
             "which one is not said",
         ),
         ({"fine": [2, 0]}, {"fine": {"_type": "ClassLabel", "num_classes": 3}}, None, "no names"),
-        ({"label": [2, -1]}, {"label": CLASSES}, None, "a split without labels"),
+        ({"label": [2, -1]}, {"label": CLASSES}, "label", "a row without a class"),
+        ({"label": [-1, -1]}, {"label": CLASSES}, "label", "a split without labels"),
         ({"fine": [2, 0]}, "features", None, "other metadata"),
         ({"fine": [2, 0]}, None, None, "no metadata"),
     ],
@@ -340,7 +341,6 @@ def test_shards_of_hugging_face_become_splits(quick, tmp_path):
         (["train/0000.parquet", "validation/0000.parquet"], "", ["train", "validation"]),
         (["train.parquet", "test.parquet"], "*.parquet", ["train", "test"]),
         (["part-0.parquet", "part-1.parquet"], "part-*.parquet", ["train"]),
-        (["train.parquet", "other.parquet"], "", ["train"]),
         (["train.parquet", ".hidden/test.parquet"], "", ["train"]),
     ],
 )

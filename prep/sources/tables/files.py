@@ -92,6 +92,14 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
         raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{path}: changed while it was read; run the command again")
+    for column, names in class_names.items():
+        # two numbers of one name would be two classes or one, depending on the reader
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise InputError(
+                f"{path}: the metadata repeats the class name {repeated[0]!r} of column {column!r}; write "
+                "the file with different names"
+            )
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
         raise InputError(f"{path}: the column {twice[0]!r} is repeated; rename one of them")

@@ -14,6 +14,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
     TEXT,
     StoredColumn,
+    is_list_type,
     plain_column,
     relisted,
     shown,
@@ -45,61 +46,108 @@ def _dtype_name(kind: pa.DataType) -> str:
     return f"float{kind.bit_width}" if pa.types.is_floating(kind) else shown(kind)
 
 
-def label_fault(name: str, column: pa.ChunkedArray) -> str | None:
+def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> str | None:
     """Return why a column does not hold classes, or None if it does.
 
     Classes are text, booleans, non-negative integers, or lists of these, with at most 10,000 distinct values.
+    Single integers with ``own`` names may be -1, which is no class.
 
     Raises:
         InputError: the column cannot be stored at all.
     """
-    flat = _flat(_stored(name, column).values)
+    stored = _stored(name, column, own)
+    flat = _flat(stored.values)
+    lowest = -1 if own and not stored.feature.shape else 0
     if pa.types.is_floating(flat.type):
         return f"labels must be text or integers, not {_dtype_name(column.type)}"
     if len(flat) and flat.type != TEXT:
         limits = pc.min_max(flat).as_py()
-        if limits["min"] < 0 or limits["max"] >= 1 << 63:
-            wrong = limits["min"] if limits["min"] < 0 else limits["max"]
+        if limits["min"] < lowest or limits["max"] >= 1 << 63:
+            wrong = limits["min"] if limits["min"] < lowest else limits["max"]
             return f"the label {wrong} is negative or exceeds int64"
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         return f"has more than {MAX_CLASSES} different labels, which is too many for classes"
     return None
 
 
-def label_column(name: str, column: pa.ChunkedArray, given: Sequence[str] | None) -> LabelColumn:
+def label_column(
+    name: str, column: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str] = ()
+) -> LabelColumn:
     """Return the numbers of the classes in a column.
 
     Text is numbered in the order of the given class names, or in sorted order; booleans are the text
     ``false`` and ``true``; integers are class numbers. A column of lists holds several classes per row.
 
+    Args:
+        name: name of the column.
+        column: its values.
+        given: class names in label order, or None.
+        own: names of the integers in the file, by number; if names are given too, the integers are
+            translated by name, and -1 or a missing value is no class.
+
     Raises:
         InputError: the column does not hold classes, or holds empty text or a class that is not given.
     """
-    fault = label_fault(name, column)
+    fault = label_fault(name, column, own)
     if fault:
         raise InputError(f"column {name!r}: {fault}; name another column with label=, or rename this one")
-    stored = _stored(name, column)
+    stored = _stored(name, column, own)
     flat, is_list = _flat(stored.values), bool(stored.feature.shape)
-    names = tuple(given or ())
     if flat.type == TEXT:
         found = [to_text(value) for value in pc.unique(flat).to_pylist()]
         if "" in found:
-            where = "" if is_list else f", row {pc.index(flat, pa.scalar(b'', TEXT)).as_py()}"
-            raise InputError(f"column {name!r}{where}: is an empty string, which is not a class name")
+            row = "" if is_list else f", row {pc.index(flat, pa.scalar(b'', TEXT)).as_py() + 1}"
+            where = f"{row}, not counting a header" if row else ""
+            raise InputError(
+                f"column {name!r}{where}: is an empty string, which is not a class name; write the class, or "
+                "leave out the row"
+            )
+        given = given if given is not None else own or None
         # as in arrays, but not in folders, a class may have no examples
-        names = class_map({*found, *names}, given, f"column {name!r} has none of that name")
-        flat = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
-    elif given is not None and len(flat) and pc.max(flat).as_py() >= len(given):
-        raise InputError(
-            f"column {name!r}: the label {pc.max(flat).as_py()} is not one of the {len(given)} class names, "
-            f"which are numbered from 0 to {len(given) - 1}"
-        )
-    numbers = flat.cast(pa.int64())
+        names = class_map({*found, *(given or ())}, given, f"column {name!r} has none of that name")
+        numbers = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
+    else:
+        numbers, names = _numbered(name, flat, given, own)
+    numbers = numbers.cast(pa.int64())
     values = relisted(stored.values, numbers) if is_list else numbers
     feature = Feature(name, "label", "int64", (None,) if is_list else ())
-    without = len(names) - pc.count_distinct(numbers).as_py()
-    warning = f"column {name!r}: {without} of the {len(names)} classes have no row" if without > 0 else None
-    return LabelColumn(StoredColumn(values, feature, warning), names)
+    return LabelColumn(StoredColumn(values, feature, _class_warning(name, numbers, names)), names)
+
+
+def _numbered(
+    name: str, flat: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str]
+) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
+    """Return the class numbers of integers, and the class names."""
+    names = tuple(own or given or ())
+    largest = pc.max(flat).as_py() if len(flat) else -1
+    if names and largest >= len(names):
+        raise InputError(
+            f"column {name!r}: the label {largest} is not one of the {len(names)} class names, "
+            f"which are numbered from 0 to {len(names) - 1}"
+        )
+    if not own or given is None:
+        return flat, names
+    numbers = flat.cast(pa.int64()).to_numpy()
+    used = [names[number] for number in np.unique(numbers[numbers >= 0]).tolist()]
+    given = class_map({*used, *given}, given, f"column {name!r} has none of that name")
+    number_of = {each: number for number, each in enumerate(given)}
+    # the last one is that of -1
+    translated = np.array([*(number_of.get(each, -1) for each in names), -1], np.int64)
+    return pa.chunked_array([pa.array(translated[numbers], pa.int64())]), given
+
+
+def _class_warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str | None:
+    """Return a warning about classes without rows, and rows without a class, or None."""
+    found = pc.value_counts(numbers).to_pylist()
+    without = len(names) - sum(each["values"] >= 0 for each in found)
+    num_open = sum(each["counts"] for each in found if each["values"] < 0)
+    faults = []
+    if names and without:
+        have = "have" if without > 1 else "has"
+        faults.append(f"{without} of the {len(names)} class{'es' if len(names) > 1 else ''} {have} no row")
+    if num_open:
+        faults.append(f"{num_open:,} {'rows have' if num_open > 1 else 'row has'} no class (-1)")
+    return f"column {name!r}: {' and '.join(faults)}" if faults else None
 
 
 def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -125,8 +173,11 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     for each in names:
         fault = name_fault(each)
         if fault:
-            row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py()
-            raise InputError(f"column {name!r}, row {row}: the split name {fault}")
+            row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
+            raise InputError(
+                f"column {name!r}, row {row}, not counting a header: the split name {fault}; write another "
+                "name, or name the column of splits with split="
+            )
     return texts
 
 
@@ -160,12 +211,20 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     return groups
 
 
-def _stored(name: str, column: pa.ChunkedArray) -> StoredColumn:
+def _stored(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> StoredColumn:
     """Return a column as it would be stored, booleans as text, since class names are text."""
+    if is_list_type(column.type) and is_list_type(column.type.value_type):
+        raise InputError(
+            f"column {name!r}: lists of lists cannot be classes; rename the column, or name another one with "
+            "label="
+        )
     plain = plain_column(name, column)
     item = plain.type.value_type if pa.types.is_large_list(plain.type) else plain.type
     if item == pa.bool_():
         plain = plain.cast(pa.large_list(pa.string()) if plain.type != item else pa.string())
+    if own and plain.null_count and pa.types.is_signed_integer(plain.type):
+        # as Hugging Face's datasets do
+        plain = plain.fill_null(pa.scalar(-1, plain.type))
     return stored_column(name, plain)
 
 

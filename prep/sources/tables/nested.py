@@ -81,7 +81,7 @@ def _classes(name: str, feature: object) -> Iterator[tuple[str, tuple[str, ...]]
     kind = feature.get("_type")
     if kind == "ClassLabel":
         names = feature.get("names")
-        if isinstance(names, list) and names and len(set(map(str, names))) == len(names):
+        if isinstance(names, list) and names:
             yield name, tuple(map(str, names))
     elif kind in _LISTS or (kind is None and set(feature) == {"feature"}):
         yield from _classes(name, feature.get("feature"))

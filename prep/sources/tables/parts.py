@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
-_SHARD = re.compile(r"(?P<split>.+?)-[0-9]+-of-[0-9]+(-[0-9a-f]+)?")
+_SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _SPLIT = "split"
 
 
@@ -30,7 +31,7 @@ def table_paths(path: str | os.PathLike[str]) -> list[Path]:
     Raises:
         OptionsError: the suffix of the file is not supported.
         InputError: there is no such file, a folder has neither a metadata file nor Parquet files, or
-            several metadata files.
+            several metadata files, or the names of the Parquet files count files that are missing.
     """
     text, folder = os.fspath(path), Path(path)
     if glob.has_magic(text) and not folder.exists():
@@ -44,6 +45,12 @@ def table_paths(path: str | os.PathLike[str]) -> list[Path]:
             each for each in found if not any(p.startswith(".") for p in each.relative_to(folder).parts)
         ]
         if visible:
+            missing = _missing_parts(visible)
+            if missing:
+                raise InputError(
+                    f"{path}: {missing[0]}; add the files, or name those to build with a pattern such as "
+                    f"'{folder / '*.parquet'}'"
+                )
             return visible
     return [table_path(path)]
 
@@ -55,10 +62,13 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
     ``train-00000-of-00002.parquet`` or ``test/0000.parquet``, the column ``split`` holds them.
 
     Raises:
-        InputError: a file cannot be read, or its columns are not those of the first file.
+        InputError: a file cannot be read, its columns or class names are not those of the first file, or
+            only some of the names are those of splits.
     """
+    missing = tuple(_missing_parts(paths))
     if len(paths) == 1:
-        return read_table(paths[0], text_columns)
+        found = read_table(paths[0], text_columns)
+        return replace(found, warnings=(*found.warnings, *missing))
     files = [read_table(path, text_columns) for path in paths]
     first = files[0]
     for path, file in zip(paths, files, strict=True):
@@ -66,14 +76,44 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
             raise InputError(
                 f"{path}: its columns or their types are not those of {paths[0]}; build them as two datasets"
             )
+        if file.class_names != first.class_names:
+            raise InputError(
+                f"{path}: the class names in its metadata are not those of {paths[0]}; build them as two "
+                "datasets with the same class_names=, and merge these"
+            )
     table = pa.concat_tables([file.table for file in files])
     splits = [_split_of(path) for path in paths]
-    if _SPLIT not in table.column_names and all(splits):
+    if _SPLIT not in table.column_names and any(splits):
+        if not all(splits):
+            other, named = paths[splits.index(None)], paths[[*map(bool, splits)].index(True)]
+            raise InputError(
+                f"the name of {other} is not that of a split, unlike {named}; move or rename it, "
+                "or name the files to build with a pattern"
+            )
         lengths = [file.table.num_rows for file in files]
-        chunks = [pa.array([name] * count) for name, count in zip(splits, lengths, strict=True)]
+        chunks = [pa.array([name] * count, pa.string()) for name, count in zip(splits, lengths, strict=True)]
         table = table.append_column(_SPLIT, pa.chunked_array(chunks, pa.string()))
     digest = hashlib.sha256("".join(file.digest for file in files).encode("ascii")).hexdigest()
-    return TableFile(table, f"sha256:{digest}", (), first.class_names)
+    return TableFile(table, f"sha256:{digest}", missing, first.class_names)
+
+
+def _missing_parts(paths: Sequence[Path]) -> list[str]:
+    """Return a line for each series of files, such as ``train-*-of-00002``, of which files are missing."""
+    found: dict[tuple[Path, str, str], set[int]] = {}
+    for path in paths:
+        shard = _SHARD.fullmatch(path.stem)
+        if shard:
+            series = (path.parent, shard["split"], shard["count"])
+            found.setdefault(series, set()).add(int(shard["index"]))
+    lines = []
+    for (folder, split, count), indices in found.items():
+        absent = int(count) - len(indices)
+        if absent > 0:
+            files = folder / f"{split}-*-of-{count}"
+            lines.append(
+                f"{absent:,} of the {int(count):,} files {files} {'are' if absent > 1 else 'is'} missing"
+            )
+    return lines
 
 
 def _split_of(path: Path) -> str | None:

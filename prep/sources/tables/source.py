@@ -24,6 +24,7 @@ from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRol
 from tfshards.prep.sources.tables.features import (
     TEXT,
     StoredColumn,
+    is_list_type,
     plain_column,
     row_bytes,
     shown,
@@ -214,8 +215,9 @@ class Table:
                     others=tuple(name for name in assigned.others if name != classes[0]),
                 )
         if assigned.label is not None:
-            is_open = not assigned.is_label_named and self.class_names is None
-            if is_open and label_fault(assigned.label, table[assigned.label]):
+            # a label with names in the metadata is not stored as a number without them
+            has_names = self.class_names is not None or assigned.label in found.class_names
+            if not (assigned.is_label_named or has_names) and not _may_be_label(table, assigned.label):
                 assigned = assigned.without_label()
         elif self.class_names is not None:
             raise InputError(f"{path} has no column of labels; name it with label=")
@@ -234,8 +236,8 @@ class Table:
         ]
         if assigned.label is None:
             return others, ()
-        given = self.class_names if self.class_names is not None else found.class_names.get(assigned.label)
-        label = label_column(assigned.label, table[assigned.label], given)
+        own = found.class_names.get(assigned.label, ())
+        label = label_column(assigned.label, table[assigned.label], self.class_names, own)
         return [label.stored, *others], label.names
 
     def _image_features(self, assigned: AssignedColumns) -> list[Feature]:
@@ -243,6 +245,13 @@ class Table:
             mask_feature(name, self.images) if name in assigned.masks else image_feature(name, self.images)
             for name in assigned.images.values()
         ]
+
+
+def _may_be_label(table: pa.Table, name: str) -> bool:
+    """Return whether a column that has only the name of labels holds classes."""
+    kind = table[name].type
+    has_rows = is_list_type(kind) and is_list_type(kind.value_type)
+    return not has_rows and label_fault(name, table[name]) is None
 
 
 def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
