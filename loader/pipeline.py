@@ -10,6 +10,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from tfshards.loader.examples.batches import Ahead, make_batches
+from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
@@ -139,10 +140,13 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """
     source = open_source(options)
     content = make_content(options, source)
+    unmoved = unmoved_boxes(content.boxes, content.features, content.images, source.manifest.options)
+    # The warnings point to the line that called load().
+    if unmoved:
+        warnings.warn(unmoved, stacklevel=3)
     plan = make_plan(options, source)
     assignment = plan.assignment
     if assignment.num_steps == 0:
-        # The warning points to the line that called load().
         warnings.warn(no_steps(source, assignment), stacklevel=3)
     shards = open_shards(source, options)
     reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import tensorflow as tf
@@ -12,9 +12,16 @@ from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image
 from tfshards.schemas import Feature, OptionsError
 
+# The feature with the boxes of annotations, and how each form of annotations stores them.
+_ANNOTATED = "objects/bbox"
+_STORED: Mapping[str, Boxes] = {
+    "coco": Boxes(_ANNOTATED, "xywh"),
+    "yolo": Boxes(_ANNOTATED, "cxcywh", normalized=True),
+}
+
 
 def checked_boxes(
-    boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image]
+    boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image], recorded: object
 ) -> Boxes | None:
     """Return the options of boxes with the name of their image.
 
@@ -22,9 +29,11 @@ def checked_boxes(
         boxes: options, or None.
         features: the features that are delivered.
         images: options of decoded images by feature.
+        recorded: options in the manifest of the dataset.
 
     Raises:
-        OptionsError: a feature is not delivered or has another shape, or the image is not known.
+        OptionsError: a feature is not delivered or has another shape, the image is not known, the boxes are
+            stored in another format, or a list with a value for each box would keep those of removed boxes.
     """
     if boxes is None:
         return None
@@ -42,13 +51,75 @@ def checked_boxes(
     for name in boxes.along:
         if not by_name[name].shape or by_name[name].is_encoded:
             raise OptionsError(f"Boxes.along names {name!r}, which does not hold one value for each box")
+    stored = _stored(recorded) if boxes.feature == _ANNOTATED else None
+    if stored and (stored.format, stored.normalized) != (boxes.format, boxes.normalized):
+        raise OptionsError(
+            f"Boxes.format={boxes.format!r} with normalized={boxes.normalized} is not how the dataset stores "
+            f"{_ANNOTATED!r}; use {_described(stored, boxes.along)}"
+        )
     found = [name for name in images if by_name[name].kind == "image"]
     if boxes.image is None and len(found) == 1:
-        return replace(boxes, image=found[0])
-    if boxes.image not in images:
-        known = ", ".join(map(repr, images)) or "none"
+        boxes = replace(boxes, image=found[0])
+    if boxes.image is None or boxes.image not in found:
+        known = ", ".join(map(repr, found)) or "none"
         raise OptionsError(f"Boxes.image={boxes.image!r} must name a decoded image; those are {known}")
+    left = [name for name in _beside(boxes.feature, features) if name not in boxes.along]
+    if left and images[boxes.image].crop is not None:
+        raise OptionsError(
+            f"{left[0]!r} has the prefix of {boxes.feature!r}, but would keep the values of boxes that a "
+            "crop removes; name it in Boxes.along, or leave it out with select="
+        )
     return boxes
+
+
+def unmoved_boxes(
+    boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image], recorded: object
+) -> str | None:
+    """Return a warning if boxes of annotations are delivered as stored while their image is not.
+
+    The arguments are those of ``checked_boxes``.
+    """
+    stored = _stored(recorded)
+    if stored is None or _ANNOTATED not in [feature.name for feature in features]:
+        return None
+    if boxes is not None and boxes.feature == _ANNOTATED:
+        return None
+    decoded = [images[feature.name] for feature in features if feature.name in images]
+    # fractions of an image stay true as it is resized
+    if not any(
+        image.crop or image.flip or (image.size is not None and not stored.normalized) for image in decoded
+    ):
+        return None
+    return (
+        f"{_ANNOTATED!r} is delivered as stored, but its images are resized, cropped or flipped; move the "
+        f"boxes with boxes=loader.{_described(stored, tuple(_beside(_ANNOTATED, features)))}, or leave them "
+        "out with select="
+    )
+
+
+def _stored(recorded: object) -> Boxes | None:
+    """Return the options of boxes that a build's options mention, at any depth, as a form of annotations."""
+    if isinstance(recorded, Mapping):
+        if recorded.get("source") == "table" and recorded.get("form") in _STORED:
+            return _STORED[str(recorded["form"])]
+        recorded = list(recorded.values())
+    if not isinstance(recorded, list):
+        return None
+    return next(filter(None, map(_stored, recorded)), None)
+
+
+def _described(boxes: Boxes, along: Sequence[str]) -> str:
+    normalized = ", normalized=True" if boxes.normalized else ""
+    names = f", along={tuple(along)!r}" if along else ""
+    return f"Boxes({boxes.feature!r}, {boxes.format!r}{names}{normalized})"
+
+
+def _beside(name: str, features: Sequence[Feature]) -> Iterator[str]:
+    """Yield the other lists that have the prefix of a feature, such as ``objects/``."""
+    prefix, slash, _ = name.rpartition("/")
+    for feature in features:
+        if slash and feature.is_ragged and feature.name != name and feature.name.rpartition("/")[0] == prefix:
+            yield feature.name
 
 
 def moved_boxes(
@@ -71,7 +142,7 @@ def moved_boxes(
         By name: boxes of shape ``(m, 4)`` float32, and the other features with ``m`` values.
     """
     moved = {name: values[name] for name in boxes.along}
-    stored = tf.cast(values[boxes.feature], tf.float32)
+    stored = _sound(tf.cast(values[boxes.feature], tf.float32), boxes)
     moved[boxes.feature] = stored
     if image.size is None and image.flip is None:
         return moved
@@ -93,6 +164,19 @@ def moved_boxes(
         starts, ends = starts / size, ends / size
     moved[boxes.feature] = _in_format(starts, ends, boxes.format)
     return moved
+
+
+def _sound(stored: tf.Tensor, boxes: Boxes) -> tf.Tensor:
+    """Return the boxes, after an assertion that they are finite and have no negative width or height."""
+    starts, ends = _edges(stored, boxes.format)
+    # NaN fails the comparison, too
+    is_sound = tf.reduce_all(tf.math.is_finite(stored)) & tf.reduce_all(ends >= starts)
+    message = (
+        f"the feature {boxes.feature!r} has a box with NaN, an infinite number, or a negative width or "
+        f"height as {boxes.format!r}; check Boxes.format, or correct the boxes and build again"
+    )
+    with tf.control_dependencies([tf.debugging.assert_equal(is_sound, True, message)]):
+        return tf.identity(stored)
 
 
 def _edges(boxes: tf.Tensor, kind: str) -> tuple[tf.Tensor, tf.Tensor]:

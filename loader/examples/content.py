@@ -80,7 +80,7 @@ def make_content(options: LoadOptions, source: Source) -> Content:
         features=features,
         as_tuple=options.select is not None,
         images=images,
-        boxes=checked_boxes(options.boxes, features, images),
+        boxes=checked_boxes(options.boxes, features, images, source.manifest.options),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         user_map=None if options.map_fn is None else UserMap(options.map_fn, seed),
         adds_weight=options.adds_weight,

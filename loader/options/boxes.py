@@ -18,7 +18,9 @@ class Boxes:
     """The feature that holds the boxes of an image, which move as it is cropped, resized and flipped.
 
     Boxes are delivered in their stored format, in pixels of the delivered image, as float32. A crop clips
-    them; those of which less remains than ``min_visible`` are removed.
+    them; those of which less remains than ``min_visible`` are removed, as are boxes outside of the crop and
+    boxes without an area. Without a crop no box is removed or clipped, also if it reaches out of the image. A
+    box with NaN, an infinite number or a negative width or height is an error when it is read.
 
     Attributes:
         feature: name of the feature, numbers of shape ``(None, 4)``.
@@ -27,7 +29,8 @@ class Boxes:
             height (YOLO, with ``normalized``); "yxyx" the top, left, bottom and right edge (TensorFlow).
             Edges lie between pixels: an image has its left edge at 0, and its right edge at its width.
         along: names of features with one value for each box, such as classes, from which the values of
-            removed boxes are removed, too.
+            removed boxes are removed, too. With a crop, each list that has the prefix of the boxes, such as
+            ``objects/``, must be named here, or be left out with ``select``.
         min_visible: least share of the area of a box, from 0 to 1, that a crop must contain; boxes outside
             of the crop are always removed.
         normalized: whether the numbers are fractions of the width and the height, of the stored image and of
@@ -49,6 +52,9 @@ class Boxes:
         if isinstance(self.along, str) or not isinstance(self.along, Sequence):
             raise OptionsError(f"Boxes.along={self.along!r} must be names of features, such as ('classes',)")
         object.__setattr__(self, "along", tuple(self.along))
+        for name in self.along:
+            if not isinstance(name, str):
+                raise OptionsError(f"Boxes.along={self.along!r} holds {name!r}, which is not a name")
         if self.feature in self.along or len(set(self.along)) < len(self.along):
             raise OptionsError(f"Boxes.along={self.along!r} must name each feature once, and not the boxes")
         share = self.min_visible

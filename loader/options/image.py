@@ -89,7 +89,7 @@ class Image:
             raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
         if self.crop and self.size is None:
             raise OptionsError(f"Image.crop={self.crop!r} needs a size, as in Image(size=(224, 224))")
-        if self.channels not in (None, 1, 3, 4):
+        if self.channels is not None and not (_is_integer(self.channels) and self.channels in (1, 3, 4)):
             raise OptionsError(
                 f"Image.channels={self.channels!r} must be 1, 3 or 4, or None for the dataset's"
             )
@@ -173,7 +173,11 @@ def check_images(image: object) -> None:
 def _is_size(size: object) -> bool:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         return False
-    return all(isinstance(side, (int, np.integer)) and side >= 1 for side in size)
+    return all(_is_integer(side) and side >= 1 for side in size)
+
+
+def _is_integer(number: object) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 def _per_channel(given: str, part: object) -> PerChannel:

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import PIL.Image
@@ -14,7 +15,8 @@ from tfshards.loader import Boxes, Image, Shuffle
 from tfshards.loader.examples.augment import draws_of
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.images import decode_with_region
-from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
+from tfshards.schemas.manifest import write_manifest
 
 COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 SCHEMA = Schema(
@@ -277,6 +279,11 @@ WRONG = {
     ),
     "no number": (lambda: Boxes("b", "xywh", min_visible=True), r"^Boxes\.min_visible=True must be a share"),
     "no flag": (lambda: Boxes("b", "xywh", normalized=1), r"^Boxes\.normalized=1 must be True or False$"),
+    "a number along": (
+        lambda: Boxes("b", "xywh", along=[1]),
+        r"^Boxes\.along=\(1,\) holds 1, which is not a name$",
+    ),
+    "a list along": (lambda: Boxes("b", "xywh", along=[[1]]), r"^Boxes\.along=\(\[1\],\) holds \[1\]"),
     "no image name": (
         lambda: Boxes("b", "xywh", image=1),
         r"^Boxes\.image=1 must be the name of an image, or",
@@ -338,3 +345,133 @@ def test_boxes_of_one_of_several_images(write_dataset, tmp_path):
     height, width = edges_of(1)[1]
     wanted = np.float32([0, 0, 4 * 8 / width, 4 * 8 / height])
     assert np.allclose(batch["boxes"][0].numpy(), wanted[np.newaxis])
+
+
+OBJECTS = Schema(
+    (
+        Feature("image", "image", "uint8", (None, None, 3)),
+        Feature("mask", "mask", "uint8", (None, None, 1)),
+        Feature("objects/bbox", "float", "float32", (None, 4)),
+        Feature("objects/category", "int", "int64", (None,)),
+        Feature("objects/names", "bytes", "bytes", (None,)),
+        Feature("tags", "int", "int64", (None,)),
+    )
+)
+ANNOTATIONS = {"coco": {"source": "table", "form": "coco"}, "yolo": {"source": "table", "form": "yolo"}}
+
+
+@pytest.fixture
+def objects(write_dataset, tmp_path):
+    """Return a dataset of one example with these boxes and this record of its build."""
+
+    def make(boxes=((1, 1, 4, 4),), options=None):
+        png = io.BytesIO()
+        PIL.Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(png, "PNG")
+        gray = io.BytesIO()
+        PIL.Image.fromarray(np.zeros((20, 30), np.uint8)).save(gray, "PNG")
+        values = {
+            "image": png.getvalue(),
+            "mask": gray.getvalue(),
+            "objects/bbox": np.array(boxes, np.float32).reshape(-1, 4),
+            "objects/category": np.arange(len(boxes)),
+            "objects/names": [b"%d" % number for number in range(len(boxes))],
+            "tags": [7, 8, 9],
+        }
+        path = write_dataset(tmp_path / "objects", OBJECTS, {"train": [[values]]})
+        manifest = read_manifest(path)
+        write_manifest(replace(manifest, options=options or {}), path)
+        return path
+
+    return make
+
+
+BESIDE = ("objects/category", "objects/names")
+
+
+def test_a_crop_needs_every_list_that_belongs_to_the_boxes(objects):
+    path = objects([[0, 0, 2, 2], [14, 9, 2, 2], [28, 18, 2, 2]])
+    image = Image((10, 10), "center")
+    with pytest.raises(
+        OptionsError, match=r"^'objects/names' has the prefix of 'objects/bbox', but would keep"
+    ):
+        loader.load(path, batch_size=1, image=image, boxes=Boxes("objects/bbox", "xywh", BESIDE[:1]))
+    (batch,) = loader.load(path, batch_size=1, image=image, boxes=Boxes("objects/bbox", "xywh", BESIDE))
+    assert batch["objects/bbox"].to_list() == [[[4.5, 4.5, 1, 1]]]
+    assert batch["objects/category"].to_list() == [[1]]
+    assert batch["objects/names"].to_list() == [[b"1"]]
+    assert batch["tags"].to_list() == [[7, 8, 9]]
+    # those that are not delivered keep nothing, and without a crop no box is removed
+    select = ("image", "objects/bbox", "objects/category")
+    boxes = Boxes("objects/bbox", "xywh", BESIDE[:1])
+    (batch,) = loader.load(path, batch_size=1, image=image, boxes=boxes, select=select)
+    assert batch[1].to_list() == [[[4.5, 4.5, 1, 1]]]
+    (batch,) = loader.load(path, batch_size=1, image=Image((10, 30)), boxes=Boxes("objects/bbox", "xywh"))
+    assert batch["objects/bbox"].to_list() == [[[0, 0, 2, 1], [14, 4.5, 2, 1], [28, 9, 2, 1]]]
+
+
+@pytest.mark.parametrize("image", [Image((10, 10)), Image((10, 10), "center"), Image(flip="horizontal")])
+def test_boxes_of_annotations_that_do_not_move_with_their_image_are_reported(image, objects):
+    recorded = {"source": "merge", "of": [{"options": ANNOTATIONS["coco"]}]}
+    images = {"image": image}
+    options = {"batch_size": 1, "image": images, "map_fn": lambda example, seed: example["tags"]}
+    path = objects(options=recorded)
+    boxes = r"boxes=loader\.Boxes\('objects/bbox', 'xywh', along=\('objects/category', 'objects/names'\)\)"
+    with pytest.warns(UserWarning, match=boxes):
+        loader.load(path, **options)
+
+
+def test_boxes_that_stay_true_are_not_reported(objects, recwarn):
+    path = objects(options=ANNOTATIONS["coco"])
+    loader.load(path, batch_size=1)
+    loader.load(path, batch_size=1, image=Image((10, 10)), boxes=Boxes("objects/bbox", "xywh"))
+    loader.load(path, batch_size=1, image=Image((10, 10)), select=("image", "tags"))
+    path = objects(options=ANNOTATIONS["yolo"])
+    loader.load(path, batch_size=1, image=Image((10, 10)))
+    assert not [warning for warning in recwarn if "objects/bbox" in str(warning.message)]
+    with pytest.warns(UserWarning, match=r"'cxcywh', along=.*, normalized=True\), or leave them out"):
+        loader.load(path, batch_size=1, image=Image((10, 10), "center"))
+
+
+@pytest.mark.parametrize(
+    ("form", "boxes", "message"),
+    [
+        ("yolo", Boxes("objects/bbox", "cxcywh"), r"use Boxes\('objects/bbox', 'cxcywh', normalized=True\)$"),
+        ("coco", Boxes("objects/bbox", "xywh", normalized=True), r"use Boxes\('objects/bbox', 'xywh'\)$"),
+        ("coco", Boxes("objects/bbox", "xyxy", BESIDE), r"use Boxes\('objects/bbox', 'xywh', along="),
+    ],
+)
+def test_another_format_than_that_of_the_annotations_is_refused(form, boxes, message, objects):
+    with pytest.raises(OptionsError, match=message):
+        loader.load(objects(options=ANNOTATIONS[form]), batch_size=1, image=Image((8, 8)), boxes=boxes)
+
+
+@pytest.mark.parametrize("cut", [{}, {"crop": "center"}, {"flip": "vertical"}])
+@pytest.mark.parametrize("wrong", [[np.nan, 1, 2, 3], [1, 1, np.inf, 1], [20, 18, -5, -5], [1, 1, -5, 5]])
+def test_a_box_that_is_none_is_an_error(wrong, cut, objects):
+    path = objects([[1, 1, 2, 2], wrong])
+    dataset = loader.load(
+        path, batch_size=1, image=Image((20, 30), **cut), boxes=Boxes("objects/bbox", "xywh", BESIDE)
+    )
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"objects/bbox.* has a box with NaN, an infinite"
+    ):
+        list(dataset)
+
+
+def test_a_crop_removes_boxes_without_an_area_and_outside_of_the_image(objects):
+    path = objects([[1, 1, 0, 5], [40, 1, 5, 5], [-9, -9, 4, 4], [28, 1, 8, 2], [2, 2, 0, 0]])
+    boxes = Boxes("objects/bbox", "xywh", BESIDE)
+    (batch,) = loader.load(path, batch_size=1, image=Image((20, 30), "center"), boxes=boxes)
+    assert batch["objects/bbox"].to_list() == [[[28, 1, 2, 2]]]
+    assert batch["objects/category"].to_list() == [[3]]
+    (batch,) = loader.load(path, batch_size=1, image=Image((10, 60)), boxes=boxes)
+    wanted = [[2, 0.5, 0, 2.5], [80, 0.5, 10, 2.5], [-18, -4.5, 8, 2], [56, 0.5, 16, 1], [4, 1, 0, 0]]
+    assert batch["objects/bbox"].to_list() == [wanted]
+
+
+def test_a_mask_is_not_the_image_of_boxes(objects):
+    path, boxes = objects(), Boxes("objects/bbox", "xywh", image="mask")
+    with pytest.raises(
+        OptionsError, match=r"^Boxes\.image='mask' must name a decoded image; those are 'image'$"
+    ):
+        loader.load(path, batch_size=1, image=Image((8, 8)), boxes=boxes)

@@ -43,6 +43,9 @@ def normalized(normalize, channels=None):
         (lambda: Image(size=(4, 4), crop="left"), "Image.crop='left' must be None, 'center' or 'random'"),
         (lambda: Image(crop="center"), r"Image.crop='center' needs a size, as in Image\(size=\(224, 224\)\)"),
         (lambda: Image(channels=2), "Image.channels=2 must be 1, 3 or 4, or None for the dataset's"),
+        (lambda: Image(channels=True), "Image.channels=True must be 1, 3 or 4, or None"),
+        (lambda: Image(channels=3.0), r"Image\.channels=3\.0 must be 1, 3 or 4, or None"),
+        (lambda: Image(size=(True, 3)), r"must be \(height, width\), each at least 1"),
         (
             lambda: Image(dtype="int8"),
             "Image.dtype='int8' must be one of uint8, uint16, int32, int64, float32",
