@@ -29,7 +29,8 @@ class Options:
         splits: ratio of each split, in order; they add up to 1. If empty, the splits are those of the source,
             or a single split ``train``. Use a Fraction, or a string such as ``"1/3"`` or ``"90%"``, for a
             ratio that is not exact as a float.
-        stratify: apply the ratios to each class separately; with groups, as evenly as whole groups allow.
+        stratify: apply the ratios to each class separately; with groups, as nearly as a search finds that
+            moves whole groups.
         group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
         shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
         balance: ``count`` for shards that differ by at most one example, ``bytes`` for shards of similar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from fractions import Fraction
 
@@ -129,6 +130,36 @@ def test_patients_with_pictures_of_several_classes_are_divided_evenly():
         assert np.abs(share - float(wanted[split])).max() < 0.025, (split, share)
 
 
+def least_of_all(table, ratios):
+    """The lowest sum of squares of all assignments in which no split is empty."""
+    assigned = np.array([*itertools.product(range(len(ratios)), repeat=len(table))])
+    full = np.all([(assigned == split).any(axis=1) for split in range(len(ratios))], axis=0)
+    totals, sums = table.sum(axis=0), 0
+    for split, ratio in enumerate(ratios.values()):
+        sums += (((assigned[full] == split) @ table - float(ratio) * totals) ** 2 / totals).sum(axis=1)
+    return sums.min()
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_few_groups_are_divided_as_evenly_as_possible(number):
+    random = np.random.default_rng(number)
+    num_groups, num_classes = int(random.integers(5, 10 if number % 2 else 13)), int(random.integers(2, 5))
+    table = random.integers(0, 9, (num_groups, num_classes)) + 1
+    if number % 3 == 0:
+        # each group has one class
+        table *= random.integers(0, num_classes, num_groups)[:, None] == np.arange(num_classes)
+        table = table[:, table.sum(axis=0) > 0]
+    wanted = {"train": Fraction(8, 10), "val": Fraction(2, 10)}
+    if number % 2:
+        wanted = {"train": Fraction(6, 10), "val": Fraction(2, 10), "test": Fraction(2, 10)}
+    group, kind = (np.repeat(index.ravel(), table.ravel()) for index in np.indices(table.shape))
+    groups = [b"%d" % each for each in group]
+    membership = split_groups_by_class(groups, wanted, number, kind)
+    chosen = dict(zip(groups, split_of(membership, len(groups)), strict=True))
+    found = unevenness(groups, kind.tolist(), chosen, wanted)
+    assert float(found) <= least_of_all(table.astype(float), wanted) + 1e-8
+
+
 def test_many_groups_are_split_without_comparing_pairs():
     random = np.random.default_rng(0)
     groups = [b"%d" % number for number in random.integers(0, 2000, 6000)]
@@ -142,6 +173,7 @@ def test_the_time_is_limited(monkeypatch):
     random = np.random.default_rng(0)
     groups, classes = [b"%d" % group for group in random.integers(0, 60, 300)], random.integers(0, 9, 300)
     unlimited = split_groups_by_class(groups, HALVES, 0, classes)
+    monkeypatch.setattr(group_splits, "_MAX_STARTS", 1)
     monkeypatch.setattr(group_splits, "_MAX_TERMS", 0)
     monkeypatch.setattr(group_splits, "_MIN_STEPS", 1)
     limited = split_groups_by_class(groups, HALVES, 0, classes)
