@@ -11,9 +11,11 @@ import pytest
 
 from tests.prep.test_table_images import records
 from tests.prep.test_table_nested import encoded
-from tfshards.prep import ColumnRoles, Table, plan
+from tfshards.prep import ColumnRoles, Options, Table, plan
 from tfshards.prep.cli.main import main
-from tfshards.schemas import InputError, read_manifest
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 LINE = "column {0!r} holds images, as with images={0!r}; no_images=True stores it as it is"
 
@@ -107,13 +109,145 @@ def test_what_is_ambiguous_is_refused_with_the_flag_to_give(lines, message, imag
     assert "no_images" not in error
 
 
-def test_names_of_images_without_files_are_stored_with_a_warning(image_folder, quiet_build, tmp_path, log):
+@pytest.mark.parametrize("name", ["path", "Photo"])
+def test_names_of_images_without_files_end_the_build(name, image_folder, quiet_build, tmp_path, capsys):
     root = image_folder({"deep/a.png": 1})
-    path = write_csv(root / "rows.csv", "path,n", "a.png,1")
-    assert quiet_build(Table(path), tmp_path / "out").schema["path"].kind == "bytes"
-    line = f"column 'path' names image files that are not in {root}: it is stored as text; name their folder"
-    assert f"warning: {line} with root=" in log
-    assert quiet_build(Table(path, root=root / "deep"), tmp_path / "found").schema["path"].kind == "image"
+    path = write_csv(root / "rows.csv", f"{name},n", "a.png,1")
+    message = rf"^column '{name}' names image files, such as 'a\.png', but none of them is in .*photos; name"
+    with pytest.raises(InputError, match=message):
+        quiet_build(Table(path), tmp_path / "out")
+    (tmp_path / "wrong").mkdir()
+    assert main(["build", "table", str(path), str(tmp_path / "out"), "--root", str(tmp_path / "wrong")]) == 1
+    assert "name their folder with --root, or store the names as text with --no-images" in (
+        error := capsys.readouterr().err
+    )
+    assert "has no effect" not in error
+    as_text = quiet_build(Table(path, columns=ColumnRoles(no_images=True)), tmp_path / "text")
+    assert as_text.schema[name].kind == "bytes"
+    assert quiet_build(Table(path, root=root / "deep"), tmp_path / "found").schema[name].kind == "image"
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"), [("file_name", ColumnRoles()), ("x", ColumnRoles(images=("x",)))]
+)
+def test_a_named_column_of_images_without_files_ends_the_build(header, columns, image_folder, tmp_path):
+    path = write_csv(image_folder({"deep/a": 1}) / "rows.csv", f"{header},n", "a,1", "b,2")
+    (tmp_path / "stage").mkdir()
+    with pytest.raises(
+        InputError, match=rf"^column '{header}': none of the image files exists, such as 'a' in .*; name the"
+    ):
+        Table(path, columns=columns).stage(tmp_path / "stage")
+
+
+HINTS = {
+    "bare ids": (["image,n", "1000268201_693b,1"], "such as '1000268201_693b', are not paths of files"),
+    "numbers": (["image_path,n", "17,1"], "such as 17, are not paths of files: it is stored as it is; write"),
+    "URLs": (["link,n", "https://a.b/c.jpg,1"], "'link' holds URLs of images, which are not downloaded"),
+}
+
+
+@pytest.mark.parametrize(("lines", "message"), HINTS.values(), ids=HINTS.keys())
+def test_a_column_that_seems_to_name_images_is_reported(lines, message, quiet_build, tmp_path, log):
+    path = write_csv(tmp_path / "rows.csv", *lines)
+    quiet_build(Table(path), tmp_path / "out")
+    assert any(line.startswith("warning: column ") and message in line for line in log)
+    with pytest.raises(
+        OptionsError, match=rf"^root='.*' has no effect, .* with images= \(column .*{message}"
+    ):
+        quiet_build(Table(path, root=tmp_path), tmp_path / "other")
+    log.clear()
+    quiet_build(Table(path, columns=ColumnRoles(no_images=True)), tmp_path / "text")
+    assert not any("warning" in line for line in log)
+
+
+def test_text_in_a_column_named_image_is_no_path(quiet_build, tmp_path, log):
+    quiet_build(Table(write_csv(tmp_path / "rows.csv", "image", "a red car")), tmp_path / "out")
+    assert not any("warning" in line for line in log)
+
+
+def test_each_row_holds_an_image_or_names_one(image_folder, quiet_build, tmp_path):
+    root = image_folder({"img/1.png": 1})
+    rows = [
+        {"bytes": encoded(7), "path": "0.png"},
+        {"bytes": None, "path": "img/1.png"},
+        {"bytes": None, "path": "img/2.png"},
+        {"bytes": None, "path": None},
+    ]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    pa.parquet.write_table(pa.table({"image": pa.array(rows, kind)}), root / "rows.parquet")
+    quiet_build(Table(root / "rows.parquet"), tmp_path / "out", options=Options(max_rejected=1))
+    found = {key: values["image"] for key, values in records(tmp_path / "out").items()}
+    # one row has no path, so that the keys are row numbers
+    assert found == {"0": [encoded(7)], "1": [(root / "img" / "1.png").read_bytes()]}
+    (rejected,) = (tmp_path / "out").glob("rejected-*.jsonl")
+    details = [json.loads(line)["detail"] for line in rejected.read_text().splitlines()]
+    assert details == [
+        "the row holds no image, and there is no file 'img/2.png'",
+        "the row holds no image",
+    ]
+
+
+def split_rows(root: Path, names: list[str]) -> Path:
+    rows = [json.dumps({"file_name": name, "n": number}) for number, name in enumerate(names)]
+    (root / "metadata.jsonl").write_text("\n".join(rows))
+    return root
+
+
+def keys_by_split(out: Path) -> dict[str, list[str]]:
+    return {
+        name: sorted(
+            decode_example(data)["key"][0].decode()
+            for shard in split.shards
+            for _, data in read_records(out / shard.path, "none")
+        )
+        for name, split in read_manifest(out).splits.items()
+    }
+
+
+def test_the_folders_of_the_paths_are_the_splits(image_folder, quiet_build, tmp_path, log):
+    names = ["train/0.png", "./test/0.png", "train/1.png"]
+    root = split_rows(image_folder({name: number for number, name in enumerate(names)}), names)
+    quiet_build(Table(root), tmp_path / "out")
+    wanted = {"train": ["train/0.png", "train/1.png"], "test": ["./test/0.png"]}
+    assert keys_by_split(tmp_path / "out") == wanted
+    line = "the splits are the folders test, train in column 'file_name', as with split='file_name'"
+    assert f"warning: {line}; split='' builds no splits" in log
+    named = quiet_build(Table(root, columns=ColumnRoles(split="file_name")), tmp_path / "named")
+    assert named.options == read_manifest(tmp_path / "out").options
+    none = quiet_build(Table(root, columns=ColumnRoles(split="")), tmp_path / "none")
+    assert list(none.splits) == ["train"]
+    for name in ("out", "none"):
+        shard = tmp_path / name / read_manifest(tmp_path / name).shards[0].path
+        whole = shard.read_bytes()
+        shard.unlink()
+        assert main(["verify", str(tmp_path / name), "--repair", str(root)]) == 0
+        assert shard.read_bytes() == whole
+
+
+@pytest.mark.parametrize("names", [["train/0.png", "test/0.png", "x/0.png"], ["train/0.png", "train/1.png"]])
+def test_folders_that_are_not_all_splits_are_none(names, image_folder, quiet_build, tmp_path, log):
+    root = split_rows(image_folder({name: number for number, name in enumerate(names)}), names)
+    assert list(quiet_build(Table(root), tmp_path / "out").splits) == ["train"]
+    is_mixed = any(
+        "only some paths are in the folders test, train, so these are no splits" in line for line in log
+    )
+    assert is_mixed == ("x/0.png" in names)
+
+
+def test_a_column_that_is_missing_cannot_name_the_splits(image_folder, tmp_path):
+    root = split_rows(image_folder({"a.png": 1}), ["a.png"])
+    with pytest.raises(InputError, match=r"metadata\.jsonl has no column 'left_file_name'; its columns are"):
+        Table(root, columns=ColumnRoles(split="left_file_name")).stage(tmp_path)
+
+
+def test_metadata_in_the_folders_of_splits_names_the_way_to_build_it(image_folder, tmp_path, capsys):
+    for split in ("train", "test"):
+        split_rows(image_folder({f"{split}/0.png": 1}) / split, ["0.png"])
+    with pytest.raises(
+        InputError,
+        match=r"photos holds metadata in the folders test, train; build each .* merge --as-splits$",
+    ):
+        Table(tmp_path / "photos").stage(tmp_path)
 
 
 def test_an_earlier_dataset_of_paths_is_repaired_as_it_is(image_folder, quiet_build, tmp_path):

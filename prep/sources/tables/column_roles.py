@@ -22,7 +22,9 @@ class ColumnRoles:
         images: columns of image paths; each becomes a feature with the name of the column.
         masks: columns of paths of masks, whose pixel values are classes.
         label: column of classes; by default ``label``, if it exists.
-        split: column of split names; by default ``split``, if it exists.
+        split: column of split names; by default ``split``, if it exists. If it is a column of image paths,
+            as by default if their first folders are two or more of train, val, test and the like, these name
+            the splits. An empty string is none of these.
         drop: columns that are not stored; the name of a struct stands for all of its fields.
         no_images: store paths of images as text, and encoded images as bytes, unless their column has the
             name of the convention or is among ``images`` or ``masks``.
@@ -85,7 +87,10 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
             "commas in .csv files and by tabs in .tsv files"
         )
     drop = [field for name in columns.drop for field in _fields(name, names)]
-    named = [*columns.images, *columns.masks, *filter(None, (columns.label, columns.split)), *drop]
+    # a column of paths may give the splits, too
+    is_of_paths = columns.split in columns.images or _is_by_name(columns.split or "")
+    split = None if is_of_paths else columns.split
+    named = [*columns.images, *columns.masks, *filter(None, (columns.label, split)), *drop]
     for name in named:
         if name not in names:
             raise InputError(f"{path} has no column {name!r}; its columns are {listed_columns(names)}")
@@ -94,18 +99,21 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     free = [name for name in names if name not in named]
     images: dict[str, str] = {}
     for name in names:
-        if (
-            name in columns.images
-            or name in columns.masks
-            or (name in free and (name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)))
-        ):
+        if name in columns.images or name in columns.masks or (name in free and _is_by_name(name)):
             images[name] = name.removesuffix(_SUFFIX)
     images = {name: "image" if name == _FILE_NAME else feature for name, feature in images.items()}
     if _FILE_NAME in images:
         # its path is the key, whatever the order of the columns
         images = {_FILE_NAME: images.pop(_FILE_NAME), **images}
     label = columns.label or ("label" if "label" in free else None)
-    split = columns.split or ("split" if "split" in free else None)
+    if is_of_paths:
+        split = columns.split
+        if split not in images:
+            raise InputError(f"{path} has no column {split!r}; its columns are {listed_columns(names)}")
+    elif columns.split is None and "split" in free:
+        split = "split"
+    elif not split:
+        split = None
     others = tuple(name for name in free if name not in (*images, label, split))
     _check_features([*images.values(), *filter(None, [label]), *others], path)
     masks = frozenset(feature for column, feature in images.items() if column in columns.masks)
@@ -115,6 +123,11 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
 def listed_columns(names: Sequence[str]) -> str:
     """Return names on one line, for a message."""
     return listed([name if name.isprintable() else repr(name) for name in names], _SHOWN)
+
+
+def _is_by_name(name: str) -> bool:
+    """Return whether a column has the name of the convention for paths of images."""
+    return name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)
 
 
 def _fields(name: str, names: Sequence[str]) -> list[str]:

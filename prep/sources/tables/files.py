@@ -19,6 +19,7 @@ from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.tables.csv import BLOCK_BYTES, CsvError, read_csv, undated
 from tfshards.prep.sources.tables.nested import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -57,6 +58,12 @@ def table_path(path: str | os.PathLike[str]) -> Path:
         inside = [name for name in METADATA_NAMES if (found / name).is_file()]
         if len(inside) != 1:
             held = " and ".join(inside) if inside else f"none of {', '.join(METADATA_NAMES)}"
+            deeper = sorted(each.parent.name for name in METADATA_NAMES for each in found.glob(f"*/{name}"))
+            if not inside and deeper:
+                raise InputError(
+                    f"{path} holds metadata in the folders {listed(deeper, _SHOWN)}; build each of them as a "
+                    f"dataset, and make these the splits of one with tfshards merge --as-splits"
+                )
             raise InputError(f"{path} holds {held}; name the file of the table")
         return found / inside[0]
     if found.suffix.lower() not in _SUFFIXES:

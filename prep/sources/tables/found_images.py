@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import is_bytes_type
 from tfshards.prep.sources.tables.nested import is_image_struct
+from tfshards.prep.sources.tables.staging import IMAGE, PATH, SIZE
 from tfshards.prep.sources.tree import looks_like_an_image
 from tfshards.schemas import InputError
 
 # Number of rows to examine, evenly spaced.
 _SAMPLE = 100
+# Usual names of columns of paths.
+_USUAL = frozenset(
+    {"image", "img", "photo", "picture", "filename", "image_path", "img_path", "image_file", "image_name"}
+    | {"filepath", "file_path", "path"}
+)
+_URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://")
 _SHOWN = 100
 _REMEDY = "name the one to use with images=, or store all as they are with no_images=True"
 
@@ -32,7 +41,7 @@ def with_found_images(
     of bytes, if every value is that of an encoded image.
 
     Raises:
-        InputError: several columns hold images, or only some of the files exist.
+        InputError: several columns hold images, or some of the files do not exist.
     """
     if any(feature not in assigned.masks for feature in assigned.images.values()):
         return assigned, []
@@ -56,12 +65,49 @@ def with_found_images(
                 f"{to_text(missing[0][:_SHOWN])!r}; use it with images={name!r}, or store it as it is with "
                 "no_images=True"
             )
-    return assigned, [
-        f"column {name!r} names image files that are not in {os.fsdecode(root)}: it is stored as text; name "
-        "their folder with root="
-        for name, sample in samples.items()
-        if all(_suffix(value) in SUFFIXES for value in sample)
-    ]
+    for name, sample in samples.items():
+        if all(_suffix(value) in SUFFIXES and not _URL.match(value) for value in sample):
+            first = to_text(sample[0][:_SHOWN])
+            raise InputError(
+                f"column {name!r} names image files, such as {first!r}, but none of them is in "
+                f"{os.fsdecode(root)}; name their folder with root=, or store the names as text with "
+                "no_images=True"
+            )
+    return assigned, list(_unused(table, assigned, samples))
+
+
+def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes) -> None:
+    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage.
+
+    Args:
+        rows: staged rows, with the sizes of the files.
+        images: feature of each column.
+        root: folder to which the paths are relative.
+    """
+    for column, name in images.items():
+        paths = [path for path in rows[PATH + name].to_pylist() if path]
+        if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
+            raise InputError(
+                f"column {column!r}: none of the image files exists, such as {to_text(paths[0][:_SHOWN])!r} "
+                f"in {os.fsdecode(root)}; name the folder of the images with root="
+            )
+
+
+def _unused(table: pa.Table, assigned: AssignedColumns, samples: Mapping[str, list[bytes]]) -> Iterator[str]:
+    """Yield a warning for each column that seems to name images, but whose values are not paths."""
+    for name in assigned.others:
+        sample = samples.get(name, [])
+        if any(_URL.match(value) and _suffix(value) in SUFFIXES for value in sample):
+            yield f"column {name!r} holds URLs of images, which are not downloaded: it is stored as text"
+        elif name.lower() in _USUAL and (
+            pa.types.is_integer(table[name].type)
+            or (sample and all(not _suffix(value) and b" " not in value for value in sample))
+        ):
+            first = sample[0][:_SHOWN].decode("utf-8", "replace") if sample else table[name][0].as_py()
+            yield (
+                f"column {name!r} has the name of a column of images, but its values, such as {first!r}, are "
+                "not paths of files: it is stored as it is; write paths such as 'photos/1.jpg' into it"
+            )
 
 
 def embedded_images(table: pa.Table, images: Mapping[str, str]) -> frozenset[str]:

@@ -26,7 +26,7 @@ _SHOWN = 3
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
     """Return the rows with the size and modification time of each image; both are -1 for missing files.
 
-    Images that are in the table itself have the time 0, and the size -1 if they are missing.
+    Images that are in the table itself have the time 0. A row whose image is missing there may name a file.
 
     Raises:
         InputError: a file is outside ``root``.
@@ -34,12 +34,15 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     real: dict[bytes, bool] = {}
     for name in images:
         sizes, stamps = [], []
+        paths = rows[PATH + name].to_pylist()
+        lengths = [None] * len(paths)
         if IMAGE + name in rows.column_names:
-            length = pc.binary_length(rows[IMAGE + name]).cast(pa.int64())
-            rows = rows.append_column(SIZE + name, length.fill_null(-1))
-            rows = rows.append_column(STAMP + name, pa.array(np.zeros(rows.num_rows, np.int64)))
-            continue
-        for path in rows[PATH + name].to_pylist():
+            lengths = pc.binary_length(rows[IMAGE + name]).to_pylist()
+        for path, length in zip(paths, lengths, strict=True):
+            if length is not None:
+                sizes.append(length)
+                stamps.append(0)
+                continue
             full = os.path.join(root, path)
             # a path with NUL cannot exist
             if not (follow_links or b"\0" in path or _is_inside(root, full, real)):

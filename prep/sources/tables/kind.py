@@ -68,7 +68,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--split-column",
         dest="split",
         metavar="COLUMN",
-        help="column that names the split of each row (default: split, if it exists)",
+        help="column that names the split of each row, or of image paths whose first folder names it "
+        "(default: split, if it exists, or the folders if they are train, test, ...; '' for none)",
     )
     add(
         "--drop",
@@ -129,7 +130,8 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         images=tuple(column for feature, column in images.items() if feature not in masks),
         masks=tuple(column for feature, column in images.items() if feature in masks),
         label=label,
-        split=split,
+        # not by the names of columns or folders that the build did not have
+        split=split or "",
         drop=drop,
         no_images=True,
     )

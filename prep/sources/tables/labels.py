@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -179,6 +180,12 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
                 "name, or name the column of splits with split="
             )
     return texts
+
+
+def folder_splits(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the first folder of each path, as ``TEXT``; empty for a path without a folder."""
+    firsts = [os.path.normpath(path).partition(b"/") for path in paths.to_pylist()]
+    return pa.chunked_array([pa.array([first if slash else b"" for first, slash, _ in firsts], TEXT)])
 
 
 def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:

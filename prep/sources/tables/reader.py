@@ -179,11 +179,13 @@ class TableReader:
         self, name: str, path: bytes, row: Row, encoded: bytes | None
     ) -> tuple[bytes, tuple[str, ...]] | Rejected:
         if row.size < 0:
-            if name in self.columns.embedded:
-                return Rejected("missing", "the row holds no image")
-            return Rejected(
-                "missing", f"there is no file {to_text(path)!r}" if path else "the row names no file"
-            )
+            is_embedded = name in self.columns.embedded
+            if not path:
+                return Rejected(
+                    "missing", "the row holds no image" if is_embedded else "the row names no file"
+                )
+            both = "the row holds no image, and " if is_embedded else ""
+            return Rejected("missing", f"{both}there is no file {to_text(path)!r}")
         options = mask_options(self.images) if name in self.columns.masks else self.images
         full = os.path.join(os.fsencode(self.root), path)
         found = read_image(full, row, options) if encoded is None else checked_image(encoded, path, options)

@@ -32,17 +32,19 @@ from tfshards.prep.sources.tables.features import (
 )
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.tables.found_images import (
+    check_found,
     embedded_images,
     fields_of,
     image_structs,
     with_found_images,
 )
 from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
-from tfshards.prep.sources.tables.labels import label_column, label_fault, split_column
+from tfshards.prep.sources.tables.labels import folder_splits, label_column, label_fault, split_column
 from tfshards.prep.sources.tables.nested import is_along_rows, is_image_struct
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
+from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
@@ -135,10 +137,15 @@ class Table:
         assigned, lines = self._assigned(found, root, str(path))
         images = list(assigned.images.values())
         if not images:
-            self._check_no_image_options(path)
+            self._check_no_image_options(path, lines)
         stored, names = self._stored(found, assigned)
-        rows, warnings = _in_order_of_keys(_rows(found.table, assigned, stored), images)
+        staged = _rows(found.table, assigned, stored)
+        if self.form == "table" and assigned.split is None and self.columns.split is None:
+            assigned, staged, more = _with_split_folders(assigned, staged)
+            lines += more
+        rows, warnings = _in_order_of_keys(staged, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
+        check_found(rows, assigned.images, root)
         stage_table(same_images(root, rows, images), rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
@@ -180,8 +187,11 @@ class Table:
             raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
         return root
 
-    def _check_no_image_options(self, path: Path) -> None:
-        """Raise OptionsError if an option is given that only images have; links are not among them."""
+    def _check_no_image_options(self, path: Path, lines: Sequence[str]) -> None:
+        """Raise OptionsError if an option is given that only images have; links are not among them.
+
+        ``lines`` are warnings about columns that seem to name images.
+        """
         defaults = ImageOptions().to_json()
         given = [
             (name, value) for name, value in self.images.to_json().items() if value != defaults.get(name)
@@ -192,7 +202,7 @@ class Table:
             name, value = given[0]
             raise OptionsError(
                 f"{name}={value!r} has no effect, since {path} has no column of image paths; leave it out, "
-                "or name the column with images="
+                f"or name the column with images={''.join(f' ({line})' for line in lines)}"
             )
 
     def _assigned(self, found: TableFile, root: bytes, path: str) -> tuple[AssignedColumns, list[str]]:
@@ -263,13 +273,45 @@ def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredCol
         else:
             rows[PATH + feature] = _paths(column, table[column])
     rows |= {VALUE + column.feature.name: column.values for column in stored}
-    if assigned.split is not None:
+    if assigned.split is not None and assigned.split in assigned.images:
+        rows[SPLIT] = split_column(
+            assigned.split, folder_splits(rows[PATH + assigned.images[assigned.split]])
+        )
+    elif assigned.split is not None:
         rows[SPLIT] = split_column(assigned.split, table[assigned.split])
     used = {*assigned.images, *assigned.others, assigned.label, assigned.split}
     # rows may be grouped by columns that are not stored
     rows |= {DROPPED + name: table[name] for name in table.column_names if name not in used}
     sizes = sum((row_bytes(column) for column in stored), np.zeros(table.num_rows, dtype=np.int64))
     return pa.table({**rows, BYTES: sizes})
+
+
+def _with_split_folders(
+    assigned: AssignedColumns, rows: pa.Table
+) -> tuple[AssignedColumns, pa.Table, list[str]]:
+    """Return the columns and rows with the splits that the folders of the images name, and a line on it.
+
+    As in folders of images, all first folders must have usual names of splits, and there must be several.
+    """
+    columns = [column for column, name in assigned.images.items() if name not in assigned.masks]
+    if not columns or assigned.images[columns[0]] in assigned.embedded:
+        return assigned, rows, []
+    column = columns[0]
+    folders = folder_splits(rows[PATH + assigned.images[column]])
+    names = sorted(pc.unique(folders).to_pylist())
+    usual = [name for name in names if name.lower() in SPLIT_FOLDERS]
+    if len(usual) < 2:
+        return assigned, rows, []
+    shown = b", ".join(usual).decode()
+    if len(usual) < len(names):
+        line = f"column {column!r}: only some paths are in the folders {shown}, so these are no splits"
+        return assigned, rows, [f"{line}; add a column split"]
+    line = (
+        f"the splits are the folders {shown} in column {column!r}, as with "
+        f"split={column!r}; split='' builds no splits"
+    )
+    rows = rows.append_column(SPLIT, split_column(column, folders))
+    return replace(assigned, split=column), rows, [line]
 
 
 def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
