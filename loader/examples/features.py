@@ -66,8 +66,14 @@ def decoded_images(
     encoded = {feature.name: feature for feature in features if feature.is_encoded}
     if not encoded:
         names = _listed([feature.name for feature in features])
+        arrays = [feature.name for feature in features if feature.kind == "raw" and len(feature.shape) > 1]
+        hint = (
+            f"; {arrays[0]!r} comes as a tensor: leave image= out, and resize or scale it in map_fn="
+            if arrays
+            else ""
+        )
         raise OptionsError(
-            f"image= is given, but none of the selected features is an image or a mask: {names}"
+            f"image= is given, but none of the selected features is an image or a mask: {names}{hint}"
         )
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     for name in given:

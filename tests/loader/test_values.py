@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader.examples.parse import parse_examples
-from tfshards.schemas import Feature, Schema
+from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.feature import KINDS
 
 COUNT = 5
@@ -125,3 +125,12 @@ def test_only_features_without_elements_can_be_selected(everything, options):
     assert sum(len(batch[0]) for batch in batches) == (5 if options.get("remainder") else 4)
     assert batches[0][0].shape == (2, 2, 0)
     assert batches[0][1].shape == (2, 2, 0)
+
+
+def test_options_of_images_for_arrays_name_the_way_to_change_arrays(write_dataset, tmp_path):
+    schema = Schema((Feature("x", "raw", "uint8", (4, 4)), Feature("y", "label", "int64")))
+    examples = [{"x": np.zeros((4, 4), np.uint8), "y": 0}]
+    path = write_dataset(tmp_path / "arrays", schema, {"train": [examples]})
+    message = r"is an image or a mask: 'x', 'y'; 'x' comes as a tensor: leave image= out, and resize or"
+    with pytest.raises(OptionsError, match=message):
+        loader.load(path, batch_size=1, image=loader.Image((8, 8)))

@@ -76,6 +76,8 @@ def test_a_file_of_labels_that_changes_during_the_build_is_reported(tmp_path):
 NAMED = {
     "integers": (np.array([2, 0, 2], np.uint8), ("ant", "bee", "cat"), [2, 0, 2]),
     "big-endian integers": (np.array([1, 0], ">i8"), ("b", "a"), [1, 0]),
+    "uint64": (np.array([1, 0], np.uint64), ("b", "a"), [1, 0]),
+    "truth values": (np.array([True, False]), ("no", "yes"), [1, 0]),
     "text": (np.array(["b", "a", "b"]), ("b", "unseen", "a"), [0, 2, 0]),
     "bytes": (np.array([b"\xff", b"a"]), ("a", "\udcff"), [1, 0]),
 }
@@ -114,10 +116,9 @@ NOT_NAMED = {
         {"label": np.array([0.0])},
         r"holds float64 \(\) per example; class_names= needs one string, or one integer",
     ),
-    "truth values": ({"label": np.array([True])}, r"holds bool \(\) per example; class_names= needs one str"),
     "uint64": (
-        {"label": np.array([1], np.uint64)},
-        r"holds uint64 \(\) per example; .* or one integer that fits int64",
+        {"label": np.array([1, 2**64 - 1], np.uint64)},
+        r"row 1: is 18446744073709551615; the 2 class",
     ),
     "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, r"holds bfloat16 \(\) per example"),
     "one-hot rows": (
@@ -216,9 +217,9 @@ def test_the_array_of_splits_is_found_by_its_name_and_is_not_stored(arrays, spli
 
 
 WRONG_ROLES = {
-    "no such labels": ({"label": "z"}, r"^label='z': is not the name of an array; the arrays are x, many$"),
-    "no such splits": ({"split": "z"}, r"^split='z': is not the name of an array; the arrays are x, many$"),
-    "labels that are quantities": ({"label": "x"}, r"^label='x': does not hold classes, which are one"),
+    "no such labels": ({"label": "z"}, r"^label='z' is not the name of an array; the arrays are x, many$"),
+    "no such splits": ({"split": "z"}, r"^split='z' is not the name of an array; the arrays are x, many$"),
+    "labels that are quantities": ({"label": "x"}, r"^label='x' does not hold classes, which are one"),
     "splits that are quantities": ({"split": "x"}, r"^array 'x': names of splits must be one string or one"),
     "too many splits": ({"split": "many"}, r"^array 'many': names 101 splits, more than 100; if it does no"),
     "two roles": ({"label": "x", "split": "x"}, r"^label='x' is also split=; an array has one role$"),
@@ -260,3 +261,44 @@ def test_a_repair_keeps_the_roles_of_the_build(roles, features, splits, tmp_path
     shard.write_bytes(b"x" + whole[1:])
     assert main(["verify", str(out), *(argument for path in inputs for argument in ("--repair", path))]) == 0
     assert shard.read_bytes() == whole
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.bool_])
+def test_labels_whose_dtype_a_label_cannot_have_are_stored_as_int64(dtype, tmp_path):
+    reader = stage(Arrays({"y": np.array([1, 0, 1], dtype)}), tmp_path / "staged")
+    listing = reader.listing()
+    assert listing.schema["y"] == Feature("y", "label", "int64")
+    assert listing.labels.tolist() == [1, 0, 1]
+    outcomes = reader.read(listing.rows(np.arange(3)), listing.schema)
+    assert [outcome.values[0] for outcome in outcomes] == [1, 0, 1]
+
+
+def test_numbers_above_int64_are_no_classes(tmp_path):
+    arrays = {"y": np.array([1, 2**63], np.uint64)}
+    assert stage(Arrays(arrays), tmp_path / "one").listing().schema["y"] == Feature("y", "raw", "uint64")
+    with pytest.raises(InputError, match=r"^label='y' does not hold classes, which are one"):
+        stage(Arrays(arrays, label="y"), tmp_path / "two").listing()
+
+
+@pytest.mark.parametrize(
+    ("names", "label"), [(["X", "Y"], "Y"), (["Y", "y"], "y"), (["Y", "Labels"], "Labels"), (["X"], None)]
+)
+def test_labels_may_be_named_in_capitals(names, label, tmp_path):
+    reader = stage(Arrays({name: np.arange(3) for name in names}), tmp_path / "staged")
+    assert reader.label == label
+
+
+def test_zeros_of_either_sign_are_one_group_and_rows_without_a_value_are_none(tmp_path):
+    arrays = {
+        "x": np.arange(3),
+        "zero": np.array([0.0, -0.0, 1.0]),
+        "narrow": np.array([0.0, -0.0, 1.0], ml_dtypes.bfloat16),
+        "nan": np.array([0.0, np.nan, np.nan], np.float32),
+        "text": np.array(["a", "", "b"]),
+    }
+    reader = stage(Arrays(arrays), tmp_path / "staged")
+    listing = reader.listing()
+    assert reader.groups(listing, "zero") == reader.groups(listing, "narrow") == [b"0.0", b"0.0", b"1.0"]
+    for name, message in (("nan", "2 rows have"), ("text", "1 row has")):
+        with pytest.raises(InputError, match=f"^group_by='{name}': {message} no value in this array; fill"):
+            reader.groups(listing, name)

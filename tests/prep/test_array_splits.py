@@ -115,6 +115,7 @@ def test_splits_of_other_lengths_are_another_build(tmp_path, quiet_build):
 def test_a_split_without_rows_is_left_out(tmp_path, quiet_build):
     source = Arrays({"x_train": np.arange(6), "x_test": np.arange(0)})
     assert list(quiet_build(source, tmp_path / "out").splits) == ["train"]
+    assert plan(source, tmp_path / "out").warnings == ("the split 'test' has no rows; it is left out",)
 
 
 def test_repair_and_append_read_the_same_splits(tmp_path, array_files):
@@ -190,7 +191,28 @@ def test_ratios_are_refused_where_names_give_splits(tmp_path, quiet_build):
 def test_labels_in_a_column_are_reported(tmp_path):
     found = plan(Arrays({"x": np.zeros((3, 2)), "labels": np.array([[0], [1], [1]])}), tmp_path / "out")
     assert found.warnings == (
-        "the array 'labels' has the shape (3, 1), so its values are not classes; save it with the "
-        "shape (3,) if they are, by reshape(-1)",
+        "the array 'labels' has the shape (n, 1), so the values are not classes; if they are, save them with "
+        "the shape (n,), by reshape(-1)",
     )
     assert plan(Arrays({"x": np.zeros((3, 1)), "y": np.zeros((3, 2))}), tmp_path / "out").warnings == ()
+
+
+def test_labels_in_a_column_of_splits_are_reported_by_the_names_that_were_given(tmp_path):
+    columns = {name: array[:, None] if name.startswith("y") else array for name, array in MNIST.items()}
+    (warning,) = plan(Arrays(columns), tmp_path / "out").warnings
+    assert warning.startswith("the arrays 'y_train' and 'y_test' have the shape (n, 1), so the values are")
+    with pytest.raises(
+        InputError, match=r"^label='y' does not hold .*; each of its rows has the shape \(1,\);"
+    ):
+        plan(Arrays(columns, label="y_train"), tmp_path / "out")
+
+
+def test_labels_of_one_split_name_those_of_all(tmp_path):
+    renamed = {name.replace("y_", "digit_"): array for name, array in MNIST.items()}
+    listing = plan(Arrays(renamed, label="digit_test"), tmp_path / "out").listing
+    assert listing.schema["digit"].kind == "label"
+    assert listing.labels.tolist() == [*MNIST["y_train"], *MNIST["y_test"]]
+    with pytest.raises(
+        InputError, match=r"^label='y_train' is not the name of an array; the arrays are x, digit$"
+    ):
+        plan(Arrays(renamed, label="y_train"), tmp_path / "out")

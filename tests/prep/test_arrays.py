@@ -199,9 +199,10 @@ LABELS = {
     "big-endian classes": (np.array([2, 0, 2, 1], ">i4"), "label", [2, 0, 2, 1]),
     "a negative one": (np.array([2, -1, 0, 1]), "int", None),
     "no integers": (np.array([2.0, 1.0, 0.0, 1.0]), "raw", None),
-    "truth values": (np.array([True, False, True, True]), "raw", None),
+    "truth values": (np.array([True, False, True, True]), "label", [1, 0, 1, 1]),
     "one-hot rows": (np.eye(4, dtype=np.int64), "raw", None),
-    "uint64": (np.array([2, 0, 2, 1], np.uint64), "raw", None),
+    "uint64": (np.array([2, 0, 2, 1], np.uint64), "label", [2, 0, 2, 1]),
+    "uint64 above int64": (np.array([2, 0, 2**63, 1], np.uint64), "raw", None),
     "text": (np.array(["b", "a", "b", "c"]), "label", [1, 0, 1, 2]),
     "lists of text": (np.array([["a"], ["b"]]), "bytes", None),
     "bfloat16": (np.array([1, 2, 3, 4], ml_dtypes.bfloat16), "raw", None),
@@ -548,7 +549,7 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
         (np.array(["ä", "b", "ä"]), ["ä".encode(), b"b", "ä".encode()]),
         (np.array(["caf\udce9", "b", "b"]), [b"caf\xe9", b"b", b"b"]),
         (np.array([b"x", b"y", b"x"]), [b"x", b"y", b"x"]),
-        (np.array([0.5, np.nan, np.nan]), [b"0.5", b"nan", b"nan"]),
+        (np.array([0.5, 0.0, -0.0]), [b"0.5", b"0.0", b"0.0"]),
     ],
 )
 def test_rows_with_equal_values_are_a_group(column, groups, origin, stage, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -14,6 +15,7 @@ from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import parse_ratios
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
+from tfshards.prep.sources.tables.labels import groups_of
 from tfshards.schemas import Feature, InputError, read_manifest
 
 
@@ -322,15 +324,22 @@ def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
     ]
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_zeros_of_either_sign_are_one_group(kind):
+    column = pa.chunked_array([pa.array(np.array([0.0, -0.0, 1.5], kind))])
+    first, second, third = groups_of("g", column)
+    assert first == second != third
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         (
             ["a", None, "b"],
-            r"^group_by='g': 1 rows have no value in this column; fill them in, or group by",
+            r"^group_by='g': 1 row has no value in this column; fill them in, or group by",
         ),
         (["a", "", ""], r"^group_by='g': 2 rows have no value in"),  # empty, as in CSV
-        ([1, None, 2], r"^group_by='g': 1 rows have no value in"),
+        ([1, None, 2], r"^group_by='g': 1 row has no value in"),
         ([0.5, None, float("nan")], r"^group_by='g': 2 rows have no value in"),
         ([["a"], ["b"], []], r"^group_by='g' is a column of lists; rows are grouped by single values$"),
         (

@@ -63,11 +63,20 @@ def values_of(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]
         if not feature.shape:
             return found
         return [found[row * number : (row + 1) * number] for row in range(len(block))]
-    if dtype == "bfloat16":
-        # the upper half of a float32
-        block = (block.astype(np.uint32) << 16).view(np.float32)
+    block = widened(block, dtype)
     values: Sequence[Values] = block.reshape(len(block), -1).tolist() if feature.shape else block.tolist()
     return values
+
+
+def widened(block: AnyArray, dtype: str) -> AnyArray:
+    """Return values of bfloat16, which are mapped as uint16, as float32; others as they are."""
+    # the upper half of a float32
+    return (block.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else block
+
+
+def is_class_dtype(array: MappedArray) -> bool:
+    """Return whether a label is stored with the dtype of an array, rather than as int64."""
+    return array.dtype != "bfloat16" and np.dtype(array.dtype).newbyteorder("=").name in KINDS["label"].dtypes
 
 
 def strings(name: str, block: AnyArray) -> list[bytes]:
@@ -103,7 +112,7 @@ def _feature(name: str, array: MappedArray, *, as_list: bool, is_label: bool) ->
     if dtype not in ITEM_SIZES:
         raise InputError(f"array {name!r}: dtype {dtype} cannot be stored; {_remedy(dtype)}")
     if is_label:
-        return Feature(name, "label", dtype, shape)
+        return Feature(name, "label", dtype if is_class_dtype(array) else "int64", shape)
     scalar_int = not shape and dtype in KINDS["int"].dtypes and dtype != "bool"
     if not as_list and not scalar_int:
         return Feature(name, "raw", dtype, shape)

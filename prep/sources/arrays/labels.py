@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.prep.sources.arrays.features import is_text, strings
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
@@ -14,8 +16,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
-# The array of labels, by name: the first of these that exists.
-LABEL_NAMES = ("label", "labels", "y")
+_LABEL_NAMES = ("label", "labels", "y")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class Labels:
 
     numbers: IntArray
     class_names: tuple[str, ...]
+
+
+def usual_label(names: Sequence[str]) -> str | None:
+    """Return the array of labels: the first of label, labels and y that exists, or else in capitals."""
+    found = {name.lower(): name for name in names}
+    return next((name for name in _LABEL_NAMES if name in names), None) or next(
+        (found[name] for name in _LABEL_NAMES if name in found), None
+    )
 
 
 def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
@@ -52,14 +61,20 @@ def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]
         return None
     values = whole(array)
     distinct = np.unique(values)
-    is_class = len(distinct) <= MAX_CLASSES and (not len(distinct) or int(distinct[0]) >= 0)
+    is_class = len(distinct) <= MAX_CLASSES and (
+        not len(distinct) or _fits(int(distinct[0]), int(distinct[-1]))
+    )
     return Labels(values.astype(np.int64), ()) if is_class else None
 
 
 def _is_integer(array: MappedArray) -> bool:
-    """Return whether int64 can hold every value of the dtype."""
-    dtype = None if array.dtype == "bfloat16" else np.dtype(array.dtype)
-    return dtype is not None and dtype.kind in "iu" and not (dtype.kind == "u" and dtype.itemsize == 8)
+    """Return whether an array holds integers, or booleans, which are the classes 0 and 1."""
+    return array.dtype != "bfloat16" and np.dtype(array.dtype).kind in "biu"
+
+
+def _fits(low: int, high: int) -> bool:
+    """Return whether values from ``low`` to ``high`` can be the numbers of classes, which are int64."""
+    return low >= 0 and high < 1 << 63
 
 
 def _named(name: str, array: MappedArray | None) -> MappedArray:
@@ -69,7 +84,7 @@ def _named(name: str, array: MappedArray | None) -> MappedArray:
         dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype)
         raise InputError(
             f"array {name!r}: holds {dtype} {array.shape[1:]} per example; class_names= needs one string, or "
-            "one integer that fits int64"
+            "one integer"
         )
     return array
 
@@ -86,7 +101,8 @@ def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntAr
                     f"{len(class_names)} class names; add it at their end, or correct the label"
                 )
         return np.array([number_of[each] for each in names], dtype=np.int64)
-    numbers = values.astype(np.int64)
+    # uint64 may exceed int64
+    numbers = cast("npt.NDArray[np.int64]", values)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
     if len(wrong):
         row = int(wrong[0])
@@ -94,7 +110,7 @@ def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntAr
             f"array {name!r}, row {row}: is {numbers[row]}; the {len(class_names)} class names are numbered "
             f"from 0 to {len(class_names) - 1}"
         )
-    return numbers
+    return values.astype(np.int64)
 
 
 def _sorted_classes(name: str, values: AnyArray) -> Labels | None:

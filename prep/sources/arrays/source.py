@@ -11,7 +11,15 @@ import numpy as np
 
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.arguments import open_arguments
-from tfshards.prep.sources.arrays.features import feature_of, is_text, row_bytes, strings, values_of
+from tfshards.prep.sources.arrays.features import (
+    feature_of,
+    is_class_dtype,
+    is_text,
+    row_bytes,
+    strings,
+    values_of,
+    widened,
+)
 from tfshards.prep.sources.arrays.files import (
     Chunk,
     GivenArray,
@@ -21,12 +29,13 @@ from tfshards.prep.sources.arrays.files import (
     stage_chunks,
     two_features,
 )
-from tfshards.prep.sources.arrays.labels import LABEL_NAMES, read_labels
+from tfshards.prep.sources.arrays.labels import read_labels, usual_label
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
 from tfshards.prep.sources.arrays.split_names import join_splits
 from tfshards.prep.sources.arrays.splits import is_split_array, splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.groups import require_values
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_strings
@@ -44,8 +53,8 @@ class Arrays:
     then numbered through the splits in their usual order: train, val, test.
 
     Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
-    bytes. The array of labels holds classes if it consists of integer scalars (at most 10,000 different ones,
-    none negative), or of strings, which are then the class names.
+    bytes. The array of labels holds classes if it consists of integer or boolean scalars (at most 10,000
+    different ones, none negative), or of strings, which are then the class names.
 
     Attributes:
         arrays: a dict by feature name of NumPy arrays, paths of .npy files, or lists of paths of files whose
@@ -56,8 +65,8 @@ class Arrays:
         lists: names of the features to store as int64 or float lists.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
-        label: name of the array of labels; by default ``label``, ``labels`` or ``y``, the first that exists;
-            ``""`` for none.
+        label: name of the array of labels, or of that of one split; by default ``label``, ``labels`` or
+            ``y``, the first that exists, also in capitals; ``""`` for none.
         split: name of the array that names the split of each example, as text or an integer, and is not
             stored; by default ``split``, if it exists and holds such values; ``""`` for none.
 
@@ -137,17 +146,18 @@ class Arrays:
             staged = _stage(given, folder, preview=preview)
         else:
             staged = stage_chunks(given, folder)
-        staged, num_rows = join_splits(staged)
+        staged, num_rows, array_of = join_splits(staged)
         if num_rows and self.split:
             raise InputError(
                 f"split={self.split!r}: the names of the arrays already give the splits; leave it out"
             )
-        for role, name in (("label", self.label), ("split", self.split)):
+        # the array of any split stands for that of all
+        label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
+        for role, name in (("label", label), ("split", split)):
             if name and name not in staged:
                 raise InputError(
-                    f"{role}={name!r}: is not the name of an array; the arrays are {', '.join(staged)}"
+                    f"{role}={name!r} is not the name of an array; the arrays are {', '.join(staged)}"
                 )
-        label, split = self.label, self.split
         if (
             split is None
             and not num_rows
@@ -157,7 +167,7 @@ class Arrays:
         ):
             split = "split"
         if label is None:
-            label = next((name for name in LABEL_NAMES if name in staged and name != split), None)
+            label = usual_label([name for name in staged if name != split])
         return ArraysReader(
             staged,
             self.lists,
@@ -166,6 +176,7 @@ class Arrays:
             split or None,
             is_label_named=bool(self.label),
             num_rows=num_rows,
+            label_arrays=tuple(given for given, name in array_of.items() if name == label),
         )
 
 
@@ -199,6 +210,7 @@ class ArraysReader:
         split: name of the array of splits, or None.
         is_label_named: whether the user named the array of labels.
         num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
+        label_arrays: names of the given arrays, one for each split, that hold the labels.
     """
 
     arrays: Mapping[str, MappedArray]
@@ -208,6 +220,7 @@ class ArraysReader:
     split: str | None = None
     is_label_named: bool = False
     num_rows: Mapping[str, int] = field(default_factory=dict)
+    label_arrays: tuple[str, ...] = ()
 
     @property
     def stored(self) -> dict[str, MappedArray]:
@@ -247,9 +260,11 @@ class ArraysReader:
             )
         labels = read_labels(self.label or "", self.arrays.get(self.label or ""), self.class_names)
         if labels is None and self.is_label_named:
+            shape = self.arrays[self.label or ""].shape[1:]
+            per_row = f"; each of its rows has the shape {shape}" if shape else ""
             raise InputError(
-                f"label={self.label!r}: does not hold classes, which are one string or one integer "
-                "of at least 0 per example, with at most 10,000 different values; leave out label="
+                f"label={self.label!r} does not hold classes, which are one string or one integer "
+                f"of at least 0 per example, with at most 10,000 different values{per_row}; leave out label="
             )
         features = [
             feature_of(
@@ -268,7 +283,7 @@ class ArraysReader:
             stamps=np.full(count, self._stamp()),
             labels=labels.numbers if labels else None,
             splits=self._splits(),
-            warnings=() if labels else self._nested_label(),
+            warnings=(*self._empty_splits(), *(() if labels else self._nested_label())),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
         )
@@ -283,10 +298,22 @@ class ArraysReader:
         array = self.arrays.get(self.label or "")
         if array is None or array.shape[1:] != (1,):
             return ()
-        return (
-            f"the array {self.label!r} has the shape {array.shape}, so its values are not classes; save it "
-            f"with the shape {array.shape[:1]} if they are, by reshape(-1)",
+        one, many = (
+            f"the array {self.label!r} has",
+            f"the arrays {' and '.join(map(repr, self.label_arrays))} have",
         )
+        have = one if len(self.label_arrays) < 2 else many
+        return (
+            f"{have} the shape (n, 1), so the values are not classes; if they are, save them with the shape "
+            "(n,), by reshape(-1)",
+        )
+
+    def _empty_splits(self) -> list[str]:
+        return [
+            f"the split {split!r} has no rows; it is left out"
+            for split, count in self.num_rows.items()
+            if not count
+        ]
 
     def _splits(self) -> dict[str, IntArray] | None:
         if self.split is not None:
@@ -318,12 +345,22 @@ class ArraysReader:
             raise InputError(
                 f"group_by={by!r} is not an array of scalars; these are {', '.join(scalars) or 'none'}"
             )
-        values = whole(array)
-        return strings(by, values) if is_text(array) else [str(value).encode() for value in values.tolist()]
+        values = widened(whole(array), array.dtype)
+        if is_text(array):
+            groups = strings(by, values)
+        else:
+            # -0.0 becomes 0.0, which it equals
+            numbers = (
+                value + 0 if isinstance(value, (float, complex)) else value for value in values.tolist()
+            )
+            groups = [str(number).encode() for number in numbers]
+        num_missing = groups.count(b"") if is_text(array) else int(np.count_nonzero(values != values))
+        require_values(by, num_missing, "array")
+        return groups
 
 
 def _values(feature: Feature, array: MappedArray, rows: Sequence[Row], numbers: IntArray) -> Sequence[Values]:
-    if feature.kind == "label" and is_text(array):
+    if feature.kind == "label" and not is_class_dtype(array):
         # the listing has the numbers of the classes
         array.check_unchanged()
         return [row.label for row in rows]

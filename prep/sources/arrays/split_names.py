@@ -21,10 +21,17 @@ class SplitArray(NamedTuple):
 
 
 class JoinedSplits(NamedTuple):
-    """The arrays of all splits, concatenated in the order of the splits, and the number of rows of each."""
+    """The arrays of all splits, concatenated in the order of the splits.
+
+    Attributes:
+        arrays: the arrays by name.
+        num_rows: number of rows of each split, in order; empty if names give no splits.
+        array_of: the name in ``arrays`` of each array that was given.
+    """
 
     arrays: dict[str, MappedArray]
     num_rows: Mapping[str, int]
+    array_of: Mapping[str, str]
 
 
 def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
@@ -36,7 +43,7 @@ def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
     """
     by_name = _split_arrays(arrays)
     if not by_name:
-        return JoinedSplits(arrays, {})
+        return JoinedSplits(arrays, {}, {name: name for name in arrays})
     by_split: dict[str, dict[str, str]] = {}
     for name, found in by_name.items():
         other = by_split.setdefault(found.split, {}).setdefault(found.array, name)
@@ -66,7 +73,7 @@ def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
         for array in wanted
     }
     num_rows = {split: arrays[by_split[split][wanted[0]]].shape[0] for split in splits}
-    return JoinedSplits(joined, num_rows)
+    return JoinedSplits(joined, num_rows, {name: found.array for name, found in by_name.items()})
 
 
 def _split_arrays(names: Iterable[str]) -> dict[str, SplitArray]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.sources.classes import MAX_CLASSES, class_map
+from tfshards.prep.sources.groups import require_values
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
     TEXT,
@@ -206,14 +207,14 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     values = plain_column(name, column)
     if pa.types.is_large_list(values.type):
         raise InputError(f"group_by={name!r} is a column of lists; rows are grouped by single values")
+    if pa.types.is_floating(values.type):
+        # -0.0 becomes 0.0, which it equals; float16 has no sums
+        wide = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+        values = pc.add(wide, pa.scalar(0.0, wide.type))
     missing = pc.is_null(values, nan_is_null=True)
     texts = values if values.type == TEXT else values.cast(pa.large_string()).cast(TEXT)
     missing = pc.or_(missing, pc.fill_null(pc.equal(texts, pa.scalar(b"", TEXT)), True))
-    if pc.any(missing).as_py():
-        raise InputError(
-            f"group_by={name!r}: {pc.sum(missing).as_py()} rows have no value in this column; fill them in, "
-            "or group by another column"
-        )
+    require_values(name, pc.sum(missing).as_py() or 0, "column")
     groups: list[bytes] = texts.to_pylist()
     return groups
 
