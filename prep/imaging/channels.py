@@ -66,15 +66,6 @@ def with_deep_channels(
     return values
 
 
-def class_map(image: Image.Image) -> Image.Image:
-    """Return a class map with its stored values: palette indices or gray."""
-    if image.mode == "P":
-        return Image.fromarray(np.asarray(image))
-    if image.mode in ("1", "L"):
-        return image.convert("L")
-    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits")
-
-
 def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
     """Return the picture with 8 bits per channel.
 
@@ -92,12 +83,14 @@ def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.I
         if not ((values >= 0) & (values <= 1)).all():
             raise ImageError("unsupported", "mode F: has values outside of 0 (black) to 1 (white)")
         return Image.fromarray(np.rint(values * 255).astype(np.uint8))
-    note("16 bits to 8" if image.mode.startswith("I;16") else "32 bits to 8")
+    # a TIFF states how many bits it has; Pillow has PGM with more than 8 in 32
+    num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0]
+    note("16 bits to 8" if num_bits <= 16 else "32 bits to 8")
     if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
         raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
     # a TIFF may have 12 bits, which Pillow puts into the lower bits
-    num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0] if image.mode == "I;16" else 16
-    gray = Image.fromarray((values >> num_bits - 8).astype(np.uint8))
+    used = num_bits if image.mode == "I;16" else 16
+    gray = Image.fromarray((values >> used - 8).astype(np.uint8))
     if "transparency" in image.info:
         gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
     return gray

@@ -26,6 +26,7 @@ Samples: TypeAlias = "npt.NDArray[np.uint16]"
 # Formats that may have more than 8 bits per sample, as a sample of headers is read for.
 DEEP_FORMATS = frozenset({"PNG", "TIFF", "PPM", "SGI", "JPEG2000"})
 WHITE = 0xFFFF
+_WHITE_OF_12 = 0xFFF
 _BITS_PER_SAMPLE, _PLANES = 258, 284
 # Pillow's names for the order of the bytes of a sample, and the order by which it reads the other byte.
 _OTHER_BYTE = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
@@ -122,6 +123,10 @@ def _gray(image: Image.Image) -> Samples:
     values = np.asarray(image)
     if not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError("unsupported", f"mode {image.mode}: has values outside of 0 to {WHITE}")
+    tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
+    if image.mode == "I;16" and tags.get(_BITS_PER_SAMPLE) == (12,):
+        # as for PGM, whose header states the value of white, and as for files of 8 bits
+        values = (values.astype(np.uint32) * WHITE + _WHITE_OF_12 // 2) // _WHITE_OF_12
     return values.astype(np.uint16)[:, :, np.newaxis]
 
 
@@ -207,8 +212,13 @@ def nearest(values: Samples, size: tuple[int, int]) -> Samples:
     return np.asarray(picture)[:, :, np.newaxis]
 
 
-def encode_png(values: Samples) -> bytes:
-    """Return samples as a PNG file with 16 bits per sample; each row has the filter of the least sum."""
+def encode_png(values: Samples, exif: bytes = b"") -> bytes:
+    """Return samples as a PNG file with 16 bits per sample; each row has the filter of the least sum.
+
+    Args:
+        values: the samples.
+        exif: EXIF data to store, as a JPEG has it, or nothing.
+    """
     height, width, channels = values.shape
     step = 2 * channels
     packer = zlib.compressobj(_PNG_LEVEL)
@@ -220,7 +230,9 @@ def encode_png(values: Samples) -> bytes:
         above = rows[-1:]
     packed.append(packer.flush())
     header = struct.pack(">II5B", width, height, 16, _PNG_COLORS[channels], 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", b"".join(packed)), (b"IEND", b""))
+    chunks = [(b"IHDR", header), (b"IDAT", b"".join(packed)), (b"IEND", b"")]
+    if exif:
+        chunks.insert(1, (b"eXIf", exif.removeprefix(b"Exif\0\0")))
     return _PNG_START + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in chunks

@@ -7,13 +7,25 @@ Neither library applies the EXIF orientation while decoding, and they disagree a
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tfshards.prep.imaging import depth, fax, jpeg
-from tfshards.prep.imaging.channels import class_map, with_channels, with_deep_channels
+from tfshards.prep.imaging.channels import with_channels, with_deep_channels
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.imaging.header import image_shape
+from tfshards.prep.imaging.masks import (
+    SIDEWAYS,
+    View,
+    check_format,
+    class_numbers,
+    mask_turn,
+    unscaled,
+    white_number,
+)
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
     Image,
@@ -42,7 +54,8 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_SIDEWAYS = (5, 6, 7, 8)
+# The orientation that undoes another; the others undo themselves.
+_INVERSE = {6: 8, 8: 6}
 # A JPEG is decoded at the smallest scale whose sides have at least this many times the requested pixels.
 _REDUCING_GAP = 3
 # For photos, files are as small as with zlib-ng's default level 6, in less than half the time.
@@ -56,35 +69,58 @@ class Normalized:
     Attributes:
         data: its encoded bytes.
         conversions: names of its conversions and other properties that the manifest counts.
+        view: how its pixels were turned; None if its header was not read.
     """
 
     data: bytes
     conversions: tuple[str, ...] = ()
+    view: View | None = None
 
 
-def normalize(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalized:
+class _Steps(NamedTuple):
+    """What is done with decoded pixels.
+
+    Attributes:
+        orientation: the EXIF orientation that is applied to the pixels in the file.
+        turn: the EXIF orientation that is applied to the pixels that Pillow decodes.
+        size: width and height of the stored image.
+        white: the number that Pillow decodes to white, if this is a mask; see ``white_number``.
+        exif: EXIF data to store: the orientation, if it is not applied.
+    """
+
+    orientation: int
+    turn: int
+    size: tuple[int, int]
+    white: int | None
+    exif: bytes
+
+
+def normalize(
+    data: bytes, options: ImageOptions, suffix: bytes = b"", images: Sequence[View] = ()
+) -> Normalized:
     """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
     Args:
         data: the file's bytes.
         options: how to convert and check it.
         suffix: suffix of the file's name, lowercase, with the dot; the content takes precedence.
+        images: of a mask, the images that it may belong to; it is turned like them, and has their size.
 
     Raises:
         ImageError: the image is rejected.
     """
     if options.check == "none":
-        return Normalized(data)
+        return Normalized(data, view=_unchecked_view(data))
     if not data:
         raise ImageError("empty", "the file has no bytes")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None
-    kept = _kept_jpeg(built, data, options, suffix) if built else None
+    kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
     if kept is not None:
         return kept
     allowed = formats_of(suffix)
     try:
         with own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=allowed) as image:
-            return _keep_or_convert(image, built, data, options, suffix)
+            return _keep_or_convert(image, built, data, options, suffix, images)
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
@@ -97,6 +133,14 @@ def normalize(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normal
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         detail = f"{type(error).__name__}: {error}".strip()
         raise ImageError("damaged", detail.encode("unicode_escape").decode()) from None
+
+
+def _unchecked_view(data: bytes) -> View | None:
+    """Return the size in the header of an image, which the loader does not turn, if it is easy to read."""
+    shape = image_shape(data)
+    if shape is None or shape[0] is None or shape[1] is None:
+        return None
+    return View((shape[1], shape[0]))
 
 
 def _is_heif(data: bytes) -> bool:
@@ -127,24 +171,29 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
                 Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
-    return Normalized(data, tuple(notes_of(header, suffix)))
+    return Normalized(data, tuple(notes_of(header, suffix)), View(header.size))
 
 
 def _keep_or_convert(
-    image: Image.Image, built: jpeg.Structure | None, data: bytes, options: ImageOptions, suffix: bytes
+    image: Image.Image,
+    built: jpeg.Structure | None,
+    data: bytes,
+    options: ImageOptions,
+    suffix: bytes,
+    images: Sequence[View],
 ) -> Normalized:
     check_limits(image, built, options)
+    if options.mask:
+        check_format(image)
     notes = list(notes_of(image, suffix))
     is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
     if has_deep_colors and options.depth == 8 and not options.mask:
         # as channels.py does for gray images
         notes.append("16 bits to 8")
-    orientation = _orientation(image) if options.orientation == "apply" else 1
-    # Pillow rotates a TIFF as it decodes it, and reports the rotated size
-    sideways = orientation in _SIDEWAYS and image.format != "TIFF"
-    upright = image.size[::-1] if sideways else image.size
-    size = options.size.size(*upright) if options.size else upright
-    keeps = orientation == 1 and size == image.size and is_kept(image, data, built, options)
+    white = white_number(image, data) if options.mask else None
+    view, turn = _turned(image, options, images)
+    size = options.size.size(*view.upright) if options.size else view.upright
+    keeps = view.orientation == 1 and size == image.size and is_kept(image, data, built, options)
     if options.check == "decode" or not keeps:
         check_pixels(image, data, built)
         with one_at_a_time(image.size):
@@ -155,16 +204,37 @@ def _keep_or_convert(
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
             with one_at_a_time(image.size):
                 image.load()
-        return Normalized(data, tuple(notes))
-    if size != upright and not options.mask:
+        return Normalized(data, tuple(notes), view)
+    if size != view.upright and not options.mask:
         wide, high = (_REDUCING_GAP * side for side in size)
-        image.draft(None, (high, wide) if sideways else (wide, high))
+        image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
+    # before the pixels are loaded: then Pillow forgets the tag of a TIFF
+    exif = b"" if options.orientation == "apply" else _orientation_only(image)
+    steps = _Steps(view.orientation, turn, size, white, exif)
     with one_at_a_time(image.size):
         if is_deep and options.depth != 8:
             image.load()
             values = depth.samples_of(image, data, has_colors=has_deep_colors)
-            return _convert_deep(values, image, options, orientation, size, notes)
-        return Normalized(*_convert(image, options, orientation, size, notes))
+            encoded = _convert_deep(values, image, options, steps, notes)
+        else:
+            encoded = _convert(image, options, steps, notes)
+    return Normalized(encoded, (*notes, "re-encoded"), view)
+
+
+def _turned(image: Image.Image, options: ImageOptions, images: Sequence[View]) -> tuple[View, int]:
+    """Return the view of an image, and the EXIF orientation to apply to the pixels that Pillow decodes."""
+    # Pillow turns a TIFF as it decodes it, and reports the size of the turned pixels
+    is_tiff = image.format == "TIFF"
+    applies = options.orientation == "apply"
+    tag = _orientation(image) if applies or is_tiff else 1
+    raw = image.size[::-1] if is_tiff and tag in SIDEWAYS else image.size
+    view = View(raw, tag if applies else 1)
+    if options.mask and images:
+        # at most one of them turns
+        view = View(raw, max(view.orientation, mask_turn(view, images)))
+    if not is_tiff or tag == 1:
+        return view, view.orientation
+    return view, 1 if applies else _INVERSE.get(tag, tag)
 
 
 def _check_fax(image: Image.Image, data: bytes) -> None:
@@ -209,64 +279,74 @@ def _orientation(image: Image.Image) -> int:
     return found if found in _TURNS else 1
 
 
-def _convert(
-    image: Image.Image, options: ImageOptions, orientation: int, size: tuple[int, int], notes: list[str]
-) -> tuple[bytes, tuple[str, ...]]:
-    """Return the re-encoded image, and the names of its conversions."""
+def _convert(image: Image.Image, options: ImageOptions, steps: _Steps, notes: list[str]) -> bytes:
+    """Return the re-encoded image, and add the names of its conversions to ``notes``."""
     was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
     # the header of an icon may state another size than its image has
     check_size(image, options)
-    picture = class_map(image) if options.mask else with_channels(image, options, notes.append)
-    if orientation != 1:
+    if options.mask:
+        picture = class_numbers(image, steps.white)
+    else:
+        picture = with_channels(image, options, notes.append)
+    if steps.orientation != 1:
         notes.append("orientation applied")
-        picture = picture if image.format == "TIFF" else picture.transpose(_TURNS[orientation])
-    if size != picture.size:
+    if steps.turn != 1:
+        picture = picture.transpose(_TURNS[steps.turn])
+    if steps.size != picture.size:
         if options.mask:
-            picture = picture.resize(size, Image.Resampling.NEAREST)
+            picture = picture.resize(steps.size, Image.Resampling.NEAREST)
         else:
-            picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
+            picture = picture.resize(steps.size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
         notes.append("resized")
-        was_jpeg = was_jpeg and not options.mask
     else:
         was_jpeg = False
     if options.depth == 16 or (options.depth == "keep" and options.mask):
-        return _encode_deep(picture, options, notes), (*notes, "re-encoded")
-    return _encode(picture, options, was_jpeg), (*notes, "re-encoded")
+        return _encode_deep(picture, options, notes, steps.exif)
+    return _encode(picture, options, was_jpeg, steps.exif)
 
 
-def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str]) -> bytes:
+def _orientation_only(image: Image.Image) -> bytes:
+    """Return EXIF data with only the orientation of an image; none if it is upright."""
+    orientation = _orientation(image)
+    if orientation == 1:
+        return b""
+    exif = Image.Exif()
+    exif[_ORIENTATION] = orientation
+    return exif.tobytes()
+
+
+def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str], exif: bytes) -> bytes:
     """Return a picture of 8 bits per sample as PNG with 16; the values of a mask are not scaled."""
     values = np.atleast_3d(np.asarray(picture.convert("L") if picture.mode == "1" else picture))
     if options.mask:
-        return depth.encode_png(values.astype(np.uint16))
+        return depth.encode_png(values.astype(np.uint16), exif)
     notes.append("8 bits to 16")
-    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF))
+    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF), exif)
 
 
 def _convert_deep(
-    values: depth.Samples,
-    image: Image.Image,
-    options: ImageOptions,
-    orientation: int,
-    size: tuple[int, int],
-    notes: list[str],
-) -> Normalized:
-    """Return an image with more than 8 bits per sample as PNG with 16."""
+    values: depth.Samples, image: Image.Image, options: ImageOptions, steps: _Steps, notes: list[str]
+) -> bytes:
+    """Return an image with more than 8 bits per sample as PNG with 16, and add to ``notes``."""
     check_size(image, options)
-    if options.mask and not image.mode.startswith("I"):
-        raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel")
-    values = values[:, :, :1] if options.mask else with_deep_channels(values, options, notes.append)
-    if orientation != 1:
+    if options.mask:
+        if not image.mode.startswith("I"):
+            raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel")
+        values = unscaled(values[:, :, :1], steps.white, depth.WHITE).astype(np.uint16)
+    else:
+        values = with_deep_channels(values, options, notes.append)
+    if steps.orientation != 1:
         notes.append("orientation applied")
-        values = values if image.format == "TIFF" else depth.turned(values, orientation)
-    if size != (values.shape[1], values.shape[0]):
-        values = depth.nearest(values, size) if options.mask else depth.resized(values, size)
+    if steps.turn != 1:
+        values = depth.turned(values, steps.turn)
+    if steps.size != (values.shape[1], values.shape[0]):
+        values = depth.nearest(values, steps.size) if options.mask else depth.resized(values, steps.size)
         notes.append("resized")
-    return Normalized(depth.encode_png(values), (*notes, "re-encoded"))
+    return depth.encode_png(values, steps.exif)
 
 
-def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
+def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: bytes) -> bytes:
     # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
@@ -275,10 +355,10 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> byte
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
-        picture.save(encoded, "JPEG", quality=options.quality)
+        picture.save(encoded, "JPEG", quality=options.quality, exif=exif)
     elif options.format == "webp":
         check_side(picture.size, "webp")
-        picture.save(encoded, "WEBP", lossless=True)
+        picture.save(encoded, "WEBP", lossless=True, exif=exif)
     else:
-        picture.save(encoded, "PNG", compress_level=_PNG_LEVEL)
+        picture.save(encoded, "PNG", compress_level=_PNG_LEVEL, **({"exif": exif} if exif else {}))
     return encoded.getvalue()

@@ -71,8 +71,9 @@ def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> boo
         # Pillow has no mode for gray and alpha of 16 bits
         allowed = allowed and options.depth != 8 and data[25] != _GRAY_ALPHA
     else:
-        # the values of a mask are not scaled by a loader
-        allowed = allowed and (options.depth == 8 or (options.depth == "keep" and not options.mask))
+        # the values of a mask are not scaled, neither fewer bits by a decoder nor 8 by a loader
+        unscaled = (8,) if depth(data) == 8 else ()
+        allowed = allowed and options.depth in (unscaled if options.mask else (8, "keep"))
     return allowed and "transparency" not in image.info and is_plain(data)
 
 

@@ -16,7 +16,8 @@ class ImageError(Exception):
     """An image is rejected. Both texts are stored in the rejects file, so their wording does not change.
 
     Attributes:
-        reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``.
+        reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``,
+            ``mismatch``.
         detail: an explanation without control characters.
     """
 

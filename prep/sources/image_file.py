@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
@@ -40,29 +42,34 @@ def decoders_of(options: ImageOptions) -> dict[str, Json]:
     return {} if options.check == "none" else {**decoder_versions(writes_deep=options.depth != 8)}
 
 
-def read_image(path: bytes, row: Row, options: ImageOptions) -> Normalized | Rejected:
-    """Return the normalized image in a file, or why it is rejected.
+def read_image(
+    path: bytes, row: Row, options: ImageOptions, images: Sequence[View] = ()
+) -> Normalized | Rejected:
+    """Return the normalized image in a file, or why it is rejected; for ``images`` see ``normalize``.
 
     Raises:
         InputError: the file cannot be read, is missing, or has changed since it was listed.
     """
     if row.size > options.max_bytes:
         return Rejected("too large", f"{row.size} bytes; at most {options.max_bytes}")
-    return checked_image(read_unchanged(path, row), path, options)
+    return checked_image(read_unchanged(path, row), path, options, images)
 
 
-def checked_image(data: bytes, path: bytes, options: ImageOptions) -> Normalized | Rejected:
+def checked_image(
+    data: bytes, path: bytes, options: ImageOptions, images: Sequence[View] = ()
+) -> Normalized | Rejected:
     """Return the normalized image in the bytes of a file, or why it is rejected.
 
     Args:
         data: content of the file.
         path: path of the file, whose suffix may identify the format; may be empty.
         options: how images are checked, converted and stored.
+        images: of a mask, the images that it may belong to.
     """
     if len(data) > options.max_bytes:
         return Rejected("too large", f"{len(data)} bytes; at most {options.max_bytes}")
     try:
-        return normalize(data, options, os.path.splitext(path)[1].lower())
+        return normalize(data, options, os.path.splitext(path)[1].lower(), images)
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
@@ -221,10 +222,12 @@ class ImageFolder:
             return Rejected("missing", "there is no mask of the same name")
         values: list[Values] = []
         conversions: list[str] = []
+        views: list[View] = []
         for each, (path, of) in zip(options, files, strict=True):
-            image = read_image(path, of, each)
+            image = read_image(path, of, each, views)
             if isinstance(image, Rejected):
                 return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
+            views += [image.view] if image.view else []
             values.append(image.data)
             conversions += image.conversions
         return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))

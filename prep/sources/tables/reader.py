@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tfshards.prep.imaging.masks import View
+from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
@@ -166,18 +168,23 @@ class TableReader:
         """Return the images of a row by feature and their conversions, or why one is rejected."""
         encoded: dict[str, Values] = {}
         conversions: list[str] = []
-        for name, (path, size, stamp, encoded_image) in files.items():
-            found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image)
+        views: list[View] = []
+        # a mask must fit its image
+        for name in sorted(files, key=lambda name: name in self.columns.masks):
+            path, size, stamp, encoded_image = files[name]
+            found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image, views)
             if isinstance(found, Rejected):
                 detail = found.detail if len(files) == 1 else f"{name}: {found.detail}"
                 return Rejected(found.reason, detail)
-            encoded[name], new = found
-            conversions += new
+            encoded[name] = found.data
+            conversions += found.conversions
+            if found.view and name not in self.columns.masks:
+                views.append(found.view)
         return encoded, tuple(conversions)
 
     def _read_image(
-        self, name: str, path: bytes, row: Row, encoded: bytes | None
-    ) -> tuple[bytes, tuple[str, ...]] | Rejected:
+        self, name: str, path: bytes, row: Row, encoded: bytes | None, images: Sequence[View]
+    ) -> Normalized | Rejected:
         if row.size < 0:
             is_embedded = name in self.columns.embedded
             if not path:
@@ -188,8 +195,9 @@ class TableReader:
             return Rejected("missing", f"{both}there is no file {to_text(path)!r}")
         options = mask_options(self.images) if name in self.columns.masks else self.images
         full = os.path.join(os.fsencode(self.root), path)
-        found = read_image(full, row, options) if encoded is None else checked_image(encoded, path, options)
-        return found if isinstance(found, Rejected) else (found.data, found.conversions)
+        if encoded is None:
+            return read_image(full, row, options, images)
+        return checked_image(encoded, path, options, images)
 
 
 def rows_path(folder: str | os.PathLike[str]) -> Path:

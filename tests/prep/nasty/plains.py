@@ -57,7 +57,7 @@ KINDS: dict[str, Kind] = {
     "PPM, text, 9,000 x 9,000 in twenty bytes": rejected(".ppm", b"P3 9000 9000 255\n1 2 3", "damaged"),
     "PGM, binary": converted(".pgm", encoded(GRAY, "PPM")),
     "PGM, text": converted(".pgm", b"P2\n" + _SIZE + b"\n255\n" + _GRAYS),
-    "PGM, 16 bits": converted(".pgm", encoded(GRAY_16, "PPM"), "32 bits to 8"),
+    "PGM, 16 bits": converted(".pgm", encoded(GRAY_16, "PPM"), "16 bits to 8"),
     "PBM, binary": converted(".pbm", encoded(BILEVEL, "PPM"), "1 bit to 8"),
     "PBM, text": converted(".pbm", b"P1\n3 2\n1 0 1\n011", "1 bit to 8"),
     "PFM, little-endian": converted(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "float to 8 bits"),

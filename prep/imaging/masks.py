@@ -1,0 +1,136 @@
+"""Masks, whose values are numbers of classes or objects: read them exactly, and fit them to their image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.imaging.pillow import Image, ImageFile
+from tfshards.prep.imaging.whitelist import ImageError
+
+# Lossy formats, and icons, in which Pillow scales values and does not tell by which factor.
+_INEXACT = ("AVIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "WEBP")
+_LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
+_BITS_PER_SAMPLE = 258
+# EXIF orientations that exchange width and height.
+SIDEWAYS = (5, 6, 7, 8)
+
+
+class View(NamedTuple):
+    """How the pixels in the file of an image were turned.
+
+    Attributes:
+        raw: width and height in the file.
+        orientation: the EXIF orientation that was applied to them; 1 if none was.
+    """
+
+    raw: tuple[int, int]
+    orientation: int = 1
+
+    @property
+    def upright(self) -> tuple[int, int]:
+        """Width and height of the turned pixels."""
+        return self.raw[::-1] if self.orientation in SIDEWAYS else self.raw
+
+
+def mask_turn(mask: View, images: Sequence[View]) -> int:
+    """Return the EXIF orientation by which a mask is turned like its image; 1 if it fits as it is.
+
+    A mask may belong to the pixels in the file of its image or to the upright ones, which only its size
+    tells.
+
+    Args:
+        mask: the mask, of which an orientation of its own has been applied.
+        images: its image; if there are several, the mask must fit one of them.
+
+    Raises:
+        ImageError: the mask has another size, or fits in two ways.
+    """
+    size = mask.upright
+    fits = set()
+    for image in images:
+        if size == image.upright:
+            fits.add(1)
+        if size == image.raw and mask.orientation == 1:
+            fits.add(image.orientation)
+    if len(fits) == 1:
+        return fits.pop()
+    wide, high = size
+    if fits:
+        raise ImageError(
+            "mismatch",
+            f"{wide} x {high} pixels fit its image both before and after it is turned upright by its EXIF "
+            "tag; if masks fit the pixels as they are in the files, orientation='keep' stores both unturned, "
+            "else turn the images before the build",
+        )
+    sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
+    raise ImageError("mismatch", f"{wide} x {high} pixels, but its image has {sizes}")
+
+
+def check_format(image: Image.Image) -> None:
+    """Raise ImageError if the format of a mask does not keep its numbers."""
+    in_tiff = image.info.get("compression") if image.format == "TIFF" else None
+    if image.format in _INEXACT or in_tiff in _LOSSY_IN_TIFF:
+        name = "TIFF with JPEG inside" if in_tiff else image.format
+        raise ImageError("unsupported", f"{name} does not keep the numbers of a mask; save masks as PNG")
+
+
+def white_number(image: Image.Image, data: bytes) -> int | None:
+    """Return the number in the file that Pillow decodes to white, or None if it decodes the numbers.
+
+    Args:
+        image: the image, whose pixels are not loaded yet.
+        data: the whole file.
+
+    Raises:
+        ImageError: a number exceeds that of white, which Pillow would decode to white.
+    """
+    if image.mode == "1":
+        return 1
+    if image.format == "PPM":
+        return _white_of_pnm(cast("ImageFile.ImageFile", image), data)
+    tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
+    bits = data[24] if image.format == "PNG" else tags.get(_BITS_PER_SAMPLE, (8,))[0]
+    is_scaled = bits < 8 if image.mode == "L" else bits == 12 and image.mode == "I;16"
+    return (1 << bits) - 1 if is_scaled else None
+
+
+def _white_of_pnm(image: ImageFile.ImageFile, data: bytes) -> int | None:
+    codec, _, offset, args = image.tile[0]
+    if not isinstance(args, tuple) or len(args) != 2:
+        return None
+    white = int(str(args[1]))
+    if codec == "ppm" and args[0] == "L":
+        dtype = np.dtype(np.uint8 if white < 256 else ">u2")
+        count = min(image.width * image.height, (len(data) - offset) // dtype.itemsize)
+        if np.frombuffer(data, dtype, count, offset).max(initial=0) > white:
+            raise ImageError("damaged", f"has values above {white}, the largest according to its header")
+    return white
+
+
+def class_numbers(image: Image.Image, white: int | None) -> Image.Image:
+    """Return a mask of at most 8 bits as a picture of its numbers: palette indices or gray.
+
+    Args:
+        image: the mask, loaded.
+        white: its ``white_number``.
+    """
+    if image.mode == "P":
+        return Image.fromarray(np.asarray(image))
+    if image.mode in ("1", "L"):
+        values = np.asarray(image.convert("L"))
+        return Image.fromarray(unscaled(values, white, 0xFF).astype(np.uint8))
+    more = "; depth=16 allows 16" if image.mode.startswith("I") else ""
+    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
+
+
+def unscaled(
+    values: npt.NDArray[np.uint8] | npt.NDArray[np.uint16], number: int | None, white: int
+) -> npt.NDArray[np.int64]:
+    """Return the numbers in a file, of which ``number`` was decoded to ``white``, and 0 to 0."""
+    wide = values.astype(np.int64)
+    # exact, since the numbers are at least one step of the decoded values apart
+    return wide if number is None else (wide * number + white // 2) // white
