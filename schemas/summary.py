@@ -116,10 +116,13 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     if not many or schema is None:
         return "no labels"
     known = schema.class_names if all_classes else schema.class_names[:_SHOWN_CLASSES]
+    several = f"{escaped(many[0])}: several classes per example, not counted"
+    if not known:
+        return several
     names = ", ".join(escaped(name) if all_classes else _cut(escaped(name)) for name in known)
     left = len(schema.class_names) - len(known)
     more = f" and {left:,} more" if left else ""
-    return f"{escaped(many[0])}: several classes per example, not counted: {names}{more}"
+    return f"{several}: {names}{more}"
 
 
 def _rows(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -134,7 +137,9 @@ def _counts(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
 def _quantiles(counts: Mapping[str, Mapping[str, int]], names: Sequence[str], share: float) -> list[str]:
     """Return, for each split, the number of examples that this share of the classes does not exceed."""
     at = round(share * (len(names) - 1))
-    return [f"{sorted(split.get(name, 0) for name in names)[at]:,}" for split in counts.values()]
+    return [
+        f"{sorted(split.get(name, 0) for name in names)[at]:,}" if split else "-" for split in counts.values()
+    ]
 
 
 def _cut(name: str) -> str:

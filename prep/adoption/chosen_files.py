@@ -11,7 +11,11 @@ from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, s
 from tfshards.prep.adoption.tfds_folder import tfds_folders
 from tfshards.prep.progress.lines import Log, counted
 from tfshards.schemas import FormatError, InputError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.manifest import Compression
+
+# Number of skipped files that are named.
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,10 @@ def choose_files(root: Path, globs: Mapping[str, str], *, allow_missing: bool, l
     for path in sorted(empty):
         log(f"warning: {path} holds no records and is skipped")
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
-    num_others = len(files) - len(chosen)
-    if num_others:
-        log(f"{counted(num_others, 'other file')} skipped")
+    taken = {file.path for file in chosen}
+    others = [file.path for file in files if file.path not in taken]
+    if others:
+        log(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
     return ChosenFiles(
         {name: paths for name, paths in left.items() if paths},
         compression,

@@ -15,7 +15,10 @@ def audit_text(made: Audit) -> str:
     lines = [line for finding in made.findings for line in _finding_lines(finding)] or ["no findings"]
     lines += [f"note: {escaped(note)}" for note in made.notes]
     if made.label_counts:
-        lines += class_lines(made.label_counts)
+        # a split without any label has examples without classes, rather than none of each
+        lines += class_lines(
+            {split: counts if any(counts.values()) else {} for split, counts in made.label_counts.items()}
+        )
     return "\n".join(lines)
 
 

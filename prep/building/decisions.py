@@ -16,7 +16,12 @@ from tfshards.schemas.names import MANIFEST_NAME
 # What manifests record about the datasets that a dataset was derived from.
 _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
-_PARAMETERS = {"image_columns": "images", "split_column": "split", "split_array": "split"}
+_PARAMETERS = {
+    "dropped": "drop",
+    "image_columns": "images",
+    "split_array": "split",
+    "split_column": "split",
+}
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = ("pillow", "pillow_heif", "same_image", "source", "zlib")
 
@@ -142,9 +147,9 @@ def up_to_date(folder: Path, *, is_compared: bool) -> str:
 
 
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
-    """Return ``options`` with the names of those that differ from a dataset's, else ``inputs``."""
+    """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
     changed = _changed(manifest.options, options)
-    return f"options ({', '.join(changed)})" if changed else "inputs"
+    return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
 
 
 def outlook(state: OutputState, wanted: Wanted) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_dataset, add_json, add_max_rejected, print_manifest
 
@@ -46,7 +47,10 @@ def _run(args: argparse.Namespace) -> int:
 
     def log(line: str) -> None:
         # the result of a dry run is its lines
-        (print if args.dry_run and not line.startswith("warning: ") else args.log)(line)
+        if args.dry_run and not line.startswith("warning: "):
+            print(with_flags(line, args.parser))
+        else:
+            args.log(line)
 
     made = append(
         args.source,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from tfshards.prep.cli.derived import add_derived_shards, run_derived
 from tfshards.prep.cli.verb import Verb, add_dataset
-from tfshards.schemas import OptionsError
+from tfshards.schemas import InputError, OptionsError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.derivation.merge import merge
 
-    return run_derived(merge, _by_split(args.sources) if args.as_splits else args.sources, args)
+    if args.as_splits:
+        return run_derived(merge, _by_split(args.sources), args)
+    for source in args.sources:
+        _, equals, folder = source.partition("=")
+        if equals and not os.path.exists(source) and os.path.isdir(folder):
+            raise InputError(
+                f"{source} does not exist, but {folder} does; give as_splits=True to make datasets splits"
+            )
+    return run_derived(merge, args.sources, args)
 
 
 def _by_split(sources: Sequence[str]) -> dict[str, str]:

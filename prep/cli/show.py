@@ -22,7 +22,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         nargs="?",
         help="key of the example (path relative to the image folder, or row number), or its position as "
-        "SPLIT:NUMBER, or NUMBER if there is one split; with --first a split (default: the first example)",
+        "SPLIT:NUMBER; where keys are not row numbers and there is one split, also as NUMBER; with "
+        "--first a split (default: the first example)",
     )
     parser.add_argument("--first", type=int, metavar="N", help="print the first N examples of the split KEY")
     parser.add_argument("--save", metavar="FILE", help="write the encoded image to this file as well")

@@ -140,7 +140,8 @@ def _append(request: _Request, source: Source, engine: EngineName, beam_args: tu
         old = origin.manifest
         new, plan = _find(request, reader, origin)
         if plan is None:
-            complete(old, folder, log)
+            # warnings about views were logged when the dataset was written
+            complete(old, folder, lambda _: None)
             log(up_to_date_line(new, folder))
             return old
         area = BuildArea(folder, plan.plan_id)
@@ -188,11 +189,11 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     if not new.listing.num_examples:
         return new, None
     made = make_plan(reader, origin.manifest.name, request.counts, 0, request.options, new.listing)
-    for warning in new.listing.warnings:
-        log(f"warning: {warning}")
     added = new.listing.schema.class_names[len(origin.manifest.schema.class_names) :]
     if added:
         log(f"new class{'es' if len(added) > 1 else ''}: {listed([repr(name) for name in added], _SHOWN)}")
+    for warning in new.listing.warnings:
+        log(f"warning: {warning}")
     log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
     return new, _plan(made, new, origin)
 

@@ -19,24 +19,28 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
         have = "has" if len(new.changed) == 1 else "have"
         yield (
             f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
-            f"{new.changed[0]!r}; the dataset keeps the old content: to replace it, build again with "
-            "--overwrite"
+            f"{new.changed[0]!r}; the dataset keeps the old content: a new input needs another name, and to "
+            "replace an old one, build again with --overwrite"
         )
     if new.num_missing and not new.num_known:
         known = counted(new.num_missing, "known input")
-        yield f"the source holds none of the {known} of {origin.root}, only new ones"
+        yield f"the source holds only new inputs; the {known} of {origin.root} stay"
     elif new.num_missing:
         are, them = ("is", "it") if new.num_missing == 1 else ("are", "them")
         yield (
-            f"{counted(new.num_missing, 'known input')} {are} missing from the source, such as "
-            f"{new.missing!r}; the dataset keeps {them}: to leave {them} out, build again with --overwrite"
+            f"{counted(new.num_missing, 'known input')} {are} not in the source, such as {new.missing!r}; "
+            f"the dataset keeps {them}, and a build with --overwrite would leave {them} out"
         )
 
 
 def up_to_date_line(new: NewExamples, root: Path) -> str:
     """Return the line about a source without new inputs."""
-    state = "keeps the old content" if new.changed else "is up to date"
-    return f"{root} {state}: none of the {counted(new.num_known, 'input')} is new"
+    none = f"none of the {counted(new.num_known, 'input')} is new"
+    if new.changed:
+        return f"{root} keeps the old content: {none}"
+    if new.is_compared:
+        return f"{root} is up to date: {none}, and their contents have not changed"
+    return f"{root} is up to date: {none}; checksum=True compares the contents of all, not only of some"
 
 
 def preview_lines(plan: Plan) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -13,15 +13,15 @@ from tfshards.prep.building.contents import differing
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.known import KnownExamples, read_known
+from tfshards.prep.derivation.known import KnownExamples, image_features, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.splits import Membership
-from tfshards.prep.records.example import example_encoder
-from tfshards.prep.sources.base import Accepted, Listing, Reader
+from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Schema
+from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
@@ -29,6 +29,7 @@ from tfshards.schemas.json_reader import Json
 _MAY_DIFFER = {"source", "follow_links", "split_column"}
 # Number of rows that are compared with the examples of the dataset, if rows are identified by their numbers.
 _ROWS_COMPARED = 64
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class NewExamples:
         rejects: inputs that the dataset has rejected, except those with new content.
         retried: keys of inputs that the dataset has rejected and that have new content.
         changed: keys of the inputs that the dataset holds with another label, split or content.
+        is_compared: whether the contents of all known inputs were compared, and not only of some.
         num_missing: number of examples of the dataset whose inputs the source does not have.
         missing: key of one of them; empty if there are none.
     """
@@ -52,6 +54,7 @@ class NewExamples:
     rejects: list[Reject]
     retried: list[str]
     changed: list[str]
+    is_compared: bool
     num_missing: int
     missing: str
 
@@ -81,7 +84,8 @@ def find_new_examples(
     known = read_known(origin)
     examples = known.find(listing)
     is_known = examples >= 0
-    _check_rows(listing, reader, known, examples)
+    compares_rows = checksum or reader.options()["source"] == "table"
+    _check_rows(listing, reader, known, examples, all_rows=compares_rows)
     changed = find_changed(listing, reader, known, examples, checksum=checksum)
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
@@ -109,7 +113,8 @@ def find_new_examples(
     )
     membership = added_membership(new, numbers, listing, reader, origin.manifest, origin.root)
     _check_classes(new, membership, origin)
-    new = replace(new, splits=membership.examples)
+    warnings = (*new.warnings, *_lacking_splits(new, membership, origin))
+    new = replace(new, splits=membership.examples, warnings=warnings)
     return NewExamples(
         listing=new,
         cuts=membership.cuts,
@@ -117,6 +122,7 @@ def find_new_examples(
         rejects=kept,
         retried=retried,
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],
+        is_compared=checksum or (compares_rows and not image_features(listing.schema)),
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
     )
@@ -171,6 +177,27 @@ def _new_classes(listing: Listing, origin: Origin) -> tuple[str, ...]:
     return (f"{what}; a model trained on it may have no output for this class",)
 
 
+def _lacking_splits(new: Listing, membership: Membership, origin: Origin) -> Iterator[str]:
+    """Yield a warning for each split without examples of a class that had no examples before."""
+    splits, names = origin.manifest.splits, new.schema.class_names
+    if new.labels is None:
+        return
+    held = {name for split in splits.values() for name, count in split.label_counts.items() if count}
+    found = [label for label in np.unique(new.labels).tolist() if label >= 0]
+    added = {label: repr(names[label]) if names else str(label) for label in found}
+    added = {label: name for label, name in added.items() if (names[label] if names else name) not in held}
+    for split, old in splits.items():
+        labels = new.labels[membership.examples.get(split, np.empty(0, np.int64))]
+        lacking = [name for label, name in added.items() if label not in labels]
+        # a split whose examples have no classes lacks none
+        if lacking and (old.label_counts or not old.num_examples):
+            yield f"the split {split!r} has no examples of the new class{_listed(lacking)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{'es' if len(names) > 1 else ''} {listed(names, _SHOWN)}"
+
+
 def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
@@ -187,22 +214,24 @@ def _check_options(reader: Reader, origin: Origin) -> None:
         )
 
 
-def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray) -> None:
+def _check_rows(
+    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, *, all_rows: bool
+) -> None:
     """Raise InputError if known rows, which are identified by numbers, differ from those of the dataset.
 
-    Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect.
+    Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect. Unless
+    ``all_rows``, a few are compared.
     """
     if not isinstance(listing.keys, RowKeys) or any(f.is_encoded for f in listing.schema.features):
         return
     numbers = np.flatnonzero(examples >= 0)
-    chosen = np.linspace(0, max(0, len(numbers) - 1), min(len(numbers), _ROWS_COMPARED)).astype(np.int64)
-    some = numbers[chosen]
-    rows = listing.rows(some)
-    encode = example_encoder(listing.schema)
-    for row, number, outcome in zip(rows, some.tolist(), reader.read(rows, listing.schema), strict=True):
-        assert isinstance(outcome, Accepted)
-        if known.read(int(examples[number])) != b"".join(encode(outcome.values)):
-            raise InputError(
-                f"row {row.key} of the source differs from row {row.key} of {known.origin.root}: rows are "
-                "identified by their numbers; give the rows of the dataset, followed by the new ones"
-            )
+    if not all_rows:
+        few = np.linspace(0, max(0, len(numbers) - 1), min(len(numbers), _ROWS_COMPARED)).astype(np.int64)
+        numbers = numbers[few]
+    found = differing(listing, reader, numbers, known.checksums[examples[numbers]].tolist())
+    if len(found):
+        row = to_text(listing.keys[int(found[0])])
+        raise InputError(
+            f"row {row} of the source differs from row {row} of {known.origin.root}: rows are "
+            "identified by their numbers; give the rows of the dataset, followed by the new ones"
+        )

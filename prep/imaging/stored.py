@@ -33,7 +33,8 @@ def describe(data: bytes) -> str:
     try:
         with own_settings(_NO_LIMIT), Image.open(io.BytesIO(data), formats=formats()) as image:
             bits = ", 16 bits per sample" if has_deep_colors(image) else ""
-            return f"{image.format} {image.height} x {image.width}, mode {image.mode}{bits}"
+            sides = f"{image.height} x {image.width} (height x width)"
+            return f"{image.format} {sides}, mode {image.mode}{bits}"
     except (OSError, ValueError):
         return "not a readable image"
 

@@ -35,11 +35,18 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         *table(rows),
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
-        *table(steps),
+        *_step_lines(steps, batch_size),
         *map(one_line, plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
     ]
     return "\n".join(lines)
+
+
+def _step_lines(steps: list[tuple[str, ...]], batch_size: int) -> list[str]:
+    """Return the table of steps, or a line in its place if there are none for any number of workers."""
+    if any(count != "0" for _, *counts in steps[1:] for count in counts):
+        return table(steps)
+    return [f"no steps: every split has fewer examples than a batch of {batch_size}; see --batch-size"]
 
 
 def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:

@@ -47,7 +47,7 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--depth",
         default="8",
-        choices=[*map(str, get_args(Depth)), "float32"],
+        metavar="{8,16,keep}",
         help="reduce images to 8 bits per sample (default), store all with 16, or keep the depth of each; "
         "8-bit values are multiplied by 257 where images have 16 bits",
     )

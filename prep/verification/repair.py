@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,8 +44,8 @@ def repair(
     Raises:
         OptionsError: ``source`` is neither paths nor a source, or there are more inputs than the dataset was
             built from.
-        InputError: ``dataset`` is not a dataset, another process is writing to it, or the inputs are not
-            those that it was built from.
+        InputError: ``dataset`` is not a dataset, another process is writing to it, or the inputs do not
+            exist or are not those that it was built from.
         FormatError: the manifest is damaged, so that the dataset cannot be rebuilt.
     """
     folder = Path(dataset)
@@ -66,6 +67,14 @@ def repair(
         return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
 
 
+def _check_exist(inputs: Sequence[str]) -> None:
+    """Raise InputError if one of the paths, or arguments such as ``NAME=FILE.npy``, names no file."""
+    for given in inputs:
+        paths = (given, given.partition("=")[2])
+        if not any(path and (os.path.exists(path) or glob.glob(path)) for path in paths):
+            raise InputError(f"{given} does not exist; give the inputs that the dataset was built from")
+
+
 def _rebuilt(
     folder: Path,
     manifest: Manifest,
@@ -74,6 +83,12 @@ def _rebuilt(
     faults: dict[str, InputError],
 ) -> Iterator[str]:
     """Rebuild damaged files; yield the path of each."""
+    needs_source = bool(
+        damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}
+    )
+    if isinstance(inputs, list) and not needs_source:
+        # a typing error, which nothing else would notice
+        _check_exist(inputs)
     for shard in manifest.shards:
         if shard.path in damaged or not damaged & set(shard.companion_digests):
             continue
@@ -83,7 +98,7 @@ def _rebuilt(
                 (folder / path).parent.mkdir(exist_ok=True)
                 write_atomically(folder / path, data)
                 yield path
-    if inputs and damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}:
+    if inputs and needs_source:
         yield from rebuild(folder, manifest, damaged, inputs, faults)
 
 

@@ -53,7 +53,7 @@ class Found:
 def find(root: str | os.PathLike[str], what: str) -> Found:
     """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
 
-    A number is a key if the keys of the dataset are numbers, as those of rows are.
+    A number alone is a key if the keys of the dataset are numbers, as those of rows are: not the position.
 
     Raises:
         InputError: ``root`` is not a dataset, or has no such example.
@@ -61,8 +61,14 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     """
     manifest = read_manifest(root)
     position = _POSITION.fullmatch(what)
-    if position is None or (position[1] is not None and position[1] not in manifest.splits):
+    if position is None:
         return find_key(root, what)
+    if position[1] is not None and position[1] not in manifest.splits:
+        try:
+            return find_key(root, what)
+        except InputError as error:
+            names = ", ".join(map(repr, manifest.splits))
+            raise InputError(f"{error}; there is no split {position[1]!r} either, only {names}") from None
     split, number = position[1], int(position[2])
     if split is None:
         first = next(examples(root), None)

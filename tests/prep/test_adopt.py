@@ -356,7 +356,7 @@ def test_changed_files_are_adopted_again_only_on_request(tmp_path):
     first = adopt(tmp_path, **QUIET)
     options = AdoptOptions(roles=FeatureRoles(drop=("label",)))
     with pytest.raises(
-        InputError, match=r"adopted with other options \(dropped\); give overwrite=True to adopt it"
+        InputError, match=r"adopted with other options \(drop=\); give overwrite=True to adopt it"
     ):
         adopt(tmp_path, options, **QUIET)
     (tmp_path / "y.tfrecord").unlink()
@@ -475,7 +475,7 @@ def test_other_files_are_skipped_and_counted(tmp_path):
     write(tmp_path / "d" / ".c.tfrecord", numbered(range(3)))
     logged = []
     assert adopt(tmp_path / "d", log=logged.append).num_examples == 3
-    assert logged == ["9 other files skipped"]
+    assert logged == ["9 other files skipped: README.md, cut.gz, data.csv and 6 more"]
 
 
 def zlib_gzip(data: bytes) -> bytes:

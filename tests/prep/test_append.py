@@ -56,6 +56,7 @@ from .derived import records, write, write_images
 append = partial(append_by_any_engine, engine="in_process")
 build = partial(build_by_any_engine, engine="in_process")
 
+CHECKSUM = "checksum=True compares the contents of all, not only of some"
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
 
 
@@ -180,7 +181,7 @@ def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     assert append(source, out, log=logged.append) == read_manifest(out)
     # it also restores the views, as after a killed call
     assert contents(out) == before
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new"
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new; {CHECKSUM}"
 
 
 def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
@@ -270,7 +271,7 @@ def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grow
     touch_all(Path(source.root))
     logged: list[str] = []
     append(source, out, log=logged.append)
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new"
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new; {CHECKSUM}"
     assert contents(out) == before
     # of the same size, but rejected for another reason
     (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -718,8 +719,11 @@ def lines_of_append(photos: Path, **arguments) -> list[str]:
     return lines
 
 
-UNCHANGED = "out is up to date: none of the 20 inputs is new"
-OVERWRITE = "the dataset keeps the old content: to replace it, build again with --overwrite"
+UNCHANGED = f"out is up to date: none of the 20 inputs is new; {CHECKSUM}"
+OVERWRITE = (
+    "the dataset keeps the old content: a new input needs another name, and to replace an old one, build "
+    "again with --overwrite"
+)
 
 
 def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents):
@@ -763,21 +767,20 @@ def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
 
 def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
     (photos / "cat" / "004.png").unlink()
-    rest = "build again with --overwrite"
     assert lines_of_append(photos)[0] == (
-        "1 known input is missing from the source, such as 'cat/004.png'; the dataset keeps it: to leave it "
-        f"out, {rest}"
+        "1 known input is not in the source, such as 'cat/004.png'; the dataset keeps it, and a build with "
+        "--overwrite would leave it out"
     )
     (photos / "cat" / "006.png").unlink()
     assert re.match(
-        "2 known inputs are missing from the source, such as 'cat/00[46].png'; the dataset keeps them: to "
-        f"leave them out, {rest}$",
+        "2 known inputs are not in the source, such as 'cat/00[46].png'; the dataset keeps them, and a build "
+        "with --overwrite would leave them out$",
         lines_of_append(photos)[0],
     )
     more = write_images(tmp_path / "more" / "photos", range(50, 53))
     lines: list[str] = []
     append(more, tmp_path / "out", log=lines.append)
-    assert lines[0] == f"the source holds none of the 20 known inputs of {tmp_path / 'out'}, only new ones"
+    assert lines[0] == f"the source holds only new inputs; the 20 known inputs of {tmp_path / 'out'} stay"
 
 
 def test_rows_with_another_class_or_split_have_changed(tmp_path):
@@ -839,9 +842,13 @@ def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):
     build(Arrays({"x": np.arange(4)}), out, shards=1, log=quiet)
     lines: list[str] = []
     append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=lines.append)
-    assert lines == [f"{out} is up to date: none of the 4 inputs is new"]
+    assert lines == [f"{out} is up to date: none of the 4 inputs is new; {CHECKSUM}"]
+    append(Arrays({"x": np.arange(4)}), out, dry_run=True, checksum=True, log=lines.append)
+    assert lines[1:] == [
+        f"{out} is up to date: none of the 4 inputs is new, and their contents have not changed"
+    ]
     append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=lines.append)
-    assert [line.split()[0] for line in lines[2:]] == ["would", "split", "train", "nothing"]
+    assert [line.split()[0] for line in lines[3:]] == ["would", "split", "train", "nothing"]
     with pytest.raises(InputError, match=r"^shards=3 exceeds the 2 examples of split 'train'"):
         append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
 
@@ -965,3 +972,94 @@ def test_a_record_without_a_key_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "decode_key_and_size", lambda *_: (None, 0))
     with pytest.raises(BuildError, match="record 0 at byte 0: has no key"):
         append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
+
+
+def test_another_mask_is_found_with_checksum(tmp_path):
+    for number in range(3):
+        for kind in ("images", "masks"):
+            folder = tmp_path / "photos" / kind
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 6), number).save(folder / f"{number}.png")
+    build(ImageFolder(tmp_path / "photos"), tmp_path / "out", shards=1, log=quiet)
+    Image.new("L", (8, 6), 9).save(tmp_path / "photos" / "masks" / "1.png")
+    lines: list[str] = []
+    append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=lines.append)
+    assert lines[-1].endswith(f"none of the 3 inputs is new; {CHECKSUM}")
+    append(ImageFolder(tmp_path / "photos"), tmp_path / "out", checksum=True, log=lines.append)
+    (warning,) = [line for line in lines if line.startswith("warning: ")]
+    assert warning.startswith("warning: 1 known input has changed, such as 'images/1.png'; the dataset keeps")
+
+
+def test_another_box_of_coco_is_found_with_checksum(tmp_path):
+    Image.new("RGB", (8, 6)).save(tmp_path / "1.png")
+    coco = {
+        "images": [{"id": 1, "file_name": "1.png", "width": 8, "height": 6}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 4, 4], "area": 16}],
+    }
+    source = Table(tmp_path / "boxes.json", form="coco")
+    (tmp_path / "boxes.json").write_text(json.dumps(coco))
+    build(source, tmp_path / "out", shards=1, log=quiet)
+    coco["annotations"][0]["bbox"] = [0, 0, 4, 5]
+    (tmp_path / "boxes.json").write_text(json.dumps(coco))
+    lines: list[str] = []
+    append(source, tmp_path / "out", log=lines.append)
+    assert lines[-1].endswith(f"none of the 1 input is new; {CHECKSUM}")
+    append(source, tmp_path / "out", checksum=True, log=lines.append)
+    assert any(line.startswith("warning: 1 known input has changed, such as '1.png'") for line in lines)
+
+
+@pytest.mark.parametrize("row", [77, 759])
+def test_another_row_of_a_table_is_found(row, tmp_path):
+    rows = [f"{number},{number % 7}" for number in range(760)]
+    write(tmp_path / "table.csv", "\n".join(["a,b", *rows]).encode())
+    build(Table(tmp_path / "table.csv"), tmp_path / "out", shards=2, log=quiet)
+    lines: list[str] = []
+    append(Table(tmp_path / "table.csv"), tmp_path / "out", log=lines.append)
+    assert lines[-1].endswith("none of the 760 inputs is new, and their contents have not changed")
+    rows[row] = "5,5"
+    write(tmp_path / "table.csv", "\n".join(["a,b", *rows]).encode())
+    with pytest.raises(
+        InputError, match=f"^row {row} of the source differs from row {row} of .*out: rows are"
+    ):
+        append(Table(tmp_path / "table.csv"), tmp_path / "out", log=quiet)
+
+
+def test_another_row_of_arrays_is_found_with_checksum(tmp_path):
+    x = np.arange(760)
+    build(Arrays({"x": x}), tmp_path / "out", shards=2, log=quiet)
+    x[77] = 5
+    append(Arrays({"x": x}), tmp_path / "out", log=quiet)
+    with pytest.raises(InputError, match=r"^row 77 of the source differs from row 77 of"):
+        append(Arrays({"x": x}), tmp_path / "out", checksum=True, log=quiet)
+
+
+def test_a_new_class_that_a_split_lacks_is_reported(tmp_path):
+    splits = Options(splits={"train": "0.5", "val": "0.5"})
+    photos = write_images(tmp_path / "photos", range(20))
+    build(ImageFolder(photos), tmp_path / "out", shards=1, options=splits, log=quiet)
+    write_images(tmp_path / "more", range(20, 24))
+    (tmp_path / "more" / "cat").rename(tmp_path / "more" / "eel")
+    shutil.rmtree(tmp_path / "more" / "dog", ignore_errors=True)
+    lines: list[str] = []
+    made = append(tmp_path / "more", tmp_path / "out", new_classes=True, log=lines.append)
+    lacking = [name for name, split in made.splits.items() if not split.label_counts["eel"]]
+    found = [line for line in lines if "of the new class" in line]
+    assert found == [
+        f"warning: the split {name!r} has no examples of the new class 'eel'" for name in lacking
+    ]
+    # a further one is no longer a new class
+    write(tmp_path / "more" / "eel" / "z.png", (photos / "cat" / "000.png").read_bytes())
+    lines.clear()
+    append(tmp_path / "more", tmp_path / "out", log=lines.append)
+    assert not any("new class" in line for line in lines)
+
+
+def test_a_warning_about_views_appears_only_where_shards_were_written(tmp_path):
+    arrays = {"x": np.arange(4)}
+    build(Arrays(arrays), tmp_path / "out", shards=1, options=Options(compression="gzip"), log=quiet)
+    lines: list[str] = []
+    append(Arrays(arrays), tmp_path / "out", log=lines.append)
+    assert not any("TensorFlow Datasets" in line for line in lines)
+    append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=lines.append)
+    assert any("TensorFlow Datasets cannot read" in line for line in lines)

@@ -314,7 +314,7 @@ def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_f
     assert re.fullmatch(
         r"split train, example \d+, record \d of out-train-[0-9a-f]{8}\.tfrecord-0000[01]-of-00002", shard
     )
-    assert image == f"image: PNG 4 x 4, mode RGB, {Path('saved.png').stat().st_size} B"
+    assert image == f"image: PNG 4 x 4 (height x width), mode RGB, {Path('saved.png').stat().st_size} B"
     assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
 
 

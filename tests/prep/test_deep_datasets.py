@@ -60,8 +60,8 @@ def test_a_build_is_verified_shown_and_audited(rows, tmp_path, quiet_build, caps
     assert not audit(out).notes
     for verb, wanted in (
         (["info", str(out)], "uint16"),
-        (["show", str(out), "0.png"], "image: PNG 12 x 9, mode RGB, 16 bits per sample, "),
-        (["show", str(out), "0.png"], "mask: PNG 12 x 9, mode I;16, "),
+        (["show", str(out), "0.png"], "image: PNG 12 x 9 (height x width), mode RGB, 16 bits per sample, "),
+        (["show", str(out), "0.png"], "mask: PNG 12 x 9 (height x width), mode I;16, "),
     ):
         assert main(verb) == 0
         assert wanted in capsys.readouterr().out
@@ -138,7 +138,7 @@ def test_gray_of_16_bits_is_stretched_before_it_is_compared():
     assert size == (64, 64)
     assert int(np.asarray(gray).min()) < 20
     assert int(np.asarray(gray).max()) > 235
-    assert describe(file.getvalue()) == "PNG 64 x 64, mode I;16"
+    assert describe(file.getvalue()) == "PNG 64 x 64 (height x width), mode I;16"
     flat = io.BytesIO()
     Image.fromarray(np.full((4, 4), 7, np.uint16)).save(flat, "PNG")
     assert np.asarray(glance(flat.getvalue(), 2)[1]).max() == 0

@@ -177,6 +177,7 @@ def test_the_same_quality_gives_the_same_pixels_and_a_lower_one_fewer_bytes(phot
 
 
 WRONG = {
+    "no such depth": (["--depth=12"], "--depth 12 must be one of 8, 16, keep"),
     "no such channels": (["--channels=2"], "argument --channels: invalid choice: '2'"),
     "no such check": (["--check=all"], "argument --check: invalid choice: 'all'"),
     "no such orientation": (["--orientation=up"], "argument --orientation: invalid choice: 'up'"),

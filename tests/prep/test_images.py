@@ -426,13 +426,13 @@ def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "described"),
     [
-        (JPEG, "JPEG 25 x 33, mode RGB"),
-        (encoded(PALETTE, "PNG"), "PNG 25 x 33, mode P"),
+        (JPEG, "JPEG 25 x 33 (height x width), mode RGB"),
+        (encoded(PALETTE, "PNG"), "PNG 25 x 33 (height x width), mode P"),
         (b"text", "not a readable image"),
         (b"", "not a readable image"),
         # as a build with a larger --max-pixels stores them; Pillow warns of the first, and opens no second
-        (declared(12_000, 10_000), "JPEG 10000 x 12000, mode RGB"),
-        (declared(60_000, 50_000), "JPEG 50000 x 60000, mode RGB"),
+        (declared(12_000, 10_000), "JPEG 10000 x 12000 (height x width), mode RGB"),
+        (declared(60_000, 50_000), "JPEG 50000 x 60000 (height x width), mode RGB"),
     ],
 )
 def test_encoded_images_are_described_as_text(data, described, recwarn):

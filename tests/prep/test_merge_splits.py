@@ -183,3 +183,12 @@ def test_a_prefix_of_the_key_keeps_the_bytes_of_all_other_values():
 def test_a_record_without_a_key_is_not_prefixed(data, message):
     with pytest.raises(ValueError, match=message):
         with_key_prefix(data, b"train/")
+
+
+def test_splits_without_the_flag_are_recognized(tmp_path, capsys):
+    for name in "ab":
+        build_quietly(Arrays({"x": np.arange(4)}), tmp_path / name, shards=1)
+    train, test = f"train={tmp_path / 'a'}", f"test={tmp_path / 'b'}"
+    assert cli.main(["merge", train, test, str(tmp_path / "out")]) == 1
+    message = f"{train} does not exist, but {tmp_path / 'a'} does; give --as-splits to make datasets splits"
+    assert capsys.readouterr().err == f"tfshards: {message}\n"

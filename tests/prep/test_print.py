@@ -31,6 +31,7 @@ def test_class_numbers_are_listed_in_order_for_all_splits():
     ("schema", "lines"),
     [
         (TAGS, [r"tags: several classes per example, not counted: ant, b\ne, cat"]),
+        (Schema(TAGS.features), ["tags: several classes per example, not counted"]),
         (Schema((KEY,)), ["no labels"]),
         (None, ["no labels"]),
     ],
@@ -61,6 +62,23 @@ def test_quantiles_are_those_of_each_split():
         "75 %                    10    0",
         "most                    10    3",
     ]
+
+
+def test_quantiles_of_a_split_without_classes_are_left_out():
+    lines = class_lines({"train": {f"c{n:03}": n for n in range(100)}, "test": {}})
+    assert [line.split()[-1] for line in lines[-5:]] == ["-"] * 5
+    assert [line.split()[-2] for line in lines[-5:]] == ["0", "25", "50", "74", "99"]
+
+
+def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    array_files(x=np.arange(9))
+    assert main(["plan", "arrays", "x.npy", "data"]) == 0
+    printed = capsys.readouterr().out
+    assert "no steps: every split has fewer examples than a batch of 32; see --batch-size" in printed
+    assert "workers" not in printed
+    assert main(["plan", "arrays", "x.npy", "data", "--batch-size", "9"]) == 0
+    assert "steps per epoch, batch 9" in capsys.readouterr().out
 
 
 def test_many_classes_that_are_not_counted_are_counted_themselves():

@@ -485,3 +485,12 @@ def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp
         InputError, match=r"^these are not the inputs .*: they have no split 'test'; give those"
     ):
         repair(out, [flat])
+
+
+def test_a_source_that_does_not_exist_is_an_error_even_if_nothing_is_damaged(dataset, capsys):
+    assert main(["verify", str(dataset), "--repair", "nowhere"]) == 1
+    assert capsys.readouterr().err == (
+        "tfshards: nowhere does not exist; give the inputs that the dataset was built from\n"
+    )
+    with pytest.raises(InputError, match=r"^x=nowhere\.npy does not exist; give the inputs"):
+        repair(dataset, ["x=nowhere.npy"])

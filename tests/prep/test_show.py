@@ -86,7 +86,7 @@ def test_long_bytes_are_cut():
 def test_a_mask_is_described_as_an_image(image_folder):
     data = (image_folder({"a.png": 1}) / "a.png").read_bytes()
     schema = Schema((Feature("mask", "mask", "uint8", (None, None, 1)),))
-    assert description(schema["mask"], schema, [data]).startswith("PNG 5 x 5, mode RGB, ")
+    assert description(schema["mask"], schema, [data]).startswith("PNG 5 x 5 (height x width), mode RGB, ")
 
 
 def test_a_key_that_is_not_utf8_is_found(image_folder, tmp_path, quiet_build):
@@ -210,3 +210,21 @@ def test_a_missing_shard_is_named(tmp_path):
     write_manifest(replace(manifest, splits={"train": Split((lost,))}), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"gone\.tfrecord"):
         find(tmp_path, "x")
+
+
+def test_a_misspelled_split_is_named(small_folder, tmp_path, quiet_build):
+    quiet_build(ImageFolder(small_folder), tmp_path / "out")
+    with pytest.raises(
+        InputError, match=r"no example with the key 'trian:1'; .*; there is no split 'trian' ei"
+    ):
+        find(tmp_path / "out", "trian:1")
+
+
+def test_a_number_alone_is_a_key_of_rows_and_a_position_elsewhere(small_folder, tmp_path, quiet_build):
+    quiet_build(Arrays({"x": np.arange(20)}), tmp_path / "rows")
+    quiet_build(ImageFolder(small_folder), tmp_path / "images")
+    keys = [found.values["key"] for found in examples(tmp_path / "rows")]
+    number = next(number for number, key in enumerate(keys) if key != [b"%d" % number])
+    assert find(tmp_path / "rows", f"train:{number}").number == number
+    assert find(tmp_path / "rows", str(number)).values["key"] == [b"%d" % number]
+    assert find(tmp_path / "images", "5").number == 5
