@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfshards.schemas.errors import one_line
+from tfshards.schemas.losses import remedies
 from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import Schema
@@ -14,15 +15,6 @@ from tfshards.schemas.sizes import size
 _SHOWN_CLASSES = 20
 # Characters of the name of a class in a summary.
 _SHOWN_NAME = 40
-# What keeps what a conversion loses.
-_REMEDIES = {
-    "16 bits to 8": "--depth 16 keeps them",
-    "32 bits to 8": "--depth 16 keeps values up to 65535",
-    "alpha over white": "--alpha keep with --channels 4 stores it",
-    "alpha dropped": "--alpha keep with --channels 4 stores it",
-    "first frame": "no option stores the others: extract them before the build",
-    "color profile ignored": "no option applies it: convert images that are not sRGB before the build",
-}
 _QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
 
 
@@ -56,8 +48,9 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
         lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
+    remedy_of = remedies()
     for name, count in totals.conversions.items():
-        remedy = f" ({_REMEDIES[name]})" if name in _REMEDIES else ""
+        remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
         # the count last, since names such as "16 bits to 8" start with a number
         lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
     return "\n".join(lines)

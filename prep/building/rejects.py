@@ -140,7 +140,13 @@ def final_layouts(
         if not accepted[split] and may_be_empty:
             continue
         if not accepted[split]:
-            raise BuildError(f"every input of split {split!r} was rejected")
+            numbers = {int(number) for shard in layout for number in shard}
+            lost = [reject for reject in rejects if plan.listing.find(reject.key) in numbers]
+            raise BuildError(
+                f"every input of split {split!r} was rejected ({_reasons(lost)})",
+                *_first(lost),
+                "fix these inputs, or give options under which they are accepted, and build again",
+            )
         if accepted[split] < len(layout):
             counts = {name: len(shards) for name, shards in plan.layouts.items()}
             fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)

@@ -28,8 +28,16 @@ def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) ->
     some = [paths[number] for number in numbers.tolist()]
     depths = {path: file_depth(os.path.join(root, path)) for path in some if _may_be_deep(path)}
     for depth, found, remedy in (
-        ("deep", "have more than 8 bits per sample", "depth=16 keeps their values"),
-        ("float", "hold floating point numbers", "'tfshards build arrays' stores arrays of them as they are"),
+        (
+            "deep",
+            "have more than 8 bits per sample",
+            "of 16 bits, 4095 becomes 15; depth=16 keeps their values",
+        ),
+        (
+            "float",
+            "hold floating point numbers",
+            "'tfshards build arrays' stores arrays of them as they are",
+        ),
     ):
         paths = [path for path in some if depths.get(path) == depth]
         if paths:

@@ -11,6 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 
+# What archives of macOS have of each file: no images, but with their names.
+_RESOURCE_FORKS = b"__MACOSX"
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"
 
@@ -47,7 +49,7 @@ def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iter
         prefix, is_hidden, above = folders.pop()
         with os.scandir(os.path.join(root, prefix)) as entries:
             for entry in entries:
-                hidden = is_hidden or entry.name.startswith(b".")
+                hidden = is_hidden or _is_hidden(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     # only links can form loops
                     inside = above | {_file_id(entry.stat())} if follow_links else above
@@ -79,9 +81,13 @@ def folders_in(root: bytes, name: bytes = b"", *, follow_links: bool) -> list[by
             entry.name
             for entry in entries
             if entry.is_dir(follow_symlinks=follow_links)
-            and not entry.name.startswith(b".")
+            and not _is_hidden(entry.name)
             and not (entry.is_symlink() and _file_id(entry.stat()) in above)
         )
+
+
+def _is_hidden(name: bytes) -> bool:
+    return name.startswith(b".") or name == _RESOURCE_FORKS
 
 
 def _file_id(status: os.stat_result) -> _FileId:
@@ -108,14 +114,15 @@ def _reason(
         return "link to a folder"
     if not stat.S_ISREG(status.st_mode):
         return "special file"
-    if (
-        entry.is_symlink()
-        and not follow_links
-        and not os.path.realpath(entry.path).startswith(os.path.join(root, b""))
-    ):
+    if not follow_links and is_link_out(entry.path, root):
         return "link out of the root"
     suffix = os.path.splitext(entry.name)[1].lower()
     return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
+
+
+def is_link_out(path: bytes, root: bytes) -> bool:
+    """Return whether a file is a link to one that is not below ``root``, a real path."""
+    return os.path.islink(path) and not os.path.realpath(path).startswith(os.path.join(root, b""))
 
 
 def looks_like_an_image(path: bytes, suffix: bytes) -> bool:

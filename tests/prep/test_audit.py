@@ -48,7 +48,7 @@ MakeDataset = Callable[..., Path]
 def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
     """Build a dataset of the given files and some pictures of two classes in two splits."""
 
-    def make(files: dict[str, bytes]) -> Path:
+    def make(files: dict[str, bytes], class_names: list[str] | None = None) -> Path:
         usual = {
             f"{split}/{name}/{number}.png": encoded(picture(number + start))
             for split, start, count in (("train", 0, 24), ("val", 100, 20))
@@ -56,7 +56,7 @@ def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
             for name in [("cat", "dog")[number % 2]]
         }
         folder = image_folder({**usual, **files})
-        quiet_build(ImageFolder(folder), tmp_path / "out", shards=2)
+        quiet_build(ImageFolder(folder, class_names=class_names), tmp_path / "out", shards=2)
         return tmp_path / "out"
 
     return make
@@ -247,7 +247,7 @@ def test_missing_rare_and_uneven_classes_are_reported(tmp_path, quiet_build):
 
 def test_classes_missing_from_one_split_or_from_all_are_reported(dataset):
     bird = {f"train/bird/{number}.png": encoded(picture(300 + number)) for number in range(10)}
-    made = audit(dataset({**bird, "train/eel/": b""}))
+    made = audit(dataset({**bird, "train/eel/": b""}, ["bird", "cat", "dog", "eel"]))
     assert found(made) == [
         ("class", "classes without examples in any split: 1", [("", "", "eel")]),
         ("class", "classes of other splits that are missing in 'val': 1", [("", "", "bird")]),

@@ -206,10 +206,10 @@ LACKING = {
             r"warning: the split 'val' has no examples of 'c\n'; the classes keep their numbers",
         ],
     ),
-    "a class that no split has is reported once": (
+    "a folder without images in any split is reported once": (
         {"train/cat/1.png": 1, "val/cat/1.png": 2, "train/dog/": b""},
         Options(),
-        ["warning: the class folder 'dog' holds no images; it keeps its number"],
+        ["warning: the folder 'dog' holds no images and is no class; class_names= can name it as one"],
     ),
     "a split by ratio with too few": (
         {"cat/1.png": 1, "cat/2.png": 2, "cat/3.png": 3, "dog/1.png": 4},

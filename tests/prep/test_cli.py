@@ -206,20 +206,22 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     )
     status, out, err = run("plan", "images", "photos", "out", "--shards", 3, "--batch-size", 4)
     assert status == 0
-    assert err == "warning: the class folder 'c' holds no images; it keeps its number\n"
+    assert (
+        err == "warning: the folder 'c' holds no images and is no class; --class-names can name it as one\n"
+    )
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["split", "examples", "shards"]
     assert re.fullmatch(r"train +40 +3 +780 B +13 to 14 +\d+ B to \d+ B", lines[1])
-    assert [line.split() for line in lines[3:7]] == [["class", "train"], ["a", "20"], ["b", "20"], ["c", "0"]]
-    assert re.split(r"  +", lines[7])[:4] == [
+    assert [line.split() for line in lines[3:6]] == [["class", "train"], ["a", "20"], ["b", "20"]]
+    assert re.split(r"  +", lines[6])[:4] == [
         "steps per epoch, batch 4",
         "1 worker",
         "2 workers",
         "3 workers",
     ]
     # 40 // (4 * workers)
-    assert lines[8].split() == ["train", "10", "5", "3", "2", "2", "1", "1", "1"]
-    assert lines[9:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
+    assert lines[7].split() == ["train", "10", "5", "3", "2", "2", "1", "1", "1"]
+    assert lines[8:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
 
 
 def test_many_classes_are_summed_up_and_all_of_them_listed_on_demand(tmp_path, run):

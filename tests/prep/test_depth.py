@@ -324,13 +324,14 @@ def test_a_build_that_reduces_ends_with_a_warning_and_plan_warns_before(scans, t
     before = capsys.readouterr().err
     assert (
         "warning: 12 of 14 images looked at have more than 8 bits per sample, such as "
-        "'patient1/series1/000.png', and are reduced to 8 bits; --depth 16 keeps their values"
+        "'patient1/series1/000.png', and are reduced to 8 bits; of 16 bits, 4095 becomes 15; --depth 16 "
+        "keeps their values"
     ) in before
     assert main(["build", "images", str(scans), out]) == 0
     after = capsys.readouterr().err
     assert (
-        "warning: 12 images with more than 8 bits per sample: reduced to 8, such as "
-        "'patient1/series1/000.png'; --depth 16 keeps their values"
+        "warning: 12 images with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 "
+        "bits becomes 15, such as 'patient1/series1/000.png'; --depth 16 keeps their values"
     ) in after
     for value in ("16", "keep"):
         assert main(["build", "images", str(scans), out + value, "--depth", value]) == 0
@@ -354,7 +355,8 @@ def test_one_reduced_image_is_named_and_floats_have_their_own_warning(image_fold
 
     build(ImageFolder(root), tmp_path / "out", engine="in_process", log=lines.append)
     assert (
-        "warning: 1 image with more than 8 bits per sample: reduced to 8, such as 'deep.png'; "
+        "warning: 1 image with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits "
+        "becomes 15, such as 'deep.png'; "
         "depth=16 keeps their values"
     ) in lines
     assert (

@@ -116,7 +116,9 @@ def test_fewer_distinct_examples_than_shards_end_the_build(image_folder, tmp_pat
 
 def test_a_folder_of_only_rejects_has_no_duplicates(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": b"", "2.png": b""})
-    with pytest.raises(BuildError, match=r"^every input of split 'train' was rejected$"):
+    with pytest.raises(
+        BuildError, match=r"^every input of split 'train' was rejected \(2 empty\)\n  '1.png' \(empty\)"
+    ):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(duplicates="drop", max_rejected=1))
 
 

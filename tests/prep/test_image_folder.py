@@ -188,11 +188,24 @@ def test_files_beside_the_class_folders_belong_to_no_class(image_folder):
     assert listing.skipped == {"beside the folders": 2}
 
 
-def test_an_empty_class_folder_keeps_its_number_and_is_reported(image_folder):
-    listing = listed(image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b""}))
+def test_a_folder_without_images_is_no_class_and_is_reported(image_folder):
+    root = image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b"", "annotations/a.json": b"{}"})
+    listing = listed(root)
+    assert listing.schema.class_names == ("bee",)
+    assert listing.labels.tolist() == [0]
+    assert listing.warnings == tuple(
+        f"the folder {name} holds no images and is no class; class_names= can name it as one"
+        for name in ("'annotations'", "'ant'", r"'cat\x1b'")
+    )
+
+
+def test_a_given_class_without_images_keeps_its_number_and_is_reported(image_folder):
+    root = image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b"", "notes/a.txt": b""})
+    listing = ImageFolder(root, class_names=["ant", "bee", "cat\x1b"]).listing()
     assert listing.schema.class_names == ("ant", "bee", "cat\x1b")
     assert listing.labels.tolist() == [1]
     assert listing.warnings == (
+        "the folder 'notes' holds no images and is no class; class_names= can name it as one",
         "the class folder 'ant' holds no images; it keeps its number",
         r"the class folder 'cat\x1b' holds no images; it keeps its number",
     )
@@ -230,7 +243,7 @@ NOTHING = {
         r"photos holds no images \(skipped: 1 hidden, 2 not an image\); images are recognized by",
     ),
     "only files beside the folders": (
-        {"cat/": b"", "1.png": 1, "2.png": 1},
+        {"train/": b"", "1.png": 1, "2.png": 1},
         r"photos holds no images inside its folders, only 2 outside them; move them into the folders$",
     ),
 }

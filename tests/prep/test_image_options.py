@@ -349,7 +349,8 @@ def test_what_conversions_lose_is_in_the_summary_with_the_option_that_keeps_it(
         "--channels 4 store it, --alpha drop leaves the colors as they are\n"
     ) in text.err
     assert [line for line in text.out.splitlines() if "accepted:" in line and "(" in line] == [
-        "  accepted: alpha over white: 1 (--alpha keep with --channels 4 stores it)",
+        "  accepted: alpha over white: 1 (--alpha keep and --channels 4 store it, --alpha drop leaves the "
+        "colors as they are)",
         "  accepted: color profile ignored: 1 (no option applies it: convert images that are not sRGB "
         "before the build)",
         "  accepted: first frame: 1 (no option stores the others: extract them before the build)",

@@ -145,9 +145,71 @@ def test_a_folder_of_masks_may_mirror_any_folder_of_images(write, where, tmp_pat
     source = ImageFolder(tmp_path / "data/photos", mask_dir=mask_dir)
     listing = source.listing()
     assert listing.schema.class_names == ("cat", "dog")
-    assert source.options()["mask_dir"] == mask_dir
+    assert source.options()["mask_dir"] == ("seg" if where == "inside" else "../seg")
     assert listing.keys == [b"cat/a1.png", b"dog/a2.png"]
     assert_paired(source, listing)
+
+
+def test_a_folder_of_masks_is_recorded_in_one_spelling(write, tmp_path):
+    root = write(*pairs("{}/a1", masks="lab"))
+    spellings = ["lab", "lab/", "./lab", "../data/lab", str(root / "lab"), str(root / "x/../lab")]
+    sources = [ImageFolder(root, mask_dir=spelling) for spelling in spellings]
+    assert {source.options()["mask_dir"] for source in sources} == {"lab"}
+    for source in sources:
+        assert_paired(source, source.listing())
+
+
+def test_patterns_are_compared_with_images_and_not_with_masks(write):
+    root = write(*pairs("{}/cat/a1", "{}/dog/a2"))
+    listing = ImageFolder(root, include=["images/**"]).listing()
+    assert listing.keys == [b"images/cat/a1.png", b"images/dog/a2.png"]
+    listing = ImageFolder(root, exclude=["masks/dog/a2.png"]).listing()
+    assert len(listing.keys) == 2
+    assert any("exclude='masks/dog/a2.png' matches no image" in line for line in listing.warnings)
+
+
+@pytest.mark.parametrize("link", ["file", "folder", "file with another of its name"])
+def test_a_mask_that_was_not_listed_is_not_read(link, write, tmp_path):
+    root = write(*pairs("{}/a1"), "images/x/b2.png")
+    outside = write("masks/b2.png", folder="elsewhere")
+    if link == "folder":
+        (root / "masks/x").symlink_to(outside / "masks")
+    else:
+        (root / "masks/x").mkdir()
+        (root / "masks/x/b2.png").symlink_to(outside / "masks/b2.png")
+    if link == "file with another of its name":
+        Image.fromarray(mask_of(2)).save(root / "masks/x/b2.bmp")
+    source = ImageFolder(root, split_folders=None)
+    listing = source.listing()
+    assert listing.keys == [b"images/x/b2.png"], "a1.png is next to the class folder"
+    found = outcome(source, listing)
+    if link == "file with another of its name":
+        assert np.array_equal(pixels(found.values[1], "uint8")[:, :, 0], mask_of(2))
+    else:
+        assert found == Rejected("missing", "there is no mask of the same name")
+    with_links = ImageFolder(root, follow_links=True)
+    if link != "file with another of its name":
+        assert_paired(with_links, with_links.listing())
+
+
+def test_a_mask_is_read_where_it_was_listed_even_if_its_split_could_hold_it(write):
+    """A split folder with the two folders, next to one without: the masks are in one folder for all."""
+    root = write("train/images/a1.png", "masks/train/images/a1.png", "test/b2.png", "masks/test/b2.png")
+    for path, content in (("masks/train/images/a1.png", mask_of(1)), ("test/b2.png", photo_of(2))):
+        Image.fromarray(content).save(root / path)
+    (root / "train/masks").mkdir()
+    source = ImageFolder(root, mask_dir="masks", split_folders={"train": "train", "test": "test"})
+    listing = source.listing()
+    for row in source.read(listing.rows(np.arange(listing.num_examples)), listing.schema):
+        assert isinstance(row, Accepted)
+
+
+def test_append_does_not_repeat_how_masks_were_found(write, tmp_path, quiet_build, capsys):
+    root = write(*pairs("{}/a1"))
+    quiet_build(ImageFolder(root), tmp_path / "out")
+    write(*pairs("{}/b2"))
+    assert main(["append", str(root), str(tmp_path / "out")]) == 0
+    assert "is taken for" not in capsys.readouterr().err
 
 
 def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, capsys):
@@ -164,7 +226,7 @@ def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, cap
 def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_build):
     root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png")
     source = ImageFolder(root)
-    warning = "1 of 3 images have no mask in 'masks', such as 'images/lone3.png'; the build rejects them"
+    warning = "1 of 3 images has no mask in 'masks', such as 'images/lone3.png'; the build rejects them"
     assert warning in plan(source, tmp_path / "out").warnings
     manifest = quiet_build(source, tmp_path / "out", engine="in_process", options=Options(max_rejected="50%"))
     assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
@@ -178,7 +240,7 @@ def test_masks_without_images_and_other_files_are_counted(write, tmp_path):
     listing = ImageFolder(root).listing()
     assert listing.keys == [b"images/a1.png"]
     assert listing.skipped == {"beside the folders": 2, "mask without an image": 1}
-    assert "1 masks have no image, such as 'masks/lone2.png'" in listing.warnings
+    assert "1 mask has no image, such as 'masks/lone2.png'" in listing.warnings
 
 
 def test_patterns_exclude_images_with_their_folders(write):

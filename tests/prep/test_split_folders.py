@@ -26,8 +26,6 @@ def splits(listing):
     ("beside", "folder"),
     [
         ("annotations/instances.json", "annotations"),
-        ("__MACOSX/train/._1.png", "__MACOSX"),
-        ("__MACOSX/", "__MACOSX"),
         ("labels/1.txt", "labels"),
     ],
 )

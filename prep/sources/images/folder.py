@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.masks import View
@@ -24,7 +25,13 @@ from tfshards.prep.sources.image_file import (
     read_image,
 )
 from tfshards.prep.sources.images.layout import arrange
-from tfshards.prep.sources.images.masks import MaskFolders, files_of, find_mask_folders, pair_files
+from tfshards.prep.sources.images.masks import (
+    MaskFolders,
+    files_of,
+    find_mask_folders,
+    folder_name,
+    pair_files,
+)
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
@@ -67,6 +74,9 @@ class ImageFolder:
             allowed without names, or another argument is not allowed.
     """
 
+    # whether a dataset, which has masks or has not, determines what "masks" next to "images" are
+    _is_restored: ClassVar[bool] = False
+
     root: str | bytes | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
@@ -86,7 +96,9 @@ class ImageFolder:
             local_path(path)
         check_class_names(self.class_names)
         if self.mask_dir is not None and not self.mask_dir:
-            raise OptionsError("mask_dir= is empty; give the folder of the masks, relative to root=")
+            raise OptionsError(
+                "mask_dir= is empty; give the folder of the masks, relative to that of the images"
+            )
         check_split_folders(self.split_folders)
         check_patterns("include", self.include)
         check_patterns("exclude", self.exclude)
@@ -122,7 +134,7 @@ class ImageFolder:
             if patterns:
                 chosen[name] = [*sorted(set(patterns))]
         if self.mask_dir is not None:
-            chosen["mask_dir"] = self.mask_dir
+            chosen["mask_dir"] = os.fsdecode(folder_name(self._real_root(), self.mask_dir))
         return {"source": "images", **self.images.to_json(), **links, **chosen, **decoders}
 
     def listing(self) -> Listing:
@@ -131,7 +143,7 @@ class ImageFolder:
         Raises:
             InputError: the folder is missing or cannot be read, or holds no images.
         """
-        root = os.path.realpath(os.fsencode(self.root))
+        root = self._real_root()
         if not os.path.isdir(root):
             problem = "is not a folder" if os.path.exists(root) else "does not exist"
             raise InputError(f"{self.location()} {problem}")
@@ -145,7 +157,18 @@ class ImageFolder:
             ) from None
 
     def _listed(self, root: bytes, found: list[ImageFile], skipped: Counter[str]) -> Listing:
-        chosen = choose_keys([file.key for file in found], self.include, self.exclude)
+        masks = self._mask_folders(root)
+        # patterns choose images; their masks follow
+        images = [file.key for file in found if masks is None or not masks.is_mask(file.key)]
+        chosen = choose_keys(images, self.include, self.exclude)
+        if images and len(chosen.excluded) == len(images):
+            patterns = " and ".join(
+                f"{name}=" for name, given in (("include", self.include), ("exclude", self.exclude)) if given
+            )
+            raise InputError(
+                f"{self.location()} holds images ({len(images):,}), but {patterns} leave none of them",
+                *chosen.warnings,
+            )
         if chosen.excluded:
             skipped["excluded"] += len(chosen.excluded)
             found = [file for file in found if file.key not in chosen.excluded]
@@ -159,7 +182,6 @@ class ImageFolder:
                 f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
                 "by their content"
             )
-        masks = find_mask_folders(root, self.mask_dir, self.split_folders, follow_links=self.follow_links)
         pairing: list[str] = []
         excluded = chosen.excluded
         features = [image_feature("image", self.images)]
@@ -168,7 +190,7 @@ class ImageFolder:
             found, pairing = pair_files(root, masks, found, skipped, follow_links=self.follow_links)
             found = [file._replace(key=masks.path(file.key)) for file in found]
             excluded = {masks.path(key) for key in excluded if masks.is_image(key)}
-            if self.mask_dir is None:
+            if self.mask_dir is None and not self._is_restored:
                 pairing.append(
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
@@ -191,8 +213,15 @@ class ImageFolder:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the image, its mask, label and key of each row, or why it is rejected."""
-        options = [self.images, *([mask_options(self.images)] if "mask" in schema.names else [])]
-        return [self._read_one(row, options, has_label="label" in schema.names) for row in rows]
+        has_label = "label" in schema.names
+        if "mask" not in schema.names:
+            return [self._read_one(row, None, has_label=has_label) for row in rows]
+        root = self._real_root()
+        masks = self._mask_folders(root)
+        of_rows = (files_of(root, masks, row, follow_links=self.follow_links) for row in rows)
+        return [
+            self._read_one(row, files, has_label=has_label) for row, files in zip(rows, of_rows, strict=True)
+        ]
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
@@ -213,11 +242,16 @@ class ImageFolder:
                 raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
         return [match[1] for match in found if match]
 
-    def _read_one(self, row: Row, options: Sequence[ImageOptions], *, has_label: bool) -> Outcome:
-        key, root = to_bytes(row.key), os.fsencode(self.root)
-        files = [(os.path.join(root, key), row)]
-        if len(options) > 1:
-            files = files_of(root, self.mask_dir, row)
+    def _real_root(self) -> bytes:
+        return os.path.realpath(os.fsencode(self.root))
+
+    def _mask_folders(self, root: bytes) -> MaskFolders | None:
+        return find_mask_folders(root, self.mask_dir, self.split_folders, follow_links=self.follow_links)
+
+    def _read_one(self, row: Row, pair: Sequence[tuple[bytes, Row]] | None, *, has_label: bool) -> Outcome:
+        key = to_bytes(row.key)
+        files = [(os.path.join(os.fsencode(self.root), key), row)] if pair is None else pair
+        options = [self.images] if pair is None else [self.images, mask_options(self.images)]
         if len(files) < len(options):
             return Rejected("missing", "there is no mask of the same name")
         values: list[Values] = []

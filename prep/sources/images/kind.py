@@ -70,12 +70,18 @@ def _split_folders(texts: Sequence[str]) -> dict[str, str]:
     return folders
 
 
+class _RestoredFolder(ImageFolder):
+    """The source of a dataset, for which no choices are left to report."""
+
+    _is_restored = True
+
+
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
     check_num_inputs(inputs, 1, "one folder of images")
     options = recorded.options
     follow_links = options.get("follow_links", recorded.is_grown and recorded.follow_links)
     split_folders = cast("Mapping[str, str] | None", options.get("split_folders"))
-    return ImageFolder(
+    return _RestoredFolder(
         inputs[0],
         restored_images(options),
         class_names=recorded.class_names,

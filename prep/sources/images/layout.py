@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
+from tfshards.prep.sources.images.likely_mistakes import splits_further_down, unread_files
 from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile
@@ -49,7 +49,8 @@ def arrange(
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
-    emptied = _folders_of(excluded) - _folders_of(file.key for file in found) if excluded else set()
+    holding = _folders_of(file.key for file in found)
+    emptied = _folders_of(excluded) - holding
     folders = [name for name in folders_of(b"") if name not in emptied]
     with_images = {_top(file.key) for file in found if b"/" in file.key}
     tops = find_split_folders(root, folders, with_images, split_folders, may_lack=allow_missing_classes)
@@ -59,6 +60,12 @@ def arrange(
         top: [name for name in names if os.path.join(top, name) not in emptied]
         for top, names in below.items()
     }
+    # annotations, empty folders: in no split are there images in them, and no given name is theirs
+    classes = {
+        name for top, inside in below.items() for name in inside if os.path.join(top, name) in holding
+    } | {to_bytes(name) for name in class_names or ()}
+    bare_folders = sorted({name for inside in below.values() for name in inside} - classes)
+    below = {top: [name for name in names if name in classes] for top, names in below.items()}
     folder_names = {to_text(name) for inside in below.values() for name in inside}
     if allow_missing_classes:
         # without class folders there are no labels, except that a split may have lacked them before
@@ -101,19 +108,20 @@ def arrange(
         splits=_splits(keys, split_of) if split_of else None,
         skipped=dict(sorted(skipped.items())),
         warnings=(
-            *_unread_tables(root),
+            *unread_files(root, folders),
             *tops.warnings,
+            *_skipped_folders(bare_folders),
+            *(() if split_of else splits_further_down(root, below[b""], keys)),
             *_split_warnings(keys, split_of, bare),
             *_class_warnings(names, folder_names, labels),
         ),
     )
 
 
-def _unread_tables(root: bytes) -> Iterator[str]:
-    """Yield a warning for each metadata table in the folder, since tables are not read."""
-    for name in METADATA_NAMES:
-        if os.path.isfile(os.path.join(root, os.fsencode(name))):
-            yield f"{name} is not read; 'tfshards build table' stores its columns with the images"
+def _skipped_folders(names: Sequence[bytes]) -> Iterator[str]:
+    """Yield a warning for each folder without images that would be a class if it had some."""
+    for name in names:
+        yield f"the folder {to_text(name)!r} holds no images and is no class; class_names= can name it as one"
 
 
 def _top(key: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.tree import ImageFile, folders_in, images_in
+from tfshards.prep.sources.tree import ImageFile, folders_in, images_in, is_link_out
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 
@@ -35,6 +35,11 @@ class MaskFolders:
     images: bytes
     masks: bytes
     in_splits: bool = False
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the folder of the masks is not in the source."""
+        return self.masks.split(b"/")[0] == b".."
 
     def folders(self, root: bytes, name: bytes, *, follow_links: bool) -> list[bytes]:
         """Return the folders of images in the folder ``name``, a split or class, or in all of them."""
@@ -95,7 +100,7 @@ def find_mask_folders(
     """
     if mask_dir is None and split_folders is not None and not split_folders:
         return None
-    masks = _folder_name(mask_dir)
+    masks = folder_name(root, mask_dir)
     if _has_both(root, masks):
         return MaskFolders(_IMAGES, masks)
     if split_folders:
@@ -114,8 +119,14 @@ def find_mask_folders(
     return MaskFolders(b"", masks)
 
 
-def _folder_name(mask_dir: str | None) -> bytes:
-    return _MASKS if mask_dir is None else os.path.normpath(os.fsencode(mask_dir))
+def folder_name(root: bytes, mask_dir: str | None) -> bytes:
+    """Return the folder of masks relative to ``root``, or its name in each split, spelled in one way."""
+    name = _MASKS if mask_dir is None else os.path.normpath(os.fsencode(mask_dir))
+    if not os.path.isabs(name) and name.split(b"/")[0] != b"..":
+        return name
+    # not following a relative link, which other machines may not have
+    there = os.path.realpath(name) if os.path.isabs(name) else os.path.normpath(os.path.join(root, name))
+    return os.path.relpath(there, root)
 
 
 def _has_both(folder: bytes, masks: bytes) -> bool:
@@ -151,7 +162,7 @@ def pair_files(
     images = [file for file in found if folders.is_image(file.key) and not folders.is_mask(file.key)]
     if len(found) > len(images) + len(masks):
         skipped["beside the folders"] += len(found) - len(images) - len(masks)
-    if os.path.isabs(folders.masks) or folders.masks.split(b"/")[0] == b"..":
+    if folders.is_outside:
         there = os.path.realpath(os.path.join(root, folders.masks))
         outside = images_in(there, skipped, follow_links=follow_links)
         masks = [file._replace(key=folders.masks + b"/" + file.key) for file in outside]
@@ -168,14 +179,15 @@ def pair_files(
     warnings = []
     if lone:
         warnings.append(
-            f"{len(lone)} of {len(pairs)} images have no mask in {where!r}, such as "
-            f"{os.fsdecode(lone[0])!r}; the build rejects them"
+            f"{len(lone):,} of {len(pairs):,} images {'has' if len(lone) == 1 else 'have'} no mask in "
+            f"{where!r}, such as {os.fsdecode(lone[0])!r}; the build rejects them"
         )
     used = {mask.key for _, mask in pairs if mask}
     left = sorted(mask.key for mask in masks if mask.key not in used)
     if left:
         skipped["mask without an image"] += len(left)
-        warnings.append(f"{len(left)} masks have no image, such as {os.fsdecode(left[0])!r}")
+        have = "mask has" if len(left) == 1 else "masks have"
+        warnings.append(f"{len(left):,} {have} no image, such as {os.fsdecode(left[0])!r}")
     return Paired([_together(image, mask) for image, mask in pairs], warnings)
 
 
@@ -198,28 +210,32 @@ def _together(image: ImageFile, mask: ImageFile | None) -> ImageFile:
     return ImageFile(image.key, image.size + mask.size, int.from_bytes(digest, "little", signed=True))
 
 
-def files_of(root: bytes, mask_dir: str | None, row: Row) -> list[tuple[bytes, Row]]:
-    """Return the path of an image, and that of its mask if it exists, each with its size and time.
+def files_of(
+    root: bytes, folders: MaskFolders | None, row: Row, *, follow_links: bool
+) -> list[tuple[bytes, Row]]:
+    """Return the path of an image, and that of the mask with which it was listed, each with size and time.
+
+    Args:
+        root: the source, as a real path.
+        folders: where its masks are, as ``find_mask_folders`` returns it.
+        row: the image, with size and time of both files; of the image alone if it was listed without a mask.
+        follow_links: as in the listing: whether a mask may be a link to a file outside of ``root``.
 
     Raises:
         InputError: one of them has changed since it was listed.
     """
-    key = to_bytes(row.key)
-    masks = _folder_name(mask_dir)
-    split = key.split(b"/", 1)[0]
-    if _has_both(root, masks):
-        folders = MaskFolders(_IMAGES, masks)
-    elif mask_dir is None or _has_both(os.path.join(root, split), masks):
-        folders = MaskFolders(_IMAGES, masks, in_splits=True)
-    else:
-        folders = MaskFolders(b"", masks)
-    stem = os.path.join(root, folders.mask(key))
-    found = [stem + suffix for suffix in _MASK_SUFFIXES if os.path.isfile(stem + suffix)]
-    files = [_stat(path) for path in (os.path.join(root, key), *found[:1])]
-    together = _together(files[0], files[1] if found else None)
+    image = _stat(os.path.join(root, to_bytes(row.key)))
+    files = [image]
+    # what was listed without a mask has none, whatever there is now
+    if folders and (image.size, image.stamp) != (row.size, row.stamp):
+        stem = os.path.join(root, folders.mask(to_bytes(row.key)))
+        top = os.path.realpath(os.path.join(root, folders.masks)) if folders.is_outside else root
+        found = (stem + suffix for suffix in _MASK_SUFFIXES if os.path.isfile(stem + suffix))
+        files += [_stat(path) for path in found if follow_links or not is_link_out(path, top)][:1]
+    together = _together(image, files[1] if files[1:] else None)
     if (together.size, together.stamp) != (row.size, row.stamp):
         raise InputError(
-            f"{os.fsdecode(files[0].key)}: changed after the build listed it; run the command again"
+            f"{os.fsdecode(image.key)}: changed after the build listed it; run the command again"
         )
     return [(file.key, Row(row.key, row.label, file.size, file.stamp)) for file in files]
 
