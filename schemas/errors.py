@@ -1,6 +1,6 @@
 """The errors that tfshards raises on purpose, and the problems that validators collect.
 
-Every message says what is wrong, where, what was found, what is allowed, and what to do. Any other exception
+Every message names what is wrong, where, what was found, what is allowed, and what to do. Any other exception
 raised by tfshards is a bug.
 """
 

@@ -8,7 +8,8 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from tfshards import loader
-from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, build
+from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, audit, build
+from tfshards.prep.auditing.text import audit_text
 from tfshards.schemas import InputError, OptionsError
 
 QUIET = {"log": lambda _: None}
@@ -42,6 +43,15 @@ def test_options_that_need_classes_are_refused_for_a_split_without(dataset):
     with pytest.raises(OptionsError, match=r"split 'test' of .* has no examples of classes=\['cat'\]$"):
         loader.load(dataset, "test", batch_size=2, classes=["cat"])
     assert loader.class_weights(dataset, "train") == {0: 1.0, 1: 1.0}
+
+
+def test_an_audit_counts_no_classes_where_there_are_none(dataset):
+    lines = audit_text(audit(dataset, distance=None)).splitlines()
+    assert [line.split() for line in lines[-3:]] == [
+        ["class", "train", "test"],
+        ["cat", "4", "-"],
+        ["dog", "4", "-"],
+    ]
 
 
 def test_tensorflow_datasets_reads_the_label_of_no_class(dataset):

@@ -11,7 +11,7 @@ from typing import NoReturn
 from tfshards.prep.cli.verb import Verb
 from tfshards.schemas.errors import one_line
 
-# What argparse says of a word for an integer.
+# The message of argparse about a word for an integer.
 _NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 
 

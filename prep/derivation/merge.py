@@ -21,6 +21,7 @@ from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnin
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
+from tfshards.schemas.argument_types import check_path, check_strings
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 
@@ -64,6 +65,7 @@ def merge(
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
     as_splits = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", as_splits)
     _check_sources([*sources.values()] if isinstance(sources, Mapping) else sources)
     origins: list[Origin]
     if isinstance(sources, Mapping):
@@ -109,6 +111,8 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
     if isinstance(sources, (str, bytes)) or len(sources) < 2:
         given = "one was" if isinstance(sources, (str, bytes)) or len(sources) == 1 else "none were"
         raise OptionsError(f"merge needs two or more datasets in sources=; {given} given")
+    for root in sources:
+        check_path("sources", root)
     real = [os.path.realpath(root) for root in sources]
     twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
     if twice is not None:

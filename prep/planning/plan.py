@@ -176,9 +176,24 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         raise InputError("stratify=True requires one label per example, and the source has no labels")
     groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
     strata = listing.labels if options.stratify else None
-    if groups is not None and strata is not None:
-        return split_groups_by_class(groups, options.ratios, seed, strata)
-    return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+    try:
+        if groups is not None and strata is not None:
+            return split_groups_by_class(groups, options.ratios, seed, strata)
+        return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+    except InputError as error:
+        if options.group_by == "folder" and groups is not None and _are_classes(groups, listing):
+            raise InputError(
+                f"{error}; with group_by='folder' each class folder is a group: name smaller groups by a "
+                "regular expression"
+            ) from None
+        raise
+
+
+def _are_classes(groups: Sequence[bytes], listing: Listing) -> bool:
+    """Return whether the examples of each group have one class."""
+    if listing.labels is None:
+        return False
+    return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))
 
 
 def _shared(listing: Listing) -> Sequence[bytes] | None:

@@ -248,3 +248,11 @@ def test_numbers_of_classes_are_reported_where_they_have_no_names(tmp_path):
         "with whole groups, the share of a class in a split differs from the ratio by at most 50.0%: "
         "2 of the 2 examples of 3 are in 'train'",
     )
+
+
+def test_class_folders_that_are_groups_are_named(patients, tmp_path):
+    options = Options(splits={"train": "0.8", "val": "0.1", "test": "0.1"}, group_by="folder")
+    with pytest.raises(
+        InputError, match=r"would be empty: .*; with group_by='folder' each class folder is a"
+    ):
+        plan(ImageFolder(patients), tmp_path / "out", options=options)

@@ -185,6 +185,19 @@ def test_a_record_without_a_key_is_not_prefixed(data, message):
         with_key_prefix(data, b"train/")
 
 
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({5: "a", "test": "b"}, r"^sources=\[5, 'test'\] must be a list of strings$"),
+        ({"train": None, "test": "b"}, r"^sources=None must be a path$"),
+        (["a", 3], r"^sources=3 must be a path$"),
+    ],
+)
+def test_sources_that_are_no_paths_by_name_are_refused(sources, message, tmp_path):
+    with pytest.raises(OptionsError, match=message):
+        merge(sources, tmp_path / "out")
+
+
 def test_splits_without_the_flag_are_recognized(tmp_path, capsys):
     for name in "ab":
         build_quietly(Arrays({"x": np.arange(4)}), tmp_path / name, shards=1)

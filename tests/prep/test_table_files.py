@@ -246,3 +246,19 @@ def test_another_table_is_another_build(tmp_path, quiet_build):
         quiet_build(Table(path), tmp_path / "out")
     quiet_build(Table(path), tmp_path / "out", overwrite=True)
     assert records(tmp_path / "out")[0]["a"] == [2]
+
+
+def test_a_part_without_rows_is_reported_and_left_out(tmp_path, quiet_build):
+    for name, count in (("train-00000-of-00002", 3), ("train-00001-of-00002", 0), ("test-00000-of-00001", 2)):
+        pa.parquet.write_table(
+            pa.table({"a": pa.array(range(count), pa.int64())}), tmp_path / f"{name}.parquet"
+        )
+    logged: list[str] = []
+    made = quiet_build(Table(tmp_path), tmp_path / "out", log=logged.append)
+    assert {name: split.num_examples for name, split in made.splits.items()} == {"train": 3, "test": 2}
+    (warning,) = [line for line in logged if "no rows" in line]
+    assert warning == f"warning: {tmp_path / 'train-00001-of-00002.parquet'} has no rows"
+    for path in tmp_path.glob("*.parquet"):
+        pa.parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), path)
+    with pytest.raises(InputError, match=r"and the other files have no rows; there is nothing to build$"):
+        quiet_build(Table(tmp_path), tmp_path / "none")

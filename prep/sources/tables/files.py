@@ -73,13 +73,14 @@ def table_path(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
+def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool = False) -> TableFile:
     """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
     Args:
         path: a file with a supported suffix.
         text_columns: columns of CSV files to read as bytes, in addition to those whose names end in
             ``file_name``.
+        may_be_empty: whether a file without rows is allowed, as one of several.
 
     Raises:
         InputError: the file cannot be read, changes while it is read, has no rows, or repeats a column.
@@ -110,7 +111,7 @@ def read_table(path: Path, text_columns: Collection[str]) -> TableFile:
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
         raise InputError(f"{path}: the column {twice[0]!r} is repeated; rename one of them")
-    if not table.num_rows:
+    if not table.num_rows and not may_be_empty:
         raise InputError(f"{path} has no rows; there is nothing to build")
     return TableFile(table, digest, tuple(warnings), class_names)
 

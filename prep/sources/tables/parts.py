@@ -69,7 +69,7 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
     if len(paths) == 1:
         found = read_table(paths[0], text_columns)
         return replace(found, warnings=(*found.warnings, *missing))
-    files = [read_table(path, text_columns) for path in paths]
+    files = [read_table(path, text_columns, may_be_empty=True) for path in paths]
     first = files[0]
     for path, file in zip(paths, files, strict=True):
         if not file.table.schema.equals(first.table.schema):
@@ -82,6 +82,11 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
                 "datasets with the same class_names=, and merge these"
             )
     table = pa.concat_tables([file.table for file in files])
+    if not table.num_rows:
+        raise InputError(f"{paths[0]} and the other files have no rows; there is nothing to build")
+    empty = [
+        f"{path} has no rows" for path, file in zip(paths, files, strict=True) if not file.table.num_rows
+    ]
     splits = [_split_of(path) for path in paths]
     if _SPLIT not in table.column_names and any(splits):
         if not all(splits):
@@ -94,7 +99,7 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
         chunks = [pa.array([name] * count, pa.string()) for name, count in zip(splits, lengths, strict=True)]
         table = table.append_column(_SPLIT, pa.chunked_array(chunks, pa.string()))
     digest = hashlib.sha256("".join(file.digest for file in files).encode("ascii")).hexdigest()
-    return TableFile(table, f"sha256:{digest}", missing, first.class_names)
+    return TableFile(table, f"sha256:{digest}", (*missing, *empty), first.class_names)
 
 
 def _missing_parts(paths: Sequence[Path]) -> list[str]:
