@@ -226,7 +226,7 @@ def _turned(image: Image.Image, options: ImageOptions, images: Sequence[View]) -
     # Pillow turns a TIFF as it decodes it, and reports the size of the turned pixels
     is_tiff = image.format == "TIFF"
     applies = options.orientation == "apply"
-    tag = _orientation(image) if applies or is_tiff else 1
+    tag = orientation_of(image) if applies or is_tiff else 1
     raw = image.size[::-1] if is_tiff and tag in SIDEWAYS else image.size
     view = View(raw, tag if applies else 1)
     if options.mask and images:
@@ -266,7 +266,7 @@ def _check_fax(image: Image.Image, data: bytes) -> None:
     fax.check_rows(tags, data, encode, decode)
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 if it is missing or cannot be read."""
     if image.format == "PNG":
         # EXIF may follow the pixels; faults of the pixels are raised here rather than ignored below
@@ -308,7 +308,7 @@ def _convert(image: Image.Image, options: ImageOptions, steps: _Steps, notes: li
 
 def _orientation_only(image: Image.Image) -> bytes:
     """Return EXIF data with only the orientation of an image; none if it is upright."""
-    orientation = _orientation(image)
+    orientation = orientation_of(image)
     if orientation == 1:
         return b""
     exif = Image.Exif()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
 from tests.prep.test_table_nested import encoded
 from tfshards import loader
-from tfshards.prep import ImageOptions, Table
+from tfshards.prep import ImageOptions, Options, Table
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
@@ -80,8 +82,8 @@ def examples(out: Path, split: str) -> dict[str, dict[str, object]]:
 
 @pytest.fixture
 def quick(quiet_build, tmp_path):
-    def run(source, form, name="out", **given):
-        return quiet_build(Table(source, form=form, **given), tmp_path / name)
+    def run(source, form, name="out", build=None, **given):
+        return quiet_build(Table(source, form=form, **given), tmp_path / name, **(build or {}))
 
     return run
 
@@ -165,43 +167,254 @@ def test_the_command_builds_and_repairs_coco(tmp_path):
     assert shard.read_bytes() == whole
 
 
+def one(**changes) -> dict[str, object]:
+    """Return a document with one annotation, with these values."""
+    annotation = {"id": 4, "image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 4]}
+    return {**coco(), "annotations": [{**annotation, **changes}]}
+
+
+def image_with(**changes) -> dict[str, object]:
+    return {**coco(), "images": [{**coco()["images"][0], **changes}], "annotations": []}
+
+
+def named(*names: object) -> dict[str, object]:
+    return {
+        **coco(),
+        "annotations": [],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(names)],
+    }
+
+
 WRONG_COCO = {
-    "no JSON": ("{", r"\.json: is not a file of COCO's objects: Expecting"),
+    "no JSON": ("{", "Expecting"),
+    "deep JSON": ("[" * 100_000, "maximum recursion"),
     "captions": (
-        json.dumps({**coco(), "annotations": [{"id": 1, "image_id": 0, "caption": "x", "category_id": 1}]}),
-        r"\.json: is not a file of COCO's objects: 'bbox' is missing$",
+        one(bbox=None),
+        r"the annotation 4 has the bbox None instead of 4 numbers; correct the file$",
     ),
-    "a list": ("[]", r"\.json: is not a file of COCO's objects: list indices"),
-    "no images": (
-        json.dumps({**coco(), "images": [], "annotations": []}),
-        r"\.json: has no images; correct the fi",
+    "a list": ([], r"it has no list of categories; correct"),
+    "no annotations": ({**coco(), "annotations": None}, r"it has no list of annotations; correct"),
+    "no object": ({**coco(), "annotations": [5]}, r"annotations\[0\] is not an object; correct"),
+    "no id": ({**coco(), "images": [{}]}, r"an object in images has no id; correct"),
+    "an image twice": ({**coco(), "images": coco()["images"] * 2}, r"the id 0 of an image is repeated; corr"),
+    "an id beyond int64": (
+        image_with(id=2**70),
+        r"the id of the image is 1180591620717411303424, which is not an",
     ),
-    "an image twice": (
-        json.dumps({**coco(), "images": coco()["images"] * 2}),
-        r"\.json: repeats the id of an im",
+    "a fraction as id": (
+        image_with(id=1.5),
+        r"the id of the image is 1\.5, which is not an integer from 0 to",
     ),
-    "a name twice": (
-        json.dumps(coco(categories=[*CATEGORIES, {"id": 90, "name": "dog"}])),
-        r"\.json: repeats the id of an image, or the name of a category; correct the file$",
+    "a name that is no path": (
+        image_with(file_name=None),
+        r"the file_name None of the image 0 must be a path",
     ),
-    "three numbers": (
-        json.dumps(
-            {**coco(), "annotations": [{"id": 4, "image_id": 0, "category_id": 1, "bbox": [1, 2, 3]}]}
-        ),
-        r"\.json: is not a file of COCO's objects: the bbox of the annotation 4 has 3 numbers instead of 4$",
+    "a surrogate in a path": (
+        image_with(file_name="\ud800"),
+        r"the file_name '\\ud800' of the image 0 is not Un",
     ),
-    "images elsewhere": (
-        json.dumps(coco()),
-        r"\.json: its image '000000000009\.jpg' is not found next to it; name the folder of images",
+    "a width that is text": (
+        image_with(width="8"),
+        r"the width or height of the image 0 is '8', which is not",
+    ),
+    "a name twice": (named("a", "b", "a"), r"the name 'a' of a category is repeated; correct the file$"),
+    "an id twice": (
+        coco(categories=[*CATEGORIES, {"id": 1, "name": "x"}]),
+        r"the id 1 of a category is repeated; correct the file$",
+    ),
+    "no name": (named("a", None), r"the name None of the category 1 must be text; quote it; correct"),
+    "an empty name": (named(""), r"the name '' of the category 0 is empty; correct"),
+    "a surrogate": (named("\ud800"), r"the name '\\ud800' of the category 0 is not Unicode; correct"),
+    "three numbers": (one(bbox=[1, 2, 3]), r"the annotation 4 has the bbox \[1, 2, 3\] instead of 4 numbers"),
+    "text": (one(bbox="1234"), r"the annotation 4 has the bbox '1234' instead of 4 numbers"),
+    "NaN": (
+        one(bbox=[float("nan"), 1, 2, 3]),
+        r"the bbox of the annotation 4 has nan, which is not a number",
+    ),
+    "beyond float32": (
+        one(bbox=[1e39, 0, 1, 1]),
+        r"the bbox of the annotation 4 has 1e\+39, which is not a nu",
+    ),
+    "beyond float64": (
+        one(bbox=[10**400, 0, 1, 1]),
+        r"the bbox of the annotation 4 has 10{59}\.\.\., which is",
+    ),
+    "negative": (
+        one(bbox=[20, 20, -5, -5]),
+        r"the bbox of the annotation 4 has a negative width or height: \[20",
+    ),
+    "a crowd that is text": (one(iscrowd="0"), r"the iscrowd of the annotation 4 is '0' instead of 0 or 1"),
+    "an area that is text": (one(area="1"), r"the area of the annotation 4 has '1', which is not a number"),
+    "an unknown class": (
+        one(category_id=99),
+        r"the annotation 4 has the category_id 99, which is not among the c",
+    ),
+    "an unknown image": (
+        one(image_id=[]),
+        r"the annotation 4 has the image_id \[\], which is not among the imag",
+    ),
+    "no image_id": (
+        {**coco(), "annotations": [{"category_id": 1}]},
+        r"annotations\[0\] has no image_id; correct the file$",
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG_COCO.values(), ids=WRONG_COCO.keys())
-def test_a_file_that_is_not_coco_is_reported(text, message, tmp_path):
-    (tmp_path / "instances_train.json").write_text(text)
-    with pytest.raises(InputError, match=message):
-        Table(tmp_path / "instances_train.json", form="coco").stage(tmp_path)
+@pytest.mark.parametrize(("document", "message"), WRONG_COCO.values(), ids=WRONG_COCO.keys())
+def test_a_file_that_is_not_coco_is_reported(document, message, tmp_path):
+    write_coco(tmp_path, {"train": "train"})
+    text = document if isinstance(document, str) else json.dumps(document)
+    (tmp_path / "annotations" / "instances_train.json").write_text(text)
+    with pytest.raises(InputError, match=rf"\.json: is not a file of COCO's objects: {message}"):
+        Table(tmp_path, form="coco").stage(tmp_path)
+
+
+def test_images_that_coco_names_must_be_there(tmp_path):
+    path = tmp_path / "instances_train.json"
+    path.write_text(json.dumps({**coco(), "images": [], "annotations": []}))
+    with pytest.raises(InputError, match=r"\.json: has no images; correct the file$"):
+        Table(path, form="coco").stage(tmp_path)
+    path.write_text(json.dumps(coco()))
+    with pytest.raises(
+        InputError,
+        match=r"\.json: none of its images, such as '0+9\.jpg', is found next to it; name the fold",
+    ):
+        Table(path, form="coco").stage(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"is found in .*empty; name the folder of images with root=$"):
+        Table(path, form="coco", root=tmp_path / "empty").stage(tmp_path)
+    for form in ("coco", "yolo"):
+        with pytest.raises(InputError, match=r"^root='.*typo' is not a folder$"):
+            Table(tmp_path, form=form, root=tmp_path / "typo").stage(tmp_path)
+
+
+def test_a_missing_first_image_is_only_rejected(quick, tmp_path):
+    write_coco(tmp_path / "coco", {"train": "train"})
+    (tmp_path / "coco" / "train" / "000000000009.jpg").unlink()
+    quiet = {"options": Options(max_rejected=1)}
+    manifest = quick(tmp_path / "coco", "coco", build=quiet)
+    assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
+
+
+def test_the_images_of_one_split_are_not_those_of_another(tmp_path):
+    source = write_coco(tmp_path / "coco", {"train2017": "train2017", "val2017": "val2017"})
+    with pytest.raises(
+        InputError,
+        match=r"val2017\.json and .*train2017\.json name the same image '0+9\.jpg' in .*; name the f",
+    ):
+        Table(source, form="coco", root=source / "train2017").stage(tmp_path)
+
+
+def picture(orientation: int | None, size: tuple[int, int] = (8, 6)) -> tuple[bytes, Image.Image]:
+    """Return a PNG file and its upright pixels, as Pillow turns them."""
+    values = np.arange(size[0] * size[1] * 3, dtype=np.uint8).reshape(size[1], size[0], 3)
+    image, file = Image.fromarray(values), io.BytesIO()
+    exif = Image.Exif()
+    if orientation:
+        exif[0x0112] = orientation
+    image.save(file, "PNG", exif=exif)
+    with Image.open(file) as saved:
+        return file.getvalue(), ImageOps.exif_transpose(saved)
+
+
+def write_turned(root: Path, orientation: int | None, size: tuple[int, int] | None, real=(8, 6), boxes=None):
+    root.mkdir(exist_ok=True)
+    data, upright = picture(orientation, real)
+    (root / "a.png").write_bytes(data)
+    stated = {} if size is None else {"width": size[0], "height": size[1]}
+    boxes = [[1, 2, 3, 2], [0, 0, 1, 1]] if boxes is None else boxes
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", **stated}],
+        "categories": [{"id": 1, "name": "x"}],
+        "annotations": [
+            {"id": number, "image_id": 1, "category_id": 1, "bbox": box} for number, box in enumerate(boxes)
+        ],
+    }
+    (root / "a.json").write_text(json.dumps(document))
+    return upright
+
+
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_boxes_of_the_pixels_in_the_file_are_turned_with_them(orientation, quick, tmp_path):
+    upright = write_turned(tmp_path / "coco", orientation, (8, 6))
+    manifest = quick(tmp_path / "coco" / "a.json", "coco")
+    assert manifest.totals.conversions["boxes turned"] == 1
+    (values,) = examples(tmp_path / "out", "train").values()
+    stored = Image.open(io.BytesIO(values["image"][0]))
+    assert stored.size == upright.size == (6, 8)
+    with Image.open(tmp_path / "coco" / "a.png") as image:
+        # by the values of the pixels, which are all different
+        wanted = [np.asarray(image)[2:4, 1:4], np.asarray(image)[0:1, 0:1]]
+    for (left, top, width, height), pixels in zip(values["objects/bbox"].astype(int), wanted, strict=True):
+        found = np.asarray(stored)[top : top + height, left : left + width]
+        assert sorted(found.reshape(-1, 3).tolist()) == sorted(pixels.reshape(-1, 3).tolist())
+
+
+FITTING = {
+    "upright": (6, (6, 8), (8, 6), "apply"),
+    "no orientation": (None, (8, 6), (8, 6), "apply"),
+    "no size and no orientation": (None, None, (8, 6), "apply"),
+    "kept": (6, (8, 6), (8, 6), "keep"),
+    "kept, turned by half": (3, (8, 6), (8, 6), "keep"),
+    "kept, no size": (6, None, (8, 6), "keep"),
+}
+
+
+@pytest.mark.parametrize(("orientation", "stated", "real", "option"), FITTING.values(), ids=FITTING.keys())
+def test_boxes_that_fit_stay(orientation, stated, real, option, quick, tmp_path):
+    write_turned(tmp_path / "coco", orientation, stated, real)
+    manifest = quick(tmp_path / "coco" / "a.json", "coco", images=ImageOptions(orientation=option))
+    (values,) = examples(tmp_path / "out", "train").values()
+    assert values["objects/bbox"].tolist() == [[1, 2, 3, 2], [0, 0, 1, 1]]
+    assert "boxes turned" not in manifest.totals.conversions
+
+
+AMBIGUOUS = (
+    "and the annotations do not show whether their boxes refer to the upright image; --orientation keep"
+)
+UNFIT = {
+    "another size": (None, (400, 300), (8, 6), "apply", "state 400 x 300 pixels, the image has 8 x 6"),
+    "another size, turned": (6, (7, 6), (8, 6), "apply", "state 7 x 6 pixels, the image has 8 x 6"),
+    "turned by half": (3, (8, 6), (8, 6), "apply", f"EXIF orientation 3, {AMBIGUOUS}"),
+    "a mirror": (2, (8, 6), (8, 6), "apply", f"EXIF orientation 2, {AMBIGUOUS}"),
+    "a square": (6, (6, 6), (6, 6), "apply", f"EXIF orientation 6, {AMBIGUOUS}"),
+    "no size": (6, None, (8, 6), "apply", f"EXIF orientation 6, {AMBIGUOUS}"),
+    "kept": (
+        6,
+        (6, 8),
+        (8, 6),
+        "keep",
+        "state 6 x 8 pixels, as of the upright image, but with --orientation",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("orientation", "stated", "real", "option", "detail"), UNFIT.values(), ids=UNFIT.keys()
+)
+def test_boxes_that_may_not_fit_are_rejected(orientation, stated, real, option, detail, tmp_path):
+    write_turned(tmp_path / "coco", orientation, stated, real)
+    source = Table(tmp_path / "coco" / "a.json", ImageOptions(orientation=option), form="coco")
+    (tmp_path / "stage").mkdir()
+    reader = source.stage(tmp_path / "stage")
+    listing = reader.listing()
+    (outcome,) = reader.read(listing.rows(np.array([0])), listing.schema)
+    assert (outcome.reason, detail in outcome.detail) == ("boxes do not fit", True)
+
+
+def test_turned_images_without_boxes_are_accepted(quick, tmp_path):
+    write_turned(tmp_path / "coco", 3, (8, 6), boxes=[])
+    write_turned(tmp_path / "other", 3, (8, 6))
+    unchecked = quick(
+        tmp_path / "other" / "a.json", "coco", images=ImageOptions(check="none"), name="unchecked"
+    )
+    assert unchecked.num_examples == 1
+    document = json.loads((tmp_path / "coco" / "a.json").read_text())
+    (tmp_path / "coco" / "b.png").write_bytes(picture(None)[0])
+    document["images"].append({"id": 2, "file_name": "b.png", "width": 8, "height": 6})
+    document["annotations"] = [{"id": 1, "image_id": 2, "category_id": 1, "bbox": [1, 2, 3, 2]}]
+    (tmp_path / "coco" / "a.json").write_text(json.dumps(document))
+    assert quick(tmp_path / "coco" / "a.json", "coco").num_examples == 2
 
 
 def test_folders_that_are_not_coco_are_reported(tmp_path):
@@ -212,11 +425,9 @@ def test_folders_that_are_not_coco_are_reported(tmp_path):
     with pytest.raises(InputError, match=r"none\.json: cannot be read: No such file"):
         Table(tmp_path / "none.json", form="coco").stage(tmp_path)
     write_coco(tmp_path, {"train": "train", "val": "val"})
-    other = json.dumps(coco(categories=[{"id": 1, "name": "dog"}, *CATEGORIES[1:]], annotations=[]))
+    other = json.dumps({**coco(), "categories": CATEGORIES[1:], "annotations": []})
     (tmp_path / "annotations" / "instances_val.json").write_text(other)
-    with pytest.raises(
-        InputError, match=r"instances_val\.json: repeats|its categories are not those of .*train"
-    ):
+    with pytest.raises(InputError, match=r"instances_val\.json: its categories are not those of .*train"):
         Table(tmp_path, form="coco").stage(tmp_path)
 
 
@@ -303,7 +514,7 @@ def test_one_folder_of_yolo_has_no_splits(quick, tmp_path, log):
     assert manifest.splits["train"].num_examples == 4
     check_yolo(tmp_path / "out", "train")
     assert examples(tmp_path / "out", "train")["background.png"]["objects/bbox"].shape == (0, 4)
-    assert "warning: 1 images have no text file, and so no boxes" in log
+    assert any("warning: 1 image has no text file, and so no boxes, such as " in line for line in log)
 
 
 def test_boxes_of_yolo_stay_fractions_of_the_delivered_image(quick, tmp_path):
@@ -343,9 +554,48 @@ WRONG_YOLO = {
     "no number": (
         "a.txt",
         "0 0 0 1 1\nx 0 0 1 1",
-        r"a\.txt, line 2: the class x must be a number of at least 0$",
+        r"a\.txt, line 2: the class x must be a number from 0 to 9999$",
     ),
-    "a fraction": ("a.txt", "0.5 0 0 1 1", r"a\.txt, line 1: the class 0\.5 must be a number of at least 0$"),
+    "a fraction": (
+        "a.txt",
+        "0.5 0 0 1 1",
+        r"a\.txt, line 1: the class 0\.5 must be a number from 0 to 9999$",
+    ),
+    "a large class": ("a.txt", "1e30 0 0 1 1", r"a\.txt, line 1: the class 1e30 must be a number from 0 to"),
+    "a negative width": (
+        "a.txt",
+        "0 0.5 0.5 -0.005 0.5",
+        r"a\.txt, line 1: the width or height of the box is negative$",
+    ),
+    "a repeated line": (
+        "classes.txt",
+        "a\nb\na\n",
+        r"classes\.txt, line 3: repeats 'a'; write one class per",
+    ),
+    "an empty line": (
+        "classes.txt",
+        "a\n\nb\n",
+        r"classes\.txt, line 2: is empty; write one class per line$",
+    ),
+    "deep YAML": ("data.yaml", "[" * 5000, r"data\.yaml: is not YAML: maximum recursion"),
+    "no date": ("data.yaml", "a: 2020-99-99", r"data\.yaml: is not YAML: month must be in"),
+    "other keys": (
+        "data.yaml",
+        "train: .\nnames: {0: a, x: b}",
+        r"the names must be numbered from 0 without",
+    ),
+    "repeated names": ("data.yaml", "train: .\nnames: [a, a]", r"the name 'a' of class 1 is repeated$"),
+    "equal numbers": ("data.yaml", "train: .\nnames: [1, 01]", r"the name '1' of class 1 is repeated$"),
+    "a truth value": (
+        "data.yaml",
+        "train: .\nnames: [x, no]",
+        r"the name False of class 1 must be text; quote",
+    ),
+    "a list of images": (
+        "data.yaml",
+        "train: a.txt",
+        r"'a\.txt' is a list of images, which is not supported;",
+    ),
     "pixels": (
         "a.txt",
         "0 120 30 40 20",
@@ -379,3 +629,58 @@ def test_sources_of_yolo_that_are_no_folders_are_reported(tmp_path):
     (tmp_path / "x.txt").write_text("")
     with pytest.raises(InputError, match=r"x\.txt: must be a folder or a data\.yaml$"):
         Table(tmp_path / "x.txt", form="yolo").stage(tmp_path)
+
+
+def test_only_text_files_in_the_source_are_read(quick, tmp_path, log):
+    write_yolo(tmp_path / "images" / "ds", ".", ".")
+    other = tmp_path / "labels" / "ds" / "a.txt"
+    other.parent.mkdir(parents=True)
+    other.write_text("0 0.5 0.5 1 1")
+    (tmp_path / "images" / "ds" / "z.txt").write_text("0 0.5 0.5 1 1")
+    (tmp_path / "images" / "ds" / "classes.txt").write_text("\n".join(NAMES))
+    quick(tmp_path / "images" / "ds", "yolo")
+    check_yolo(tmp_path / "out", "train")
+    extra = str(tmp_path / "images" / "ds" / "z.txt")
+    assert f"warning: 1 text file has no image, such as {extra!r}" in log
+    (tmp_path / "images" / "ds" / "a.txt").unlink()
+    (tmp_path / "images" / "ds" / "a.txt").symlink_to(other)
+    with pytest.raises(InputError, match=r"a\.txt is outside .*ds; allow this with follow_links=True$"):
+        quick(tmp_path / "images" / "ds", "yolo", "linked")
+    quick(tmp_path / "images" / "ds", "yolo", "linked", follow_links=True)
+    assert examples(tmp_path / "linked", "train")["a.jpg"]["objects/bbox"].tolist() == [[0.5, 0.5, 1, 1]]
+
+
+def test_images_without_any_text_file_are_not_yolo(tmp_path):
+    write_yolo(tmp_path / "images", ".", "../labels")
+    with pytest.raises(
+        InputError, match=r"images: no image has a text file of boxes, such as '.*a\.jpg'; they"
+    ):
+        Table(tmp_path / "images", form="yolo").stage(tmp_path)
+
+
+def test_a_root_without_a_yaml_has_no_effect(tmp_path):
+    write_yolo(tmp_path, ".", ".")
+    with pytest.raises(
+        OptionsError, match=r"^root= has no effect, since .* has no data\.yaml; leave it out$"
+    ):
+        Table(tmp_path, form="yolo", root=tmp_path).stage(tmp_path)
+
+
+def test_a_yaml_may_name_folders_that_are_not_there(quick, tmp_path, log):
+    root = tmp_path / "yolo"
+    write_yolo(root, "train/images", "train/labels")
+    write_yolo(root, "more/images", "more/labels")
+    (root / "data.yaml").write_text("train: ../train/images\ntest: ../test/images\nholdout: more/images\n")
+    assert list(quick(root, "yolo").splits) == ["train"]
+    config = root / "data.yaml"
+    assert (
+        f"warning: {config} names the folder '../test/images', which does not exist: there is no split 'test'"
+        in log
+    )
+    line = "names the folder 'more/images' as 'holdout', which is not train, val or test: it is left out"
+    assert f"warning: {config} {line}" in log
+    (root / "data.yaml").write_text("train: ../none/images\nval: train/images\n")
+    with pytest.raises(
+        InputError, match=r"names the folder '\.\./none/images', which is not in .*; name its"
+    ):
+        quick(root, "yolo", "wrong")

@@ -114,6 +114,13 @@ TYPES = [
         [[[0.5], [np.nan]]],
         "NaN",
     ),
+    (
+        pa.list_(pa.list_(pa.float32(), 2)),
+        [[], None],
+        ("float", "float32"),
+        [[], []],
+        "all empty, of a declared length",
+    ),
     (pa.list_(pa.list_(pa.float64())), [[[0.1, 2]], [[3, 4]] * 2], ("float", "float32"), None, "rounded"),
 ]
 
@@ -124,7 +131,7 @@ TYPES = [
 def test_lists_of_lists_are_rows(kind, values, stored, wanted, reason, quick, tmp_path, log):
     path = write_parquet(tmp_path / "rows.parquet", pa.table({"x": pa.array(values, kind)}))
     feature = quick(path).schema["x"]
-    length = next(len(row) for rows in values for row in rows or ())
+    length = next((len(row) for rows in values for row in rows or ()), 2)
     assert feature == Feature("x", *stored, (None, length)), reason
     (batch,) = loader.load(tmp_path / "out", batch_size=len(values))
     if wanted is None:
@@ -150,7 +157,7 @@ REFUSED = {
     ),
     "no rows": (
         pa.array([[]], pa.list_(pa.list_(pa.int64()))),
-        r"^column 'x': its inner lists are all empty;",
+        r"^column 'x': its inner lists have no known length, since all lists are empty; give them a fixed",
     ),
     "a missing row": (pa.array([[[1], None]]), r"^column 'x': 1 of its inner lists are missing; leave out"),
     "a missing number": (
@@ -169,7 +176,10 @@ REFUSED = {
         pa.array([[[[1]]]]),
         r"^column 'x': its type .* cannot be stored; leave out",
     ),
-    "too large for float32": (pa.array([[[1e300]]]), r"^column 'x': .* float32, which cannot hold 1e\+300"),
+    "too large for float32": (
+        pa.array([[[1e300]]]),
+        r"^column 'x': its lists of lists are stored as float32, which cannot hold 1e\+300; scale the values",
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError
 
 CATEGORY = "objects/category"
+BOXES = "objects/bbox"
 
 
 @dataclass
@@ -28,6 +29,7 @@ class AnnotatedImage:
         boxes: four numbers of each object.
         categories: class number of each object.
         others: further values by column, of the image or one for each object.
+        size: width and height that the annotations state, to which the boxes refer, if they are in pixels.
     """
 
     path: bytes
@@ -35,6 +37,7 @@ class AnnotatedImage:
     boxes: list[Sequence[float]] = field(default_factory=list)
     categories: list[int] = field(default_factory=list)
     others: dict[str, object] = field(default_factory=dict)
+    size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def annotation_table(
     flat = np.array([box for image in images for box in image.boxes], np.float32)
     boxes = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel(), pa.float32()), 4)
     ends = np.cumsum([0, *(len(image.boxes) for image in images)], dtype=np.int64)
-    columns["objects/bbox"] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), boxes)
+    columns[BOXES] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), boxes)
     columns[CATEGORY] = pa.array([image.categories for image in images], pa.large_list(pa.int64()))
     for name, kind in others.items():
         columns[name] = pa.array([image.others[name] for image in images], kind)
@@ -81,7 +84,17 @@ def annotation_table(
     for part, content in sorted(parts):
         digest.update(b"%d %s %d " % (len(part), part, len(content)) + content)
     class_names = {CATEGORY: names} if names else {}
-    return TableFile(pa.table(columns), f"sha256:{digest.hexdigest()}", tuple(warnings), class_names)
+    sizes = tuple(image.size for image in images)
+    return TableFile(pa.table(columns), f"sha256:{digest.hexdigest()}", tuple(warnings), class_names, sizes)
+
+
+def name_fault(name: object) -> str | None:
+    """Return why a value in an annotation file is not a class name, or None if it is."""
+    if not isinstance(name, str):
+        return "must be text; quote it"
+    if not name:
+        return "is empty"
+    return "is not Unicode" if any("\ud800" <= letter <= "\udfff" for letter in name) else None
 
 
 def read_annotation(path: Path) -> bytes:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
     Annotations,
     annotation_table,
+    name_fault,
     read_annotation,
 )
 from tfshards.schemas import InputError
@@ -26,6 +29,14 @@ _OTHERS = {
     "objects/area": pa.large_list(pa.float32()),
     "objects/iscrowd": pa.large_list(pa.bool_()),
 }
+_LARGEST = float(np.finfo(np.float32).max)
+# Number of images of a file to look for in each folder.
+_SAMPLE = 20
+_SHOWN = 60
+
+
+class _FaultError(Exception):
+    """What is wrong in an annotation file, with the name of the object."""
 
 
 def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Annotations:
@@ -38,9 +49,12 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
         root: folder of the images; by default found next to the annotations.
 
     Raises:
-        InputError: a file is missing, is not of this form, or its images are not found.
+        InputError: a file is missing, is not of this form, its images are not found, or two files name the
+            same image.
     """
     path = Path(source)
+    if root is not None and not Path(root).is_dir():
+        raise InputError(f"root={os.fspath(root)!r} is not a folder")
     if path.is_dir():
         files = sorted(file for file in path.glob("annotations/*.json") if _NAME.fullmatch(file.name))
         files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
@@ -52,6 +66,7 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
         files = [path]
     folder = Path(root) if root is not None else path if path.is_dir() else None
     images, parts, names = [], [], None
+    file_of: dict[bytes, Path] = {}
     for file in files:
         content = read_annotation(file)
         found, file_names = _read(file, content)
@@ -66,6 +81,13 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
         for image in found:
             image.split = split
             image.path = os.fsencode(os.path.relpath(own / os.fsdecode(image.path), folder))
+            # a folder of one split would serve the others if their images have the same names
+            if file_of.setdefault(image.path, file) != file:
+                raise InputError(
+                    f"{file} and {file_of[image.path]} name the same image {os.fsdecode(image.path)!r} in "
+                    f"{folder}; name the folder that holds those of all splits with root=, or build each "
+                    "file with its own root="
+                )
         images += found
         parts.append((os.fsencode(file.name), content))
     assert folder is not None
@@ -77,56 +99,149 @@ def _split_of(file: Path) -> str:
     return found["split"] if found else file.parent.name
 
 
-def _folder_of(file: Path, images: list[AnnotatedImage], root: Path | None) -> Path:
-    """Return the folder of the images of an annotation file: one in which the first of them exists."""
+def _folder_of(file: Path, images: Sequence[AnnotatedImage], root: Path | None) -> Path:
+    """Return the folder of the images of an annotation file: the one in which most of them exist."""
     found = _NAME.fullmatch(file.name)
     names = [file.parent.name] if found is None else [found["folder"], found["split"]]
     names += [f"images/{name}" for name in names] + ["images", "."]
     above = [file.parent, file.parent.parent] if root is None else [root]
     tried = [folder / name for folder in above for name in names]
     tried = [file.parent, *tried] if root is None else tried
-    first = os.fsdecode(images[0].path)
-    for folder in tried:
-        if (folder / first).is_file():
-            return folder
+    numbers = np.unique(np.linspace(0, len(images) - 1, _SAMPLE).astype(np.int64)).tolist()
+    for some in ([images[number] for number in numbers], images):
+        counts = [sum((folder / os.fsdecode(image.path)).is_file() for image in some) for folder in tried]
+        if any(counts):
+            return tried[counts.index(max(counts))]
+    where = "next to it" if root is None else f"in {root}"
     raise InputError(
-        f"{file}: its image {first!r} is not found next to it; name the folder of images with root="
+        f"{file}: none of its images, such as {os.fsdecode(images[0].path)!r}, is found {where}; name the "
+        "folder of images with root="
     )
 
 
 def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     try:
         document = json.loads(content)
-        categories = sorted((each["id"], str(each["name"])) for each in document["categories"])
-        images = {each["id"]: _image(each) for each in document["images"]}
-        num_images = len(document["images"])
-        numbers = {number: index for index, (number, _) in enumerate(categories)}
-        for each in document["annotations"]:
-            _add(images[each["image_id"]], each, numbers[each["category_id"]])
-    except KeyError as error:
-        raise InputError(f"{file}: is not a file of COCO's objects: {error} is missing") from None
-    except (ValueError, TypeError, RecursionError) as error:
+        names, numbers = _categories(document)
+        images: dict[int, AnnotatedImage] = {}
+        for number, each in _objects(document, "images", "image"):
+            if number in images:
+                raise _FaultError(f"the id {number} of an image is repeated")
+            images[number] = _image(number, each)
+        for shown, each in _annotations(document):
+            _add(images, numbers, shown, each)
+    except _FaultError as fault:
+        raise InputError(f"{file}: is not a file of COCO's objects: {fault}; correct the file") from None
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: is not a file of COCO's objects: {error}") from None
-    names = tuple(name for _, name in categories)
-    if not images or len(images) < num_images or len(set(names)) < len(names):
-        fault = "has no images" if not images else "repeats the id of an image, or the name of a category"
-        raise InputError(f"{file}: {fault}; correct the file")
+    if not images:
+        raise InputError(f"{file}: has no images; correct the file")
     return list(images.values()), names
 
 
-def _image(each: dict[str, Any]) -> AnnotatedImage:
-    others = {"image_id": int(each["id"]), "objects/area": [], "objects/iscrowd": []}
-    return AnnotatedImage(os.fsencode(each["file_name"]), others=others)
+def _list(document: object, name: str) -> list[object]:
+    found = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        raise _FaultError(f"it has no list of {name}")
+    return found
 
 
-def _add(image: AnnotatedImage, each: dict[str, Any], category: int) -> None:
-    box = [float(number) for number in each["bbox"]]
-    if len(box) != 4:
-        raise ValueError(f"the bbox of the annotation {each.get('id')} has {len(box)} numbers instead of 4")
-    image.boxes.append(box)
-    image.categories.append(category)
-    area, crowd = image.others["objects/area"], image.others["objects/iscrowd"]
-    assert isinstance(area, list)
-    assert isinstance(crowd, list)
-    area.append(float(each.get("area", box[2] * box[3])))
-    crowd.append(bool(each.get("iscrowd", 0)))
+def _objects(document: object, name: str, noun: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the id of each object in a list, and the object."""
+    for each in _list(document, name):
+        if not isinstance(each, dict) or "id" not in each:
+            raise _FaultError(f"an object in {name} has no id")
+        yield _integer(each["id"], f"the id of the {noun}"), each
+
+
+def _annotations(document: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each annotation with the words that name it."""
+    for number, each in enumerate(_list(document, "annotations")):
+        if not isinstance(each, dict):
+            raise _FaultError(f"annotations[{number}] is not an object")
+        yield f"the annotation {_shown(each['id'])}" if "id" in each else f"annotations[{number}]", each
+
+
+def _categories(document: object) -> tuple[tuple[str, ...], dict[int, int]]:
+    """Return the class names in the order of the ids, and the class number of each id."""
+    names: dict[int, str] = {}
+    for number, each in _objects(document, "categories", "category"):
+        name = each.get("name")
+        fault = name_fault(name)
+        if fault:
+            raise _FaultError(f"the name {_shown(name)} of the category {number} {fault}")
+        if number in names:
+            raise _FaultError(f"the id {number} of a category is repeated")
+        if name in names.values():
+            raise _FaultError(f"the name {name!r} of a category is repeated")
+        names[number] = str(name)
+    ids = sorted(names)
+    return tuple(names[number] for number in ids), {number: index for index, number in enumerate(ids)}
+
+
+def _image(number: int, each: dict[str, Any]) -> AnnotatedImage:
+    name = each.get("file_name")
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise _FaultError(f"the file_name {_shown(name)} of the image {number} must be a path")
+    others: dict[str, object] = {"image_id": number, "objects/area": [], "objects/iscrowd": []}
+    try:
+        path = os.fsencode(name)
+    except UnicodeEncodeError:
+        raise _FaultError(f"the file_name {_shown(name)} of the image {number} is not Unicode") from None
+    sides = [each.get(side) for side in ("width", "height")]
+    if None in sides:
+        return AnnotatedImage(path, others=others)
+    width, height = (_integer(side, f"the width or height of the image {number}") for side in sides)
+    return AnnotatedImage(path, others=others, size=(width, height))
+
+
+def _add(
+    images: dict[int, AnnotatedImage], numbers: dict[int, int], shown: str, each: dict[str, Any]
+) -> None:
+    """Add the box of an annotation to its image."""
+    for field, known, what in (("image_id", images, "images"), ("category_id", numbers, "categories")):
+        found = each.get(field)
+        if field not in each:
+            raise _FaultError(f"{shown} has no {field}")
+        if not isinstance(found, (int, float)) or isinstance(found, bool) or found not in known:
+            raise _FaultError(f"{shown} has the {field} {_shown(found)}, which is not among the {what}")
+    box = each.get("bbox")
+    if not isinstance(box, list) or len(box) != 4:
+        raise _FaultError(f"{shown} has the bbox {_shown(box)} instead of 4 numbers")
+    left, top, width, height = (_number(value, f"the bbox of {shown}") for value in box)
+    if width < 0 or height < 0:
+        raise _FaultError(f"the bbox of {shown} has a negative width or height: {_shown(box)}")
+    area = each.get("area")
+    crowd = each.get("iscrowd", 0)
+    if not isinstance(crowd, (int, float)) or crowd not in (0, 1):
+        raise _FaultError(f"the iscrowd of {shown} is {_shown(crowd)} instead of 0 or 1")
+    image = images[each["image_id"]]
+    image.boxes.append([left, top, width, height])
+    image.categories.append(numbers[each["category_id"]])
+    areas, crowds = image.others["objects/area"], image.others["objects/iscrowd"]
+    assert isinstance(areas, list)
+    assert isinstance(crowds, list)
+    largest = min(width * height, _LARGEST)
+    areas.append(largest if area is None else _number(area, f"the area of {shown}"))
+    crowds.append(bool(crowd))
+
+
+def _number(value: object, what: str) -> float:
+    """Return a number that float32 can hold."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # also not NaN, and no integer that is too large for float()
+    if not is_number or not -_LARGEST <= value <= _LARGEST:  # type: ignore[operator]
+        raise _FaultError(f"{what} has {_shown(value)}, which is not a number that float32 can hold")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _integer(value: object, what: str) -> int:
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not is_whole or isinstance(value, bool) or not 0 <= value < 1 << 63:  # type: ignore[operator]
+        raise _FaultError(f"{what} is {_shown(value)}, which is not an integer from 0 to 2^63 - 1")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

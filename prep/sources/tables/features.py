@@ -81,8 +81,10 @@ def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -
         )
     if dtype != "float64":
         return StoredColumn(values, Feature(name, "float", dtype, shape))
-    warning = f"column {name!r}: its lists differ in length and are stored as float32"
-    return StoredColumn(_as_float32(name, values), Feature(name, "float", "float32", shape), warning)
+    why = "its lists differ in length and are"
+    warning = f"column {name!r}: {why} stored as float32"
+    values = _as_float32(name, values, why, "give them the same length, or ")
+    return StoredColumn(values, Feature(name, "float", "float32", shape), warning)
 
 
 def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -96,6 +98,11 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = item
     if pa.types.is_dictionary(plain):
         plain = plain.value_type
+    if pa.types.is_null(plain) and is_list and len(pc.list_flatten(column)) == 0:
+        raise InputError(
+            f"column {name!r}: every list is empty, so that their type is not known; write a Parquet "
+            f"file, which declares it, or leave out the column with drop={name!r}"
+        )
     if pa.types.is_null(plain):
         raise InputError(f"column {name!r}: every value is missing; leave out the column with drop={name!r}")
     refused = InputError(
@@ -219,6 +226,9 @@ def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
             if len(lengths) > 1
             else "are all empty"
         )
+        if not lengths:
+            found = "have no known length, since all lists are empty; give them a fixed size in Parquet, or"
+            raise InputError(f"column {name!r}: its inner lists {found} {remedy}")
         raise InputError(f"column {name!r}: its inner lists {found}; {remedy}")
     items = _without_missing(name, plain_column(name, pc.list_flatten(inner)))
     num_rows = pc.list_value_length(column).fill_null(0).to_numpy()
@@ -228,20 +238,21 @@ def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
         raise InputError(f"column {name!r}: its type {shown(column.type)} cannot be stored; {remedy}")
     values = of_lengths(num_rows.astype(np.int64) * lengths[0], items)
     if dtype == "float64":
-        values, dtype = _as_float32(name, values), "float32"
-        warning = f"column {name!r}: its lists of lists are stored as float32"
+        why = "its lists of lists are"
+        values, dtype = _as_float32(name, values, why, "scale the values, or "), "float32"
+        warning = f"column {name!r}: {why} stored as float32"
     kind = "float" if dtype.startswith("float") else "int"
     return StoredColumn(values, Feature(name, kind, dtype, (None, lengths[0])), warning)
 
 
-def _as_float32(name: str, lists: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_float32(name: str, lists: pa.ChunkedArray, why: str, remedy: str) -> pa.ChunkedArray:
     flat = pc.list_flatten(lists)
     short = flat.cast(pa.float32())
     lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
     if len(lost):
         raise InputError(
-            f"column {name!r}: its lists differ in length and are stored as float32, which cannot hold "
-            f"{lost[0].as_py()}; give them the same length, or leave out the column with drop={name!r}"
+            f"column {name!r}: {why} stored as float32, which cannot hold {lost[0].as_py()}; {remedy}leave "
+            f"out the column with drop={name!r}"
         )
     return relisted(lists, short)
 

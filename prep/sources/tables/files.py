@@ -38,12 +38,15 @@ class TableFile:
         digest: digest of the file, in the form of the manifest.
         warnings: warnings for the user.
         class_names: class names in label order, by column, where the file has them.
+        sizes: width and height of the image of each row as the annotations state them, or None; empty for
+            tables without annotations.
     """
 
     table: pa.Table
     digest: str
     warnings: tuple[str, ...]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sizes: tuple[tuple[int, int] | None, ...] = ()
 
 
 def table_path(path: str | os.PathLike[str]) -> Path:

@@ -6,23 +6,34 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
 from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.oriented_size import oriented_size
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options, read_image
+from tfshards.prep.sources.image_file import (
+    checked_image,
+    decoders_of,
+    mask_options,
+    read_image,
+    read_unchanged,
+)
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.tables.annotations import BOXES
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import TEXT, values_of
+from tfshards.prep.sources.tables.fitted_boxes import fitted_boxes
 from tfshards.prep.sources.tables.images import combined
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
 from tfshards.prep.sources.tables.staging import (
     BYTES,
     DROPPED,
+    HEIGHT,
     IMAGE,
     KEY,
     PATH,
@@ -31,6 +42,7 @@ from tfshards.prep.sources.tables.staging import (
     SPLIT,
     STAMP,
     VALUE,
+    WIDTH,
     ArrowKeys,
     mapped_table,
 )
@@ -102,6 +114,9 @@ class TableReader:
         values = [feature for feature in schema.features if not feature.is_encoded and feature.name != "key"]
         wanted = [prefix + name for name in images for prefix in (PATH, SIZE, STAMP)]
         wanted += [IMAGE + name for name in self.columns.embedded]
+        # stored without a check, images are not turned
+        fits = WIDTH in staged.column_names and BOXES in schema.names and self.images.check != "none"
+        wanted += [WIDTH, HEIGHT] if fits else []
         taken = staged.select([*wanted, *(VALUE + feature.name for feature in values)]).take(
             pa.array(numbers, pa.int64())
         )
@@ -114,6 +129,8 @@ class TableReader:
             for name in images
         ]
         names = [name for name in schema.names if name != "key"]
+        sides = (taken[side].to_pylist() for side in (WIDTH, HEIGHT)) if fits else ()
+        sizes = list(zip(*sides, strict=True))
         outcomes: list[Outcome] = []
         for index, row in enumerate(rows):
             found = self._read_images(
@@ -123,6 +140,14 @@ class TableReader:
                 outcomes.append(found)
                 continue
             encoded, conversions = found
+            if fits:
+                boxes = self._fitted(row, files[0][index], columns[BOXES][index], sizes[index])
+                if isinstance(boxes, Rejected):
+                    outcomes.append(boxes)
+                    continue
+                if boxes != columns[BOXES][index]:
+                    conversions = (*conversions, "boxes turned")
+                encoded[BOXES] = boxes
             row_values = [encoded[name] if name in encoded else columns[name][index] for name in names]
             outcomes.append(Accepted([*row_values, to_bytes(row.key)], conversions))
         return outcomes
@@ -151,6 +176,21 @@ class TableReader:
                 raise InputError(f"group_by={by!r}: {without:,} rows have no class; group by another column")
             return [names[number] for number in column.to_pylist()]
         return groups_of(by, column)
+
+    def _fitted(
+        self,
+        row: Row,
+        file: tuple[bytes, int, int, bytes | None],
+        boxes: Values,
+        stated: tuple[int, int] | tuple[None, None],
+    ) -> Sequence[float] | Rejected:
+        """Return the boxes of an image that was accepted, or why they do not fit it."""
+        path, size, stamp, _ = file
+        data = read_unchanged(os.path.join(os.fsencode(self.root), path), Row(row.key, -1, size, stamp))
+        found = oriented_size(data, self.images, os.path.splitext(path)[1].lower())
+        known = (stated[0], stated[1]) if stated[0] is not None and stated[1] is not None else None
+        is_turned = self.images.orientation == "apply"
+        return fitted_boxes(cast("Sequence[float]", boxes), known, found, is_turned=is_turned)
 
     def _columns_of(self, name: str, rows: pa.Table) -> list[pa.ChunkedArray]:
         """Return the columns of an image: paths, sizes, stamps, and encoded images or nothing instead."""

@@ -43,7 +43,18 @@ from tfshards.prep.sources.tables.labels import folder_splits, label_column, lab
 from tfshards.prep.sources.tables.nested import is_along_rows, is_image_struct
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE, stage_table
+from tfshards.prep.sources.tables.staging import (
+    BYTES,
+    DROPPED,
+    HEIGHT,
+    IMAGE,
+    KEY,
+    PATH,
+    SPLIT,
+    VALUE,
+    WIDTH,
+    stage_table,
+)
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
@@ -140,6 +151,10 @@ class Table:
             self._check_no_image_options(path, lines)
         stored, names = self._stored(found, assigned)
         staged = _rows(found.table, assigned, stored)
+        if self.form == "coco":
+            for side, column in enumerate((WIDTH, HEIGHT)):
+                sides = [size and size[side] for size in found.sizes]
+                staged = staged.append_column(column, pa.array(sides, pa.int64()))
         if self.form == "table" and assigned.split is None and self.columns.split is None:
             assigned, staged, more = _with_split_folders(assigned, staged)
             lines += more

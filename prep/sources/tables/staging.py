@@ -15,6 +15,8 @@ KEY, SPLIT, BYTES, SAME = "key", "split", "bytes", "same"
 VALUE, PATH, SIZE, STAMP, DROPPED = "value/", "path/", "size/", "stamp/", "dropped/"
 # encoded images that are in the table itself
 IMAGE = "image/"
+# width and height that annotations state of the image of a row
+WIDTH, HEIGHT = "width", "height"
 
 
 def stage_table(table: pa.Table, path: Path) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import yaml
 
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
     Annotations,
     annotation_table,
+    name_fault,
     read_annotation,
     relative,
 )
 from tfshards.prep.sources.tree import images_in
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, OptionsError
 
 _YAML = (".yaml", ".yml")
 _SPLITS = ("train", "val", "test")
@@ -44,79 +46,129 @@ def read_yolo(
         follow_links: follow links to folders and out of the folder.
 
     Raises:
-        InputError: a file is missing or not of this form, or there are no images.
+        OptionsError: ``root`` has no effect.
+        InputError: a file is missing or not of this form, or there are no images, or no text files.
     """
     path = Path(source)
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    if root is not None and not Path(root).is_dir():
+        raise InputError(f"root={os.fspath(root)!r} is not a folder")
     config = path if path.suffix.lower() in _YAML else path / "data.yaml"
     parts: list[tuple[bytes, bytes]] = []
+    warnings: list[str] = []
     if config.is_file():
         content = read_annotation(config)
-        folder, splits, names = _described(config, content, Path(root) if root is not None else None)
+        folder, splits, names, warnings = _described(
+            config, content, Path(root) if root is not None else None
+        )
         parts.append((os.fsencode(config.name), content))
+    elif root is not None:
+        raise OptionsError(f"root= has no effect, since {path} has no data.yaml; leave it out")
     elif path.is_dir():
         folder, names = path, _names_in(path)
         splits = {split: [where] for split, where in _split_folders(path).items()}
     else:
         raise InputError(f"{path}: must be a folder or a data.yaml")
-    images, num_alone = [], 0
+    images: list[AnnotatedImage] = []
+    alone: list[str] = []
+    read: set[Path] = set()
     for split, folders in splits.items():
         for where in folders:
             for file in _images(where, follow_links=follow_links):
                 image = AnnotatedImage(relative(file, folder), split)
-                text = _text_of(file)
+                text = _text_of(image.path, folder)
                 if text is None:
-                    num_alone += 1
+                    alone.append(file)
                 else:
+                    _check_inside(text, folder, follow_links=follow_links)
                     content = read_annotation(text)
                     _add(image, text, content, len(names))
                     parts.append((relative(text, folder), content))
+                    read.add(text)
                 images.append(image)
     if not images:
         raise InputError(f"{path} has no images; there is nothing to build")
-    warnings = [f"{num_alone} images have no text file, and so no boxes"] if num_alone else []
+    if not read:
+        raise InputError(
+            f"{path}: no image has a text file of boxes, such as {alone[0]!r}; they must be next to the "
+            "images, or in labels/ where these are in images/, both in the source"
+        )
+    if alone:
+        have = "images have" if len(alone) > 1 else "image has"
+        warnings.append(f"{len(alone)} {have} no text file, and so no boxes, such as {alone[0]!r}")
+    warnings += _without_images(read)
     return Annotations(annotation_table(images, {}, names, parts, warnings), folder)
 
 
 def _described(
     config: Path, content: bytes, root: Path | None
-) -> tuple[Path, dict[str, list[Path]], tuple[str, ...]]:
-    """Return the root, the folders of images by split, and the class names, as ``data.yaml`` names them."""
+) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], list[str]]:
+    """Return the root, the folders of images by split, the class names, and warnings, from ``data.yaml``."""
     try:
         described = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{config}: is not YAML: {str(error).splitlines()[0]}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{config}: is not YAML: {(str(error).splitlines() or [''])[0]}") from None
     if not isinstance(described, dict):
         raise InputError(f"{config}: is not a data.yaml of Ultralytics")
-    names = described.get("names", ())
+    base = root or config.parent / str(described.get("path") or ".")
+    base = base if base.is_dir() else config.parent
+    splits: dict[str, list[Path]] = {}
+    missing: list[tuple[str, str]] = []
+    for split in _SPLITS:
+        given = described.get(split) or []
+        for each in map(str, given if isinstance(given, list) else [given]):
+            found = _folder(base, each)
+            if found is not None:
+                splits.setdefault(split, []).append(found)
+            elif (base / each).is_file():
+                raise InputError(
+                    f"{config}: {each!r} is a list of images, which is not supported; name the folder of the "
+                    f"images of {split!r} instead"
+                )
+            else:
+                missing.append((split, each))
+    # datasets are often given without their test images; a wrong root has none of the folders
+    lacking = [split for split, _ in missing]
+    if missing and (not splits or "train" in lacking or set(lacking) & splits.keys()):
+        raise InputError(
+            f"{config}: names the folder {missing[0][1]!r}, which is not in {base}; name its root with root="
+        )
+    warnings = [
+        f"{config} names the folder {each!r}, which does not exist: there is no split {split!r}"
+        for split, each in missing
+    ]
+    warnings += [
+        f"{config} names the folder {each!r} as {key!r}, which is not train, val or test: it is left out"
+        for key, each in described.items()
+        if isinstance(each, str) and key not in (*_SPLITS, "path") and _folder(base, each)
+    ]
+    return base, splits, _names(config, described.get("names", ())), warnings
+
+
+def _names(config: Path, names: object) -> tuple[str, ...]:
+    """Return the class names in a ``data.yaml``, which are a list or a name for each number."""
     if isinstance(names, dict):
-        if sorted(names) != list(range(len(names))):
+        if not all(type(number) is int for number in names) or sorted(names) != list(range(len(names))):
             raise InputError(f"{config}: the names must be numbered from 0 without gaps")
         names = [names[number] for number in range(len(names))]
     if not isinstance(names, (list, tuple)):
         raise InputError(f"{config}: names must be a list, or a name for each number")
-    base = root or config.parent / str(described.get("path") or ".")
-    base = base if base.is_dir() else config.parent
-    splits = {}
-    for split in _SPLITS:
-        given = described.get(split) or []
-        folders = [
-            _folder(config, base, str(each)) for each in (given if isinstance(given, list) else [given])
-        ]
-        if folders:
-            splits[split] = folders
-    return base, splits, tuple(map(str, names))
+    # YAML reads 7 as a number, and no and on as truth values
+    texts = [str(name) if type(name) in (int, float) else name for name in names]
+    for number, name in enumerate(texts):
+        fault = name_fault(name) or ("is repeated" if name in texts[:number] else None)
+        if fault:
+            raise InputError(f"{config}: the name {name!r} of class {number} {fault}")
+    return tuple(map(str, texts))
 
 
-def _folder(config: Path, base: Path, given: str) -> Path:
+def _folder(base: Path, given: str) -> Path | None:
     # Roboflow writes ../train/images where it means train/images
     for folder in (base / given, base / given.removeprefix("../")):
         if folder.is_dir():
             return folder
-    raise InputError(
-        f"{config}: names the folder {given!r}, which is not in {base}; name its root with root="
-    )
+    return None
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
@@ -134,8 +186,12 @@ def _names_in(folder: Path) -> tuple[str, ...]:
     found = next((folder / name for name in _CLASS_FILES if (folder / name).is_file()), None)
     if found is None:
         return ()
-    lines = read_annotation(found).decode("utf-8", "replace").splitlines()
-    return tuple(line.strip() for line in lines if line.strip())
+    names = [line.strip() for line in read_annotation(found).decode("utf-8", "replace").rstrip().splitlines()]
+    for number, name in enumerate(names, 1):
+        if not name or name in names[: number - 1]:
+            fault = f"repeats {name!r}" if name else "is empty"
+            raise InputError(f"{found}, line {number}: {fault}; write one class per line")
+    return tuple(names)
 
 
 def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
@@ -144,12 +200,41 @@ def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
         yield os.path.join(folder, os.fsdecode(file.key))
 
 
-def _text_of(image: str) -> Path | None:
-    """Return the text file of an image: in ``labels/`` instead of the last ``images/``, or next to it."""
-    stem = os.path.splitext(image)[0] + ".txt"
+def _text_of(image: bytes, folder: Path) -> Path | None:
+    """Return the text file of an image: in ``labels/`` instead of the last ``images/``, or next to it.
+
+    Folders above ``folder``, to which the path of the image is relative, are not replaced.
+    """
+    stem = "/" + os.path.splitext(os.fsdecode(image))[0] + ".txt"
     head, found, tail = stem.rpartition("/images/")
-    candidates = [Path(f"{head}/labels/{tail}")] if found else []
-    return next((path for path in (*candidates, Path(stem)) if path.is_file()), None)
+    candidates = [f"{head}/labels/{tail}"] if found else []
+    paths = [folder / each[1:] for each in (*candidates, stem)]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _check_inside(text: Path, folder: Path, *, follow_links: bool) -> None:
+    """Raise InputError if a text file is outside a folder after following links."""
+    if follow_links or not text.is_symlink():
+        above = os.path.realpath(text.parent)
+    else:
+        above = os.path.realpath(text)
+    if not follow_links and not Path(above).is_relative_to(os.path.realpath(folder)):
+        raise InputError(f"{text} is outside {folder}; allow this with follow_links=True")
+
+
+def _without_images(read: Collection[Path]) -> list[str]:
+    """Return a warning if folders of text files that were read hold others."""
+    known = {Path(name).name for name in _CLASS_FILES}
+    found = sorted(
+        file
+        for folder in {text.parent for text in read}
+        for file in folder.glob("*.txt")
+        if file not in read and file.name not in known
+    )
+    if not found:
+        return []
+    have = "text files have" if len(found) > 1 else "text file has"
+    return [f"{len(found)} {have} no image, such as {str(found[0])!r}"]
 
 
 def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) -> None:
@@ -168,11 +253,13 @@ def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) ->
         except ValueError:
             values = [math.nan]
         category = values[0]
-        if not category.is_integer() or category < 0 or (num_classes and category >= num_classes):
-            allowed = f"0 to {num_classes - 1}" if num_classes else "a number of at least 0"
+        if not category.is_integer() or not 0 <= category < (num_classes or MAX_CLASSES):
+            allowed = f"0 to {num_classes - 1}" if num_classes else f"a number from 0 to {MAX_CLASSES - 1}"
             raise InputError(f"{path}, line {number}: the class {words[0]} must be {allowed}")
         box = values[1:]
         if not all(-_SLACK <= value <= 1 + _SLACK for value in box):
             raise InputError(f"{path}, line {number}: a box must be fractions of the image, from 0 to 1")
+        if min(box[2:]) < 0:
+            raise InputError(f"{path}, line {number}: the width or height of the box is negative")
         image.boxes.append(box)
         image.categories.append(int(category))
