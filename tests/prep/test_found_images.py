@@ -59,7 +59,7 @@ def test_a_preview_reports_the_column_of_images(image_folder):
 
 
 def test_masks_alone_do_not_keep_the_images_from_being_found(image_folder, quiet_build, tmp_path):
-    root = image_folder({"a.png": 1, "m.png": encoded(2, mode="L")})
+    root = image_folder({"a.png": encoded(1), "m.png": encoded(2, mode="L")})
     path = write_csv(root / "rows.csv", "photo,outline", "a.png,m.png")
     manifest = quiet_build(Table(path, columns=ColumnRoles(masks=("outline",))), tmp_path / "out")
     assert manifest.schema["photo"].kind == "image"
