@@ -327,9 +327,9 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
     path.rename(photos / "cat" / ".hidden.png")
     refused(dataset, photos, r"built from: 42 inputs instead of 43; give those", contents)
     (photos / "cat" / ".hidden.png").rename(path)
-    (photos / "emu").mkdir()
+    (photos / "cat").rename(photos / "emu")
     refused(dataset, ImageFolder(photos), "built from: features or class names differ", contents)
-    (photos / "emu").rmdir()
+    (photos / "emu").rename(photos / "cat")
     record.write_bytes(recorded)
     later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
     monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda **_: later)
