@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ with _quiet_logging():
 # Names of the threads in which Beam waits for a worker process to end, and for its responses.
 WORKER_THREADS = ("run_worker", "beam_control_read")
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
-_WORKER_LOGGER = "apache_beam.runners.worker.sdk_worker"
 _CONNECT_SECONDS = 5
+# Tokens of the builds of this process, by which a worker recognizes that it is a thread of it (LOOPBACK).
+_own_tokens: set[str] = set()
 _LOST_WORKER = (
     "a worker process died, perhaps because memory ran out (its output is in {log}); "
     "run the same command to resume"
@@ -136,8 +138,11 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 
 def _run(work: Work, arguments: Sequence[str]) -> None:
     runner, options = _runner(work, arguments)
-    job = Job(work, is_local=isinstance(runner, FnApiRunner), cancel_result=_cancel)
-    job.is_lasting = bool(options.view_as(PortableOptions).job_endpoint)
+    job = Job(
+        work,
+        is_local=isinstance(runner, FnApiRunner),
+        is_lasting=bool(options.view_as(PortableOptions).job_endpoint),
+    )
     failures: list[BaseException] = []
     is_lost = threading.Event()
 
@@ -147,13 +152,17 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
                 if job.endpoint:
                     _check_options_of_service(job.endpoint, arguments)
                 result = _pipeline(work, runner, options).run()
-                job.start(result)
-                result.wait_until_finish()
+                job.start(_Handle(result))
+                try:
+                    result.wait_until_finish()
+                finally:
+                    job.finish()
         except BaseException as error:  # every failure must reach the main thread
             failures.append(error)
         work.progress.end()
 
     hook = threading.excepthook
+    are_workers_left = False
 
     def lose_worker(death: threading.ExceptHookArgs) -> None:
         if not _is_of_beam(death):
@@ -172,14 +181,17 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
         thread.start()
         work.progress.follow(None if job.is_local else job.measure, job.where)
     except BaseException as error:
+        are_workers_left = not job.is_local
         work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else str(error))
         if thread.ident is not None:
             job.cancel(thread)
         raise
     finally:
-        if not is_lost.is_set():
-            # otherwise further threads are about to fail because of the same worker
+        if not (is_lost.is_set() or are_workers_left):
+            # otherwise further threads are about to fail because of the same worker, or of its lost job
             threading.excepthook = hook
+    if not failures and work.area is not None and work.area.stop_path.exists():
+        failures.append(BuildError("a worker has failed"))
     if failures:
         why = reason(failures[0])
         work.stop(why)
@@ -276,6 +288,7 @@ def _pipeline(work: Work, runner: beam.runners.PipelineRunner, options: Pipeline
     # the local runner's workers are threads of this process, or run the same programs on this machine
     if work.area is not None and not isinstance(runner, FnApiRunner):
         requirements = Requirements.of(work.area.unfinished_path(""), work.area.attempt, work.source)
+        _own_tokens.add(requirements.token)
     pipeline = beam.Pipeline(runner, options)
     # PCollection[bytes] -> PCollection[item] -> PCollection[None]
     _ = (
@@ -283,7 +296,7 @@ def _pipeline(work: Work, runner: beam.runners.PipelineRunner, options: Pipeline
         | beam.Impulse()
         | "List" >> beam.ParDo(_List(requirements, list(work.items)))
         | "Spread" >> beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call(requirements, work.function))
+        | "Call" >> beam.ParDo(_Call(requirements, (work.function, work.area)))
     )
     return pipeline
 
@@ -322,28 +335,58 @@ class _Call(_Checked):
 
     def process(self, item: object) -> None:
         """Call the function with one item."""
-        self._loaded(item)
+        function, area = self._loaded
+        try:
+            function(item)
+        except Exception:
+            is_own_thread = self._requirements is not None and self._requirements.token in _own_tokens
+            # Beam would print the traceback to standard error; the reason is in the build area
+            if not (is_own_thread and area.stop_path.exists()):
+                raise
 
 
-def _cancel(result: Any) -> bool:  # noqa: ANN401
-    """Cancel the job of a pipeline, wait for its end, and return whether it was running."""
-    if PipelineState.is_terminal(result.state):
-        return False
-    # Workers that are threads of this process log the exceptions with which they stop, perhaps a moment later.
-    logging.getLogger(_WORKER_LOGGER).setLevel(logging.CRITICAL)
-    result.cancel()
-    while not PipelineState.is_terminal(result.state):
-        time.sleep(0.1)
-    return True
+@dataclass(frozen=True)
+class _Handle:
+    """What Beam returned for a job."""
+
+    result: Any
+
+    @property
+    def job_id(self) -> str:
+        # of portable runners, or Dataflow's
+        is_portable = isinstance(self.result, PipelineResult)
+        return str(self.result._job_id if is_portable else getattr(self.result, "job_id", str)())
+
+    def has_ended(self) -> bool:
+        with _readable_errors():
+            return bool(PipelineState.is_terminal(self.result.state))
+
+    def cancel(self) -> None:
+        with _readable_errors():
+            self.result.cancel()
+        while not self.has_ended():
+            time.sleep(0.1)
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Raise BuildError for an error of gRPC, whose text has many lines."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        details = error.details() if isinstance(error, grpc.Call) else ""
+        raise BuildError(details or str(error)) from error
 
 
 def cancel(note: JobNote) -> bool:
     """Cancel a job of an earlier process, wait for its end, and return whether it was running.
 
     Raises:
-        BuildError: its job service does not answer, or the job does not end.
-        grpc.RpcError: its job service does not know the job.
+        BuildError: its job service does not answer, or does not know the job.
     """
     with _quiet_logging():
-        result = PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(()))
-        return _cancel(result)
+        handle = _Handle(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(())))
+        if handle.has_ended():
+            return False
+        handle.cancel()
+        return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import has_arrived
@@ -47,6 +47,28 @@ class JobNote:
         write_atomically(path, json.dumps(asdict(self)).encode("ascii"))
 
 
+class Handle(Protocol):
+    """A job that has started."""
+
+    @property
+    def job_id(self) -> str:
+        """The id that the job service gave to it."""
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended, in whatever way.
+
+        Raises:
+            BuildError: the job service does not answer, or does not know the job.
+        """
+
+    def cancel(self) -> None:
+        """Cancel the job and wait for its end.
+
+        Raises:
+            BuildError: the job service does not answer, or does not know the job.
+        """
+
+
 @dataclass
 class Job:
     """The job of a run, which another thread starts, and the main thread cancels.
@@ -54,35 +76,38 @@ class Job:
     Attributes:
         work: the work of the job.
         is_local: whether its workers are threads or processes that Beam's local runner starts.
-        cancel_result: cancels what Beam returned for a job, and waits for its end.
         endpoint: host and port of the job service, or nothing.
         is_lasting: whether the job service does not end with this process.
     """
 
     work: Work
     is_local: bool
-    cancel_result: Callable[[Any], object]
     endpoint: str = ""
     is_lasting: bool = False
-    _result: Any = None
+    _handle: Handle | None = None
     _note: JobNote | None = None
+    _has_ended: bool = False
     _is_cancelled: bool = False
     _failed_at: float | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, result: Any) -> None:  # noqa: ANN401
-        """Take what Beam returned for a pipeline that has started; if it is to be cancelled, do that now."""
+    def start(self, handle: Handle) -> None:
+        """Take the handle of the job, which has started; if it is to be cancelled, do that now."""
         if self.is_local:
             return
         with self._lock:
-            self._result = result
-            job_id = getattr(result, "_job_id", "")
-            self._note = JobNote(str(job_id() if callable(job_id) else job_id), self.endpoint)
+            self._handle = handle
+            self._note = JobNote(handle.job_id, self.endpoint)
             if self.work.area is not None and self.is_lasting:
                 self._note.write(self.work.area.job_path)
             is_cancelled = self._is_cancelled
         if is_cancelled:
-            self.cancel_result(result)
+            handle.cancel()
+
+    def finish(self) -> None:
+        """Take note that the job has ended, if that is so; its job service may end next."""
+        with suppress(BuildError):
+            self._has_ended = self._handle is not None and self._handle.has_ended()
 
     def forget(self) -> None:
         """Remove the note of the job, which has ended."""
@@ -123,19 +148,19 @@ class Job:
             return
         with self._lock:
             self._is_cancelled = True
-            result = self._result
+            handle = self._handle
         problems: list[BaseException] = []
 
-        def cancel() -> None:
+        def cancel(handle: Handle) -> None:
             try:
-                self.cancel_result(result)
+                handle.cancel()
             except BaseException as error:  # whatever it is, the job may still run
                 problems.append(error)
 
         try:
-            if result is not None:
+            if handle is not None and not self._has_ended:
                 # in a thread, since calls of Beam have no time limit
-                canceller = threading.Thread(target=cancel, name="cancel", daemon=True)
+                canceller = threading.Thread(target=cancel, args=(handle,), name="cancel", daemon=True)
                 canceller.start()
                 canceller.join(_CANCEL_SECONDS)
                 if canceller.is_alive():
@@ -143,13 +168,15 @@ class Job:
             thread.join(_END_SECONDS)
         except KeyboardInterrupt as again:
             problems.append(again)
-        if problems:
-            why = (str(problems[0]).strip().splitlines() or ["interrupted again"])[0]
+        if handle is None and self.endpoint and thread.is_alive():
+            self.work.log(f"warning: {self.endpoint} does not answer; it may still start a job of this build")
+        elif problems:
+            why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
             self.work.log(
                 f"warning: {self._note} may still run, since it could not be cancelled ({why}); cancel it in "
                 "the interface of its engine, or run the same command, which cancels it first"
             )
-        else:
+        elif handle is not None:
             self.forget()
 
 

@@ -27,6 +27,7 @@ class Requirements:
         folder: folder of the build area that every worker sees; it holds the token.
         token: content of the token file, which tells the folder from another one of the same path.
         source: folder or file of the inputs, if there is one.
+        entry: name of a file or folder in the source, if that is a folder that is not empty.
         working_folder: working folder of the main process if a path is relative, or else nothing.
     """
 
@@ -34,6 +35,7 @@ class Requirements:
     folder: Path
     token: str
     source: Path | None
+    entry: str
     working_folder: str
 
     @staticmethod
@@ -41,7 +43,8 @@ class Requirements:
         """Return the requirements of a build by this process, after writing the token into the folder."""
         write_atomically(folder / _TOKEN_NAME, token.encode("ascii"))
         is_relative = not all(path.is_absolute() for path in (folder, source) if path is not None)
-        return Requirements(_versions(), folder, token, source, os.getcwd() if is_relative else "")
+        entry = _any_entry(source) if source is not None and source.is_dir() else ""
+        return Requirements(_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
 
     def check(self) -> None:
         """Record in the folder that a worker has arrived.
@@ -70,18 +73,26 @@ class Requirements:
             return f"cannot read the build area {self.folder} ({error.strerror}); {everywhere}"
         if token != self.token:
             return f"sees another folder at {self.folder}; {everywhere}"
+        if self.source is not None and not os.access(self.source, os.R_OK):
+            return f"cannot read the source {self.source}; {everywhere}"
+        if self.source is not None and self.entry and not os.path.lexists(self.source / self.entry):
+            return f"sees another folder at {self.source}; {everywhere}"
         try:
             (self.folder / f"{_ARRIVAL_PREFIX}{platform.node()}-{os.getpid()}").touch()
         except OSError as error:
             return f"cannot write to the build area {self.folder} ({error.strerror}); give it the rights to"
-        if self.source is not None and not os.access(self.source, os.R_OK):
-            return f"cannot read the source {self.source}; {everywhere}"
         return ""
 
 
 def has_arrived(folder: Path) -> bool:
     """Return whether any worker has met the requirements of the build whose token is in this folder."""
     return any(folder.glob(f"{_ARRIVAL_PREFIX}*"))
+
+
+def _any_entry(folder: Path) -> str:
+    # only one, since a folder may have millions of them
+    with os.scandir(folder) as entries:
+        return next((entry.name for entry in entries), "")
 
 
 def _versions() -> dict[str, str]:
