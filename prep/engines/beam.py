@@ -331,18 +331,28 @@ class _List(_Checked):
 
 
 class _Call(_Checked):
-    """Calls the function."""
+    """Calls the function, unless the build was stopped.
+
+    On remote workers, a call that stopped the build, or was stopped, does not raise: its reason is in the
+    build area, and the engine would repeat the task. So the job ends soon, even if nothing cancels it.
+    """
 
     def process(self, item: object) -> None:
         """Call the function with one item."""
         function, area = self._loaded
+        if self._requirements is None:
+            function(item)
+            return
+        if area.stop_path.exists():
+            return
         try:
             function(item)
         except Exception:
-            is_own_thread = self._requirements is not None and self._requirements.token in _own_tokens
-            # Beam would print the traceback to standard error; the reason is in the build area
-            if not (is_own_thread and area.stop_path.exists()):
+            if not area.stop_path.exists():
                 raise
+            if self._requirements.token not in _own_tokens:
+                # to the log of the worker
+                traceback.print_exc()
 
 
 @dataclass(frozen=True)
