@@ -122,6 +122,7 @@ def build(
             log=log,
             finds_duplicates=options.duplicates != "keep",
             compression=options.compression,
+            source=source.location(),
         )
         if writer.finds_duplicates:
             check_comparable(plan.listing.schema)

@@ -9,19 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+from tfshards.prep.engines.job import cancel_lost_job
 from tfshards.prep.engines.table import EngineName, Work, find_engine
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Progress, counted
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.prep.writing.tally import AreaMeter
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import file_digest, system_fault
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.sizes import size
-
-_LOG_NAME = "workers.log"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class LayoutWriter:
         log: receives status lines.
         finds_duplicates: whether the contents of examples are compared.
         compression: compression of the shards.
+        source: folder or file of the inputs, if there is one.
     """
 
     reader: Reader
@@ -49,6 +51,7 @@ class LayoutWriter:
     log: Log
     finds_duplicates: bool
     compression: Compression
+    source: Path | None
 
     def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
         """Write the shards of these layouts that are not finished; return all of their shards.
@@ -56,6 +59,7 @@ class LayoutWriter:
         Raises:
             BuildError: a shard could not be written; the finished ones stay in the build area.
         """
+        cancel_lost_job(self.area.job_path, self.log)
         self.area.open()
         digests = {
             ShardId(split, index): self.area.write_plan(
@@ -81,13 +85,20 @@ class LayoutWriter:
                 finds_duplicates=self.finds_duplicates and phase == "first",
                 compression=self.compression,
             )
+            planned = {
+                task.shard_path(shard): (shard, len(layouts[shard.split][shard.shard_index]))
+                for shard in missing
+            }
             self._run(
                 Work(
                     partial(write_shard, task),
                     missing,
                     progress,
                     stop=self.area.stop,
-                    log_path=self.area.root / _LOG_NAME,
+                    area=self.area,
+                    source=self.source,
+                    measure=AreaMeter(self.area, phase, planned).measure,
+                    log=self.log,
                 )
             )
         written = {shard: self.area.read_finished(phase, shard) for shard in missing}

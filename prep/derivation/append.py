@@ -156,6 +156,7 @@ def _append(request: _Request, source: Source, engine: EngineName, beam_args: tu
             log=log,
             finds_duplicates=False,
             compression=old.compression,
+            source=source.location(),
         )
         written = write_shards(writer, request.options, may_be_empty=True)
         added = identified(manifest_of(writer, written))

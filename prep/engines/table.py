@@ -8,10 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from tfshards.prep.progress.lines import Progress
+from tfshards.prep.progress.lines import Log, Progress, Written, to_stderr
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import OptionsError
 
 EngineName: TypeAlias = Literal["beam", "in_process"]
+
+_LOG_NAME = "workers.log"
 
 # The module of each engine, which has the functions of ``Engine``. It is imported when it is first used.
 _MODULES = {
@@ -31,14 +34,25 @@ class Work:
         progress: progress to show while the engine runs.
         stop: called with a reason when a call failed or was lost, or the user interrupted; it makes running
             calls end early.
-        log_path: file for the output of the processes that an engine starts.
+        area: build area, where workers on other machines find their tasks and record what they have written.
+        source: folder or file that these workers read, if there is one.
+        measure: returns the examples and bytes that are written, from the build area.
+        log: receives status lines.
     """
 
     function: Callable[[Any], None]
     items: Sequence[object]
     progress: Progress
     stop: Callable[[str], None]
-    log_path: Path | None = None
+    area: BuildArea | None = None
+    source: Path | None = None
+    measure: Callable[[], Written] = Written
+    log: Log = to_stderr
+
+    @property
+    def log_path(self) -> Path | None:
+        """The file for the output of the processes that an engine starts."""
+        return self.area.root / _LOG_NAME if self.area else None
 
 
 class Engine(Protocol):

@@ -1,7 +1,7 @@
 """Show the progress of a build: workers report over loopback, the main process prints a bar or plain lines.
 
-Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. Workers on other
-machines are not included.
+Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. If workers may run on
+other machines, the engine measures the progress from what they have written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO, TypeAlias
+from typing import NamedTuple, TextIO, TypeAlias
 
 from tqdm import tqdm
 
@@ -23,8 +23,14 @@ from tfshards.schemas.sizes import size
 
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
+# of the rate of the bar: the average of about this part of the updates counts
+_SMOOTHING = 0.1
 # between two lines where there is no terminal
 LINE_SECONDS = 10.0
+# between two measurements, which may take a tenth of the time at most
+MEASURE_SECONDS = 1.0
+# without progress, until a line says so; then twice as long, and so on
+STALL_SECONDS = 30.0
 
 Log: TypeAlias = Callable[[str], None]
 
@@ -49,6 +55,13 @@ class Reporter:
                 sender.sendto(f"{self.token} {num_examples} {num_bytes}".encode(), (_HOST, self.port))
 
 
+class Written(NamedTuple):
+    """How much workers have written."""
+
+    num_examples: int = 0
+    num_bytes: int = 0
+
+
 class Progress:
     """Shows reports in the main process: a bar on a terminal, a line every ten seconds otherwise."""
 
@@ -61,8 +74,11 @@ class Progress:
         self._socket.bind((_HOST, 0))
         self._socket.settimeout(_TICK_SECONDS)
         self.reporter: Reporter = Reporter(self._socket.getsockname()[1], secrets.token_hex(8))
-        self._examples = 0
-        self._bytes = 0
+        self._written = Written()
+        # the state when the first progress was seen, from which the rate is measured
+        self._first: tuple[float, Written] | None = None
+        self._measure: Callable[[], Written] | None = None
+        self._where: Callable[[], str] = str
         self._ended = threading.Event()
 
     def end(self) -> None:
@@ -76,13 +92,27 @@ class Progress:
         """Whether ``end`` was called."""
         return self._ended.is_set()
 
-    def follow(self) -> None:
-        """Show progress until ``end`` is called."""
-        if self._stream.isatty():
-            self._follow_with_bar()
-        else:
-            self._follow_with_lines()
-        self._socket.close()
+    def follow(
+        self, measure: Callable[[], Written] | None = None, where: Callable[[], str] | None = None
+    ) -> None:
+        """Show progress until ``end`` is called.
+
+        Args:
+            measure: returns what all workers have written; without it their reports are added up. What it
+                raises ends the call.
+            where: returns where to look if there is no progress.
+        """
+        self._measure = measure
+        self._where = where or str
+        self._started = self._advanced = self._measured = time.monotonic()
+        self._patience = STALL_SECONDS
+        try:
+            if self._stream.isatty():
+                self._follow_with_bar()
+            else:
+                self._follow_with_lines()
+        finally:
+            self._socket.close()
 
     def _follow_with_bar(self) -> None:
         with tqdm(
@@ -94,36 +124,78 @@ class Progress:
             dynamic_ncols=True,
             miniters=0,
             mininterval=_TICK_SECONDS,
+            smoothing=_SMOOTHING,
         ) as bar:
             while not self.has_ended:
-                bar.update(self._receive())
-                bar.set_postfix_str(size(self._bytes), refresh=False)
-            bar.update(self._drain())
-            bar.set_postfix_str(size(self._bytes))
+                advance, stall = self._receive(), self._stall()
+                if advance or not self._measure:
+                    bar.update(advance)
+                bar.set_postfix_str(size(self._written.num_bytes), refresh=False)
+                if stall:
+                    bar.write(stall, file=self._stream)
+            bar.update(self._drain() + self._take_measure())
+            bar.set_postfix_str(size(self._written.num_bytes))
 
     def _follow_with_lines(self) -> None:
-        started = last = time.monotonic()
+        last = self._started
         while not self.has_ended:
             self._receive()
             now = time.monotonic()
+            stall = self._stall()
+            if stall:
+                print(stall, file=self._stream, flush=True)
             if now - last >= LINE_SECONDS:
                 last = now
-                self._print_line(now - started)
+                self._print_line(now)
         self._drain()
 
-    def _print_line(self, seconds: float) -> None:
-        rate = self._examples / seconds
-        left = f"{(self._total - self._examples) / rate:.0f} s left" if rate else "time left unknown"
-        done = f"{self._examples:,} of {self._total:,} examples, {size(self._bytes)}"
+    def _print_line(self, now: float) -> None:
+        num_examples, num_bytes = self._written
+        seconds, since = now - self._started, num_examples
+        if self._first and num_examples > self._first[1].num_examples:
+            # without the time until the first worker started
+            seconds, since = now - self._first[0], num_examples - self._first[1].num_examples
+        rate = since / seconds
+        left = f"{(self._total - num_examples) / rate:.0f} s left" if rate else "time left unknown"
+        done = f"{num_examples:,} of {self._total:,} examples, {size(num_bytes)}"
         print(f"{self._label}: {done}, {rate:,.0f} examples/s, {left}", file=self._stream, flush=True)
 
+    def _stall(self) -> str:
+        """Return a line if there has been no progress for some time."""
+        seconds = time.monotonic() - self._advanced
+        if seconds < self._patience:
+            return ""
+        self._patience *= 2
+        where = self._where()
+        return f"{self._label}: no progress for {seconds:.0f} s" + (f"; {where}" if where else "")
+
     def _receive(self) -> int:
-        """Wait for a datagram for at most one tick; return the examples reported by all that have arrived."""
+        """Wait for a datagram for at most one tick; return by how many examples the build has advanced."""
+        advance = 0
         try:
-            datagram = self._socket.recv(256)
+            advance = self._count(self._socket.recv(256))
         except TimeoutError:
+            pass
+        else:
+            advance += self._drain()
+        now = time.monotonic()
+        if self._measure and now >= self._measured:
+            advance += self._take_measure()
+            after = time.monotonic()
+            self._measured = after + max(MEASURE_SECONDS, 10 * (after - now))
+        if advance:
+            self._advanced, self._patience = now, STALL_SECONDS
+            self._first = self._first or (now, self._written)
+        return advance
+
+    def _take_measure(self) -> int:
+        """Take over what workers have written; return by how many examples that is more than before."""
+        if not self._measure:
             return 0
-        return self._count(datagram) + self._drain()
+        before = self._written.num_examples
+        # a task that an engine repeats begins anew
+        self._written = Written(*map(max, self._written, self._measure()))
+        return self._written.num_examples - before
 
     def _drain(self) -> int:
         self._socket.setblocking(False)
@@ -138,11 +210,12 @@ class Progress:
 
     def _count(self, datagram: bytes) -> int:
         words = datagram.decode("ascii", "replace").split()
-        if len(words) != 3 or words[0] != self.reporter.token:
+        if self._measure or len(words) != 3 or words[0] != self.reporter.token:
             return 0
         num_examples, num_bytes = map(int, words[1:])
-        self._examples += num_examples
-        self._bytes += num_bytes
+        self._written = Written(
+            self._written.num_examples + num_examples, self._written.num_bytes + num_bytes
+        )
         return num_examples
 
 

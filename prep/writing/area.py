@@ -15,7 +15,7 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -97,16 +97,23 @@ class BuildArea:
         return self.root / "shards"
 
     @property
+    def job_path(self) -> Path:
+        """The file that names the running job of any build of this dataset (engines/job.py)."""
+        return self.out / AREA_NAME / "job"
+
+    @property
     def stop_path(self) -> Path:
         """The file that makes every worker stop; it holds the reason."""
         return self.root / f"stop{self.attempt}"
 
     def open(self) -> None:
-        """Create the folders and remove unfinished files of earlier attempts."""
+        """Create the folders, stop the workers of earlier attempts, and remove their unfinished files."""
+        own = self.unfinished_path("")
         for left in self.root.glob("unfinished*"):
+            if left != own:
+                # If its main process was killed, a cluster may still run its tasks.
+                replace(self, attempt=left.name.removeprefix("unfinished")).stop("a later run has begun")
             shutil.rmtree(left, ignore_errors=True)
-        for left in self.root.glob("stop*"):
-            left.unlink()
         for folder in ("first", "final", f"{self.shards.name}/index", self.unfinished_path("").name):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self._take_back()
@@ -195,6 +202,14 @@ class BuildArea:
             return FinishedShard(written, rejected=rejected, contents=contents, **document)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    def finished_names(self, phase: Phase) -> set[str]:
+        """Return the names of the records of finished shards, without reading them."""
+        return {name for name in os.listdir(self.root / phase) if name.endswith(".done")}
+
+    def finished_name(self, shard: ShardId) -> str:
+        """Return the name of the record of a finished shard."""
+        return self._path("first", shard, "done").name
 
     def forget(self, phase: Phase, shard: ShardId) -> None:
         """Make the build write a finished shard again."""

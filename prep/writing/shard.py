@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
@@ -23,6 +23,7 @@ from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.base import Accepted, Reader, Row
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId, rows_digest
 from tfshards.prep.writing.shard_names import shard_name
+from tfshards.prep.writing.tally import Tally
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.manifest import Compression
@@ -94,6 +95,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
+    tally = Tally(unfinished)
     with ShardFile(unfinished, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, _piece_reader(task)):
             if task.area.stop_path.exists():
@@ -104,7 +106,9 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
+            advance = Written(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
+            task.reporter.report(*advance)
+            tally.add(advance)
         file.sync()
     if rejected and task.phase == "final":
         raise InputError(
@@ -124,6 +128,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         contents=tuple(contents),
     )
     task.area.write_finished(task.phase, shard, finished)
+    tally.remove()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners import DirectRunner, create_runner
+from apache_beam.runners.portability import job_server, portable_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from packaging.requirements import Requirement
@@ -65,3 +67,39 @@ def test_threads_waiting_for_a_worker_have_the_expected_names(name):
     # A dying worker process is detected only by the exception of a thread of this name; tests/durability
     # kills one.
     assert f"'{name}'" in inspect.getsource(worker_handlers)
+
+
+SERVERS = {
+    "PrismRunner": ["--prism_location=/bin/true", "--job_port=4321"],
+    "FlinkRunner": ["--flink_job_server_jar=/bin/true", "--job_port=4321"],
+    "SparkRunner": ["--spark_job_server_jar=/bin/true", "--job_port=4321"],
+}
+
+
+@pytest.mark.parametrize(("name", "arguments"), SERVERS.items(), ids=SERVERS.keys())
+def test_the_command_of_the_server_that_a_runner_starts_is_available(name, arguments, tmp_path):
+    server = create_runner(name).default_job_server(PipelineOptions(arguments))
+    assert isinstance(server, job_server.StopOnExitJobServer)
+    own = server._job_server
+    own._local_temp_root = str(tmp_path)
+    command, endpoint = own.subprocess_cmd_and_endpoint()
+    assert endpoint == "localhost:4321"
+    assert "4321" in map(str, command)
+    assert any("/bin/true" in str(word) for word in command)
+
+
+def test_each_pipeline_has_a_prism_server_of_its_own():
+    assert "disable_prism_server_singleton" in inspect.getsource(PrismRunner)
+
+
+def test_a_job_of_another_process_can_be_cancelled():
+    parameters = list(inspect.signature(portable_runner.PipelineResult).parameters)
+    assert parameters[:4] == ["job_service", "job_id", "message_stream", "state_stream"]
+    result = portable_runner.PipelineResult(None, "job-7", iter(()), iter(()))
+    assert beam._Handle(result).job_id == "job-7"
+    assert callable(result.cancel)
+
+
+def test_the_job_service_lists_its_options():
+    described = inspect.getsource(portable_runner.JobServiceHandle.get_pipeline_options)
+    assert "DescribePipelineOptions" in described

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import io
+import itertools
 import os
 import pty
+import re
 import socket
 import struct
 import termios
@@ -15,7 +17,7 @@ import time
 import pytest
 
 from tfshards.prep.progress import lines as progress
-from tfshards.prep.progress.lines import Progress, Reporter
+from tfshards.prep.progress.lines import Progress, Reporter, Written
 from tfshards.schemas.sizes import size
 
 
@@ -36,14 +38,14 @@ def test_sizes_are_printed_with_units(num_bytes, shown):
     assert size(num_bytes) == shown
 
 
-def follow(shown: Progress, work: object) -> None:
+def follow(shown: Progress, work: object, *arguments: object) -> None:
     def run() -> None:
         work()
         shown.end()
 
     thread = threading.Thread(target=run)
     thread.start()
-    shown.follow()
+    shown.follow(*arguments)
     thread.join()
 
 
@@ -131,3 +133,88 @@ def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
 
     follow(shown, work)
     assert stream.getvalue().splitlines()[-1].startswith("photos: 7 of 400 examples, 1 B, ")
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
+
+
+def test_a_measure_replaces_the_reports_of_workers(fast):
+    stream = io.StringIO()
+    shown = Progress("photos", 400, stream)
+    measures = iter([Written(0, 0), Written(100, 1 << 20), *[Written(300, 3 << 20)] * 1000])
+
+    def work() -> None:
+        shown.reporter.report(7, 7)
+        time.sleep(0.8)
+
+    follow(shown, work, lambda: next(measures))
+    lines = stream.getvalue().splitlines()
+    assert all(line.startswith(("photos: 0 of", "photos: 100 of", "photos: 300 of 400")) for line in lines)
+    assert lines[-1].startswith("photos: 300 of 400 examples, 3.0 MiB, ")
+
+
+def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
+    stream = io.StringIO()
+    shown = Progress("photos", 1000, stream)
+    started = time.monotonic()
+
+    def measure() -> Written:
+        seconds = time.monotonic() - started
+        # workers start late, and then write 100 examples/s
+        return Written(int(100 * max(0.0, seconds - 1)), 0)
+
+    follow(shown, lambda: time.sleep(2.5), measure)
+    rate = int(stream.getvalue().splitlines()[-1].split(", ")[2].split()[0])
+    # over the whole time, the rate would be 60 at most
+    assert 75 <= rate <= 125
+
+
+def test_progress_never_goes_back_when_a_task_is_repeated(fast):
+    stream = io.StringIO()
+    measures = iter([Written(200, 2), *[Written(100, 1)] * 1000])
+    follow(Progress("photos", 400, stream), lambda: time.sleep(0.5), lambda: next(measures))
+    assert {line.split(",")[0] for line in stream.getvalue().splitlines()} == {"photos: 200 of 400 examples"}
+
+
+def test_an_error_of_the_measure_ends_the_progress(fast):
+    def fail() -> Written:
+        raise ValueError("a worker has failed")
+
+    with pytest.raises(ValueError, match="a worker has failed"):
+        Progress("photos", 400, io.StringIO()).follow(fail)
+
+
+def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
+    stream = io.StringIO()
+    shown = Progress("photos", 400, stream)
+    follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
+    # after 0.2, 0.4 and 0.8 seconds, and not more often
+    lines = stream.getvalue().splitlines()
+    assert 1 <= len(lines) <= 3
+    assert all(re.fullmatch(r"photos: no progress for \d+ s; see the job 7", line) for line in lines)
+
+
+def test_a_job_that_makes_progress_is_not_reported(monkeypatch, fast):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 1000.0)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 1.0)
+    stream = io.StringIO()
+    numbers = itertools.count()
+    follow(Progress("photos", 400, stream), lambda: time.sleep(2.5), lambda: Written(next(numbers), 1))
+    assert stream.getvalue() == ""
+
+
+def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    with os.fdopen(follower, "w") as terminal:
+        measures = iter([Written(100, 1), *[Written(200, 2)] * 1000])
+        follow(Progress("photos", 400, terminal), lambda: time.sleep(0.9), lambda: next(measures))
+    written = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    assert "photos: no progress for 0 s\r\n" in written
+    assert "photos:  50%" in written

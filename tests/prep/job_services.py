@@ -1,0 +1,120 @@
+"""Real job services and worker pools of Beam on loopback, and builds that they run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tfshards.prep.writing.area import AREA_NAME
+
+TIMEOUT_SECONDS = 180
+COMMAND = [sys.executable, "-m", "tfshards.prep.cli", "build", "images"]
+# as make engines installs it
+PRISM = Path(os.environ.get("TFSHARDS_ENGINES", "~/.cache/tfshards-engines")).expanduser() / "bin" / "prism"
+
+
+def free_port() -> int:
+    """Return a port at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def until(condition: Callable[[], object], what: str = "") -> None:
+    """Wait until the condition holds, and fail after a timeout."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def listens(port: int) -> bool:
+    """Return whether a process listens at a port."""
+    with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+        return True
+    return False
+
+
+@contextmanager
+def service(
+    command: Sequence[object], port: int, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that listens at a port, and all processes that it starts."""
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            list(map(str, command)),
+            stdout=file,
+            stderr=file,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+    try:
+        until(lambda: listens(port) or process.poll() is not None, log.read_text())
+        assert process.poll() is None, log.read_text()
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def local_job_service(port: int) -> list[object]:
+    """Return the command of Beam's job service in Python."""
+    return [sys.executable, "-m", "apache_beam.runners.portability.local_job_service_main", "--port", port]
+
+
+def prism(port: int) -> list[object]:
+    """Return the command of Prism."""
+    return [PRISM, f"-job_port={port}", "-serve_http=false"]
+
+
+@contextmanager
+def worker_pool(folder: Path, customize: str = "", wrapper: str = "") -> Iterator[list[str]]:
+    """Run a worker pool, and yield the pipeline options that name it.
+
+    Args:
+        folder: an empty folder.
+        customize: code that every worker runs when its Python starts.
+        wrapper: command, such as ``unshare``, that starts the Python of every worker.
+    """
+    folder.mkdir()
+    # the pool starts the program python that it finds in PATH
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec {wrapper} {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    (folder / "sitecustomize.py").write_text(customize)
+    port = free_port()
+    command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
+    with service(command, port, folder / "log", {"PATH": f"{folder}:{os.environ['PATH']}"}):
+        yield ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
+
+
+def started(out: Path) -> bool:
+    """Return whether a worker has begun to write a shard."""
+    return any(out.glob(f"{AREA_NAME}/*/unfinished*/*.tfrecord-*"))
+
+
+def jobs_running(endpoint: str) -> list[str]:
+    """Return the ids of the jobs of a job service that have not ended."""
+    import grpc
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+    with grpc.insecure_channel(endpoint) as channel:
+        jobs = beam_job_api_pb2_grpc.JobServiceStub(channel).GetJobs(beam_job_api_pb2.GetJobsRequest())
+    ended = {"DONE", "FAILED", "CANCELLED"}
+    return [
+        job.job_id for job in jobs.job_info if beam_job_api_pb2.JobState.Enum.Name(job.state) not in ended
+    ]
+
+
+def missing_prism() -> bool:
+    """Return whether Prism is not installed."""
+    return shutil.which(PRISM) is None

@@ -1,0 +1,340 @@
+"""Runners other than Beam's local one: jobs that end with the build, and workers in other places."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep.engines.job import JobNote, cancel_lost_job
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, OptionsError
+
+from .job_services import (
+    COMMAND,
+    PRISM,
+    TIMEOUT_SECONDS,
+    free_port,
+    jobs_running,
+    local_job_service,
+    prism,
+    service,
+    started,
+    until,
+    worker_pool,
+)
+
+needs_prism = pytest.mark.engines
+ANY = Options(max_rejected=1)
+
+
+@pytest.fixture
+def server(tmp_path) -> Path:
+    """Beam's job service in Python, as a program that is started as Prism is."""
+    path = tmp_path / "server"
+    command = " ".join(map(str, local_job_service("$port")))
+    path.write_text(
+        f'#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --job_port ] && port=$2; shift; done\nexec {command}\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def processes_of(program: Path) -> str:
+    return subprocess.run(["pgrep", "-f", str(program)], capture_output=True, text=True).stdout
+
+
+def build_command(source: Path, out: Path, *beam_args: str) -> list[str]:
+    return [*COMMAND, str(source), str(out), "--shards=4", "--max-rejected=100%", "--", *beam_args]
+
+
+def test_a_runner_that_starts_a_server_writes_the_same_bytes(
+    server, small_folder, tmp_path, quiet_build, contents, log
+):
+    quiet_build(ImageFolder(small_folder), tmp_path / "plain" / "out", shards=3)
+    expected = list(log)
+    log.clear()
+    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+    quiet_build(ImageFolder(small_folder), tmp_path / "prism" / "out", shards=3, beam_args=args)
+    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
+    assert log == expected
+    assert processes_of(server) == ""
+
+
+def test_a_server_that_cannot_start_is_reported(tmp_path, quiet_build):
+    server = tmp_path / "server"
+    server.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    server.chmod(0o755)
+    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+    with pytest.raises(BuildError, match=r"server ended with status 3; its output is in (.*)$") as failure:
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
+    assert "no memory" in Path(str(failure.value).rpartition(" in ")[2]).read_text()
+
+
+def test_a_server_that_does_not_answer_is_ended(tmp_path, quiet_build):
+    server = tmp_path / "server"
+    server.write_text("#!/bin/sh\nexec sleep 1000\n")
+    server.chmod(0o755)
+    args = ["--runner=PrismRunner", f"--prism_location={server}", "--job_server_timeout=1"]
+    with pytest.raises(BuildError, match=r"server does not answer at localhost:\d+; its output is in"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
+
+
+def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(server, tmp_path, quiet_build):
+    args = ["--runner=PrismRunner", f"--prism_location={server}", "--flonk=1"]
+    with pytest.raises(BuildError, match=r"Apache Beam: --flonk=1 is not a pipeline option$"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
+
+
+def test_the_portable_runner_needs_an_endpoint(tmp_path, quiet_build):
+    with pytest.raises(OptionsError, match=r"--runner=PortableRunner needs --job_endpoint=HOST:PORT$"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--runner=PortableRunner"])
+
+
+def interrupt(command: list[str], out: Path, number: int) -> tuple[int, str]:
+    """Send a signal to the process group of a build when a worker has begun, as a terminal does."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until(lambda: started(out) or process.poll() is not None)
+    assert process.poll() is None, process.stderr.read()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
+    return process.returncode, err
+
+
+def test_an_error_of_a_worker_is_reported_without_tracebacks(server, small_folder, tmp_path):
+    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+    out = tmp_path / "out"
+    program = """
+import sys
+from tfshards.prep.cli.main import main
+from tfshards.prep.writing import shard
+def fail(*_):
+    raise ValueError("odd")
+shard.publish = fail
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program, *build_command(small_folder, out, *args)[3:]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"starting build: .*\ntfshards: out-train-\w+\.tfrecord-0000\d-of-00004: ValueError: odd\n",
+        done.stderr,
+    ), done.stderr
+
+
+def test_ctrl_c_ends_the_server_of_a_runner(server, slow_folder, tmp_path):
+    out = tmp_path / "out"
+    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+    status, err = interrupt(build_command(slow_folder, out, *args), out, signal.SIGINT)
+    assert status == 130
+    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
+    assert processes_of(server) == ""
+
+
+def test_the_server_of_a_runner_ends_even_if_the_build_is_killed(server, slow_folder, tmp_path):
+    out = tmp_path / "out"
+    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+    assert interrupt(build_command(slow_folder, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
+    until(lambda: processes_of(server) == "")
+    assert not (out / AREA_NAME / "job").exists()
+
+
+def test_the_job_of_a_killed_build_is_cancelled_by_the_next(
+    slow_folder, tmp_path, quiet_build, contents, log
+):
+    out, port = tmp_path / "out", free_port()
+    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
+    with service(local_job_service(port), port, tmp_path / "log"):
+        assert interrupt(build_command(slow_folder, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
+        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY)
+        assert jobs_running(f"localhost:{port}") == []
+    assert not any("cannot be cancelled" in line for line in log)
+    quiet_build(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=4, options=ANY)
+    assert contents(out) == contents(tmp_path / "whole" / "out")
+
+
+def test_ctrl_c_cancels_the_job_of_a_service(slow_folder, tmp_path):
+    out, port = tmp_path / "out", free_port()
+    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
+    with service(local_job_service(port), port, tmp_path / "log"):
+        status, err = interrupt(build_command(slow_folder, out, *args), out, signal.SIGTERM)
+        assert (status, err.splitlines()[1:]) == (143, ["", "interrupted; run the same command to resume"])
+        assert jobs_running(f"localhost:{port}") == []
+    assert not (out / AREA_NAME / "job").exists()
+
+
+def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
+    out, port = tmp_path / "out", free_port()
+    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
+    with service(local_job_service(port), port, tmp_path / "log") as process:
+        killer = threading.Thread(target=lambda: (until(lambda: started(out)), process.kill()))
+        killer.start()
+        done = subprocess.run(build_command(slow_folder, out, *args), capture_output=True, text=True)
+        killer.join()
+    assert done.returncode == 1
+    assert re.search(
+        rf"^warning: the job \S+ at localhost:{port} may still run, since it could not be cancelled \(.+\); "
+        r"cancel it in the interface of its engine, or run the same command, which cancels it first$",
+        done.stderr,
+        re.MULTILINE,
+    ), done.stderr
+    assert (out / AREA_NAME / "job").exists()
+    assert len(done.stderr.splitlines()) == 3, done.stderr
+
+
+def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, log):
+    note = tmp_path / "job"
+    endpoint = f"localhost:{free_port()}"
+    JobNote("job-7", endpoint).write(note)
+    cancel_lost_job(note, log.append)
+    cancel_lost_job(note, log.append)
+    assert log == [
+        f"warning: an earlier run left the job job-7 at {endpoint}, which cannot be cancelled (no job "
+        f"service answers at {endpoint}); if it still runs there, its tasks end at their next example"
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"job_id": "7"}'])
+def test_a_damaged_note_of_a_job_is_removed(text, tmp_path, log):
+    note = tmp_path / "job"
+    note.write_text(text)
+    cancel_lost_job(note, log.append)
+    assert log == []
+    assert not note.exists()
+
+
+@pytest.fixture
+def many_slow(slow_folder) -> Path:
+    """A folder whose build takes many seconds, even on a fast machine."""
+    first = slow_folder / "00.bmp"
+    for number in range(200):
+        shutil.copyfile(first, slow_folder / f"more-{number:03}.bmp")
+    return slow_folder
+
+
+@pytest.fixture
+def prism_endpoint(tmp_path):
+    port = free_port()
+    with service(prism(port), port, tmp_path / "prism.log"):
+        yield f"localhost:{port}"
+
+
+@needs_prism
+def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build, contents):
+    args = ["--runner=PrismRunner", f"--prism_location={PRISM}"]
+    for name, beam_args in (("plain", []), ("prism", args)):
+        out = tmp_path / name / "out"
+        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
+    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
+
+
+@needs_prism
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_the_job_on_other_workers(number, status, prism_endpoint, many_slow, tmp_path):
+    out = tmp_path / "out"
+    with worker_pool(tmp_path / "pool") as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
+        ended = interrupt(build_command(many_slow, out, *args), out, number)
+    assert (ended[0], ended[1].splitlines()[1:]) == (
+        status,
+        ["", "interrupted; run the same command to resume"],
+    )
+    assert jobs_running(prism_endpoint) == []
+
+
+@needs_prism
+def test_the_job_of_a_killed_build_on_other_workers_is_cancelled_by_the_next(
+    prism_endpoint, many_slow, tmp_path, quiet_build, contents, log
+):
+    out = tmp_path / "out"
+    with worker_pool(tmp_path / "pool") as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
+        assert interrupt(build_command(many_slow, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
+        (job,) = jobs_running(prism_endpoint)
+        quiet_build(ImageFolder(many_slow), out, shards=4, options=ANY, beam_args=args)
+        assert log[0] == f"cancelled the job {job} at {prism_endpoint}, which an earlier run left"
+        assert jobs_running(prism_endpoint) == []
+    quiet_build(ImageFolder(many_slow), tmp_path / "whole" / "out", shards=4, options=ANY)
+    assert contents(out) == contents(tmp_path / "whole" / "out")
+
+
+LACKS = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r} and "worker_pool_main" not in " ".join(sys.orig_argv):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+OTHER_VERSION = """
+import importlib.metadata as metadata
+real = metadata.version
+metadata.version = lambda name: "0.0" if name == "tfshards" else real(name)
+"""
+HIDE = "unshare --mount sh -c 'mount -t tmpfs none {folder} && exec \"$@\"' sh"
+BROKEN = {
+    "no tfshards": ({"customize": LACKS.format(name="tfshards")}, "a worker cannot import tfshards; install"),
+    "no Pillow": ({"customize": LACKS.format(name="PIL")}, "a worker cannot import PIL; install"),
+    "another tfshards": (
+        {"customize": OTHER_VERSION},
+        r"a worker on \S+ has tfshards 0\.0, but the command runs with",
+    ),
+    "another Pillow": (
+        {"customize": "import PIL.Image\nPIL.__version__ = '11.0'"},
+        r"a worker on \S+ has pillow 11\.0, but the command runs with",
+    ),
+    "no build area": ({"wrapper": HIDE.format(folder="{out}")}, "cannot read the build area"),
+    "no source": ({"wrapper": HIDE.format(folder="{source}")}, "sees another folder at .*photos; mount"),
+}
+
+
+@needs_prism
+@pytest.mark.parametrize(("broken", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_worker_is_reported_with_the_remedy(
+    broken, message, prism_endpoint, small_folder, tmp_path, quiet_build
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    broken = {
+        name: text.replace("{out}", str(out)).replace("{source}", str(small_folder))
+        for name, text in broken.items()
+    }
+    with worker_pool(tmp_path / "pool", **broken) as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
+        with pytest.raises(BuildError, match=message):
+            quiet_build(ImageFolder(small_folder), out, beam_args=args)
+        assert jobs_running(prism_endpoint) == []
+
+
+@needs_prism
+def test_a_job_without_workers_says_so(prism_endpoint, small_folder, tmp_path):
+    program = """
+import sys
+from tfshards.prep.cli.main import entry
+from tfshards.prep.progress import lines
+lines.STALL_SECONDS = 2
+entry()
+"""
+    out = tmp_path / "out"
+    with worker_pool(tmp_path / "pool", customize=LACKS.format(name="apache_beam")) as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
+        command = [sys.executable, "-c", program, *build_command(small_folder, out, *args)[3:]]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        process.stderr.readline()
+        line = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_SECONDS)
+    assert re.fullmatch(
+        rf"out: no progress for 2 s; the job \S+ at {prism_endpoint} has no worker: it waits for free slots, "
+        "or workers cannot start; see their logs, and whether their Python has apache_beam and tfshards\n",
+        line,
+    ), line
+    assert jobs_running(prism_endpoint) == []

@@ -1,0 +1,144 @@
+"""What workers must have before their first item, and what is reported if they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tfshards.prep.engines.failure import reason
+from tfshards.prep.engines.worker import Requirements, has_arrived
+from tfshards.schemas import BuildError
+
+
+@pytest.fixture
+def needed(tmp_path) -> Requirements:
+    (tmp_path / "photos" / "cats").mkdir(parents=True)
+    (tmp_path / "area").mkdir()
+    return Requirements.of(tmp_path / "area", "abc", tmp_path / "photos")
+
+
+def test_a_worker_that_has_what_it_needs_arrives(needed):
+    assert not has_arrived(needed.folder)
+    needed.check()
+    assert has_arrived(needed.folder)
+
+
+def lose_area(needed: Requirements) -> None:
+    (needed.folder / "token").unlink()
+
+
+def other_area(needed: Requirements) -> None:
+    (needed.folder / "token").write_text("another build")
+
+
+def lose_source(needed: Requirements) -> None:
+    (needed.source / "cats").rmdir()
+    needed.source.rmdir()
+
+
+def other_source(needed: Requirements) -> None:
+    (needed.source / "cats").rename(needed.source / "dogs")
+
+
+FAULTS = {
+    "the build area is missing": (
+        lose_area,
+        r"cannot read the build area .*area \(No such file .*; mount it on",
+    ),
+    "another folder has its path": (
+        other_area,
+        r"sees another folder at .*area; mount it on every worker under",
+    ),
+    "the source is missing": (lose_source, r"cannot read the source .*photos; mount it on every worker"),
+    "another source has its path": (
+        other_source,
+        r"sees another folder at .*photos; mount it on every worker",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_worker_that_sees_other_files_is_refused(damage, message, needed):
+    damage(needed)
+    with pytest.raises(BuildError, match=f"^a worker on .* {message}"):
+        needed.check()
+    assert not has_arrived(needed.folder)
+
+
+@pytest.mark.parametrize("name", ["Python", "tfshards", "pillow"])
+def test_a_worker_with_another_version_is_refused(name, needed):
+    needed = replace(needed, versions={**needed.versions, name: "0.0"})
+    with pytest.raises(
+        BuildError, match=rf"has {name} \d.*, but the command runs with 0\.0; .*same versions: Python"
+    ):
+        needed.check()
+
+
+def test_a_package_that_the_command_lacks_may_be_on_a_worker(needed):
+    replace(needed, versions={name: needed.versions[name] for name in ("Python", "tfshards")}).check()
+
+
+def test_a_package_that_a_worker_lacks_is_named(needed):
+    with pytest.raises(BuildError, match="has pillow_flonk not at all, but the command runs with 1"):
+        replace(needed, versions={**needed.versions, "pillow_flonk": "1"}).check()
+
+
+def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "area").mkdir()
+    needed = Requirements.of((tmp_path / "area").relative_to(tmp_path), "abc", None)
+    needed.check()
+    monkeypatch.chdir("/")
+    with pytest.raises(BuildError, match=r"runs in another folder; give the paths .* as absolute paths$"):
+        needed.check()
+
+
+def test_a_source_that_is_a_file_is_only_read(tmp_path):
+    (tmp_path / "table.parquet").write_bytes(b"x")
+    Requirements.of(tmp_path, "abc", tmp_path / "table.parquet").check()
+
+
+# as Prism, Flink and the local runner pass the errors of workers on
+REASONS = {
+    "an error of this package": (
+        BuildError("a worker process died"),
+        "a worker process died",
+    ),
+    "the error of a worker in a traceback": (
+        RuntimeError(
+            "Pipeline job-1 failed in state FAILED: bundle x failed:Traceback (most recent call last):\n"
+            "  File worker.py\n"
+            "tfshards.schemas.errors.BuildError: a worker on a has pillow 1 [while running 'Call']\n\n"
+        ),
+        "a worker on a has pillow 1",
+    ),
+    "the error of a worker in one line": (
+        RuntimeError(
+            r"java.lang.RuntimeException: ...\ntfshards.schemas.errors.InputError: a.png: changed\n\tat"
+        ),
+        "a.png: changed",
+    ),
+    "a package is missing": (
+        RuntimeError("ModuleNotFoundError: No module named 'tfshards'\n\nmore"),
+        "a worker cannot import tfshards; install tfshards[prep] in the Python of every worker",
+    ),
+    "a part of a package is missing": (
+        RuntimeError(
+            "ModuleNotFoundError: tfshards.prep and the command need PIL: pip install 'tfshards[prep]'"
+        ),
+        "a worker cannot import PIL; install tfshards[prep] in the Python of every worker",
+    ),
+    "another version lacks a function": (
+        RuntimeError("x\nAttributeError: Can't get attribute '_Call' on <module 'tfshards'>\ny"),
+        "a worker has another version of tfshards or Apache Beam than the command: AttributeError: "
+        "Can't get attribute '_Call' on <module 'tfshards'>",
+    ),
+    "another error": (ValueError("first\nlast"), "Apache Beam ended the pipeline: last"),
+    "an error without text": (ValueError(), "Apache Beam ended the pipeline: ValueError"),
+}
+
+
+@pytest.mark.parametrize(("failure", "line"), REASONS.values(), ids=REASONS.keys())
+def test_the_reason_of_a_failure_is_found_in_what_a_runner_reports(failure, line):
+    assert reason(failure) == line
