@@ -1,0 +1,95 @@
+"""The engines that are tested, each with a worker pool, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .flink import FlinkCluster, flink_cluster, flink_job_server
+from .job_service import JobService
+from .prism import prism
+from .spark import SparkCluster, spark_cluster, spark_job_server
+from .worker_pool import WorkerPool, worker_pool
+
+
+@dataclass
+class Engine:
+    """An engine that runs.
+
+    Attributes:
+        name: its name in the table of results.
+        jobs: its job service.
+        pool: worker pool for the Python workers; a test that kills it starts another one at the same port.
+        cluster: the processes between them, if the engine is a cluster.
+        sizes: further pipeline options.
+    """
+
+    name: str
+    jobs: JobService
+    pool: WorkerPool
+    cluster: FlinkCluster | SparkCluster | None = None
+    sizes: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> list[str]:
+        """Return Beam's pipeline options for a build whose workers are the pool's."""
+        return [*self.jobs.options, *self.pool.options, *self.sizes]
+
+    @property
+    def loopback_options(self) -> list[str]:
+        """Return Beam's pipeline options for a build whose workers are threads of the command."""
+        return [*self.jobs.options, "--environment_type=LOOPBACK", *self.sizes]
+
+    def running_jobs(self) -> list[str]:
+        """Return the jobs that have not ended, as the cluster knows them, or else the job service."""
+        return self.cluster.running_jobs() if self.cluster else self.jobs.running_jobs()
+
+
+@contextmanager
+def _prism(logs: Path) -> Iterator[Engine]:
+    with worker_pool(logs) as pool, prism(logs) as jobs:
+        yield Engine("Prism", jobs, pool)
+
+
+@contextmanager
+def _flink(logs: Path) -> Iterator[Engine]:
+    with worker_pool(logs) as pool, flink_job_server(logs) as jobs:
+        yield Engine("Flink in the job server", jobs, pool, sizes=("--parallelism=2",))
+
+
+@contextmanager
+def _flink_cluster(logs: Path) -> Iterator[Engine]:
+    """Run three task managers, of which a job needs two."""
+    with (
+        worker_pool(logs) as pool,
+        flink_cluster(logs, task_managers=3) as cluster,
+        flink_job_server(logs, cluster.master) as jobs,
+    ):
+        yield Engine("Flink cluster", jobs, pool, cluster, ("--parallelism=2",))
+
+
+@contextmanager
+def _spark(logs: Path) -> Iterator[Engine]:
+    with worker_pool(logs) as pool, spark_job_server(logs) as jobs:
+        yield Engine("Spark in the job server", jobs, pool)
+
+
+@contextmanager
+def _spark_cluster(logs: Path) -> Iterator[Engine]:
+    with (
+        worker_pool(logs) as pool,
+        spark_cluster(logs, workers=2) as cluster,
+        spark_job_server(logs, cluster.master) as jobs,
+    ):
+        yield Engine("Spark cluster", jobs, pool, cluster)
+
+
+ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
+    "prism": _prism,
+    "flink": _flink,
+    "flink-cluster": _flink_cluster,
+    "spark": _spark,
+    "spark-cluster": _spark_cluster,
+}

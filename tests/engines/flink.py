@@ -1,0 +1,149 @@
+"""Flink: Beam's job server with a Flink inside it, or in front of a cluster of processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .job_service import JobService
+from .processes import Service, free_port, get_json, java, listens, running, start
+from .setup_engines import flink_jars, flink_job_server_jars
+
+_JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+_TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+
+# A lost task manager is noticed within seconds, and its job starts again as often as the tests kill one.
+_CONFIG = """\
+jobmanager.rpc.address: localhost
+jobmanager.rpc.port: {rpc_port}
+jobmanager.memory.process.size: 1000m
+rest.address: localhost
+rest.bind-address: localhost
+rest.port: {rest_port}
+taskmanager.host: localhost
+taskmanager.bind-host: localhost
+heartbeat.interval: 1000
+heartbeat.timeout: 8000
+restart-strategy.type: fixed-delay
+restart-strategy.fixed-delay.attempts: 10
+restart-strategy.fixed-delay.delay: 2 s
+"""
+_LOG4J = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %-40c{1} - %m%n
+"""
+# Flink's start scripts compute these; without them a task manager does not start.
+_TASK_MANAGER_MEMORY = {
+    "taskmanager.cpu.cores": "1.0",
+    "taskmanager.numberOfTaskSlots": "1",
+    "taskmanager.memory.task.heap.size": "256m",
+    "taskmanager.memory.task.off-heap.size": "0m",
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.network.min": "64m",
+    "taskmanager.memory.network.max": "64m",
+    "taskmanager.memory.managed.size": "128m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "192m",
+    "taskmanager.memory.jvm-overhead.max": "192m",
+}
+
+
+@contextmanager
+def flink_job_server(logs: Path, master: str = "[local]", *, slots: int = 2) -> Iterator[JobService]:
+    """Run Beam's job server.
+
+    Args:
+        logs: folder for the logs, and for what the job server hands to the workers (which must see it).
+        master: REST address of a cluster, or ``[local]`` for a Flink inside the job server.
+        slots: number of slots of the Flink inside the job server.
+    """
+    port = free_port()
+    config = logs / "flink-job-server"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "flink-conf.yaml").write_text(f"taskmanager.numberOfTaskSlots: {slots}\n")
+    # fmt: off
+    command = java(
+        flink_job_server_jars(), _JOB_SERVER,
+        f"--flink-master={master}", f"--flink-conf-dir={config}",
+        "--job-host=localhost", f"--job-port={port}", "--artifact-port=0", "--expansion-port=0",
+        f"--artifacts-dir={config / 'artifacts'}",
+        options=["-Xmx768m"],
+    )
+    # fmt: on
+    with running(start("flink-job-server", command, logs), listens(port)) as service:
+        yield JobService(service, port)
+
+
+@dataclass
+class FlinkCluster:
+    """A job manager and task managers, each a process."""
+
+    logs: Path
+    rpc_port: int = field(default_factory=free_port)
+    rest_port: int = field(default_factory=free_port)
+    task_managers: list[Service] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def master(self) -> str:
+        """Return the address for the job server."""
+        return f"localhost:{self.rest_port}"
+
+    def start_job_manager(self) -> Service:
+        """Start the job manager; one that was killed comes back at the same address."""
+        command = self._command(flink_jars(), _JOB_MANAGER, heap="512m")
+        ready = listens(self.rest_port)
+        return self._stack.enter_context(running(start("flink-job-manager", command, self.logs), ready))
+
+    def start_task_manager(self) -> Service:
+        """Start another task manager with one slot, and wait until the job manager knows it."""
+        known = self.num_task_managers()
+        options = [part for name, value in _TASK_MANAGER_MEMORY.items() for part in ("-D", f"{name}={value}")]
+        command = self._command(flink_jars(), _TASK_MANAGER, *options, heap="384m")
+        service = start("flink-task-manager", command, self.logs)
+        self._stack.enter_context(running(service, lambda: self.num_task_managers() > known))
+        self.task_managers.append(service)
+        return service
+
+    def num_task_managers(self) -> int:
+        """Return the number of task managers that the job manager knows."""
+        return int(str(get_json(f"http://{self.master}/overview").get("taskmanagers", 0)))
+
+    def num_free_slots(self) -> int:
+        """Return the number of slots that no job has."""
+        return int(str(get_json(f"http://{self.master}/overview").get("slots-available", 0)))
+
+    def running_jobs(self) -> list[str]:
+        """Return the jobs that have not ended, with their states."""
+        jobs = get_json(f"http://{self.master}/jobs").get("jobs", [])
+        assert isinstance(jobs, list)
+        ended = ("FINISHED", "FAILED", "CANCELED")
+        return [f"{job['id']} {job['status']}" for job in jobs if job["status"] not in ended]
+
+    def _command(self, jars: Path, main: str, *arguments: str, heap: str) -> list[str | Path]:
+        folder = self.logs / "flink-conf"
+        folder.mkdir(parents=True, exist_ok=True)
+        config = _CONFIG.format(rpc_port=self.rpc_port, rest_port=self.rest_port)
+        (folder / "flink-conf.yaml").write_text(config)
+        (folder / "log4j.properties").write_text(_LOG4J)
+        options = [f"-Xmx{heap}", f"-Dlog4j.configurationFile={folder / 'log4j.properties'}"]
+        return java(jars, main, "--configDir", str(folder), *arguments, options=options)
+
+
+@contextmanager
+def flink_cluster(logs: Path, *, task_managers: int = 3) -> Iterator[FlinkCluster]:
+    """Run a job manager and task managers with one slot each."""
+    cluster = FlinkCluster(logs)
+    with cluster._stack:
+        cluster.start_job_manager()
+        for _ in range(task_managers):
+            cluster.start_task_manager()
+        yield cluster

@@ -1,0 +1,51 @@
+"""A worker pool of Beam's Python SDK: it starts a Python worker for each request of an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .processes import Service, free_port, listens, python_path, running, start
+
+
+@dataclass(frozen=True)
+class WorkerPool:
+    """A worker pool; ``options`` are Beam's options for a build that uses it."""
+
+    service: Service
+    port: int
+
+    @property
+    def options(self) -> list[str]:
+        """Return Beam's pipeline options that name the pool."""
+        return ["--environment_type=EXTERNAL", f"--environment_config=localhost:{self.port}"]
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the pool's Python workers."""
+        return children(self.service.process.pid)
+
+
+@contextmanager
+def worker_pool(logs: Path, port: int | None = None) -> Iterator[WorkerPool]:
+    """Run a worker pool.
+
+    A pool starts ``python``, which it searches in PATH: that one must have tfshards, not only the pool's own
+    interpreter. Several pools may share a port; gRPC asks the kernel to distribute the connections.
+    """
+    port = port or free_port()
+    # fmt: off
+    command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
+    # fmt: on
+    with running(start("worker-pool", command, logs, python_path()), listens(port)) as service:
+        yield WorkerPool(service, port)
+
+
+def children(parent: int) -> list[int]:
+    """Return the ids of the processes that a process started."""
+    found: list[int] = []
+    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return sorted(found)
