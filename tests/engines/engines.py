@@ -11,7 +11,7 @@ from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
 from .prism import prism
 from .spark import SparkCluster, spark_cluster, spark_job_server
-from .worker_pool import WorkerPool, worker_pool
+from .worker_pool import WorkerPool, worker_pool, worker_pools
 
 
 @dataclass
@@ -21,26 +21,30 @@ class Engine:
     Attributes:
         name: its name in the table of results.
         jobs: its job service.
-        pool: worker pool for the Python workers; a test that kills it starts another one at the same port.
+        pools: worker pools for the Python workers; they share a port, as one option names it for all.
         cluster: the processes between them, if the engine is a cluster.
         sizes: further pipeline options.
     """
 
     name: str
     jobs: JobService
-    pool: WorkerPool
+    pools: list[WorkerPool]
     cluster: FlinkCluster | SparkCluster | None = None
     sizes: tuple[str, ...] = ()
 
     @property
     def options(self) -> list[str]:
         """Return Beam's pipeline options for a build whose workers are the pool's."""
-        return [*self.jobs.options, *self.pool.options, *self.sizes]
+        return [*self.jobs.options, *self.pools[0].options, *self.sizes]
 
     @property
     def loopback_options(self) -> list[str]:
         """Return Beam's pipeline options for a build whose workers are threads of the command."""
         return [*self.jobs.options, "--environment_type=LOOPBACK", *self.sizes]
+
+    def busy_pools(self) -> list[WorkerPool]:
+        """Return the worker pools that have Python workers."""
+        return [pool for pool in self.pools if pool.workers()]
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, as the cluster knows them, or else the job service."""
@@ -50,40 +54,40 @@ class Engine:
 @contextmanager
 def _prism(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, prism(logs) as jobs:
-        yield Engine("Prism", jobs, pool)
+        yield Engine("Prism", jobs, [pool])
 
 
 @contextmanager
 def _flink(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, flink_job_server(logs) as jobs:
-        yield Engine("Flink in the job server", jobs, pool, sizes=("--parallelism=2",))
+        yield Engine("Flink in the job server", jobs, [pool], sizes=("--parallelism=2",))
 
 
 @contextmanager
 def _flink_cluster(logs: Path) -> Iterator[Engine]:
-    """Run three task managers, of which a job needs two."""
+    """Run three task managers, of which a job needs two, and as many worker pools."""
     with (
-        worker_pool(logs) as pool,
+        worker_pools(logs, 3) as pools,
         flink_cluster(logs, task_managers=3) as cluster,
         flink_job_server(logs, cluster.master) as jobs,
     ):
-        yield Engine("Flink cluster", jobs, pool, cluster, ("--parallelism=2",))
+        yield Engine("Flink cluster", jobs, pools, cluster, ("--parallelism=2",))
 
 
 @contextmanager
 def _spark(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, spark_job_server(logs) as jobs:
-        yield Engine("Spark in the job server", jobs, pool)
+        yield Engine("Spark in the job server", jobs, [pool])
 
 
 @contextmanager
 def _spark_cluster(logs: Path) -> Iterator[Engine]:
     with (
-        worker_pool(logs) as pool,
+        worker_pools(logs, 2) as pools,
         spark_cluster(logs, workers=2) as cluster,
         spark_job_server(logs, cluster.master) as jobs,
     ):
-        yield Engine("Spark cluster", jobs, pool, cluster)
+        yield Engine("Spark cluster", jobs, pools, cluster)
 
 
 ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {

@@ -15,7 +15,13 @@ _JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
-# A lost task manager is noticed within seconds, and its job starts again as often as the tests kill one.
+# By default, a Flink without checkpoints never starts a failed job again.
+_RESTART = """\
+restart-strategy.type: fixed-delay
+restart-strategy.fixed-delay.attempts: 10
+restart-strategy.fixed-delay.delay: 2 s
+"""
+# A lost task manager is noticed within seconds.
 _CONFIG = """\
 jobmanager.rpc.address: localhost
 jobmanager.rpc.port: {rpc_port}
@@ -27,10 +33,7 @@ taskmanager.host: localhost
 taskmanager.bind-host: localhost
 heartbeat.interval: 1000
 heartbeat.timeout: 8000
-restart-strategy.type: fixed-delay
-restart-strategy.fixed-delay.attempts: 10
-restart-strategy.fixed-delay.delay: 2 s
-"""
+{restart}"""
 _LOG4J = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = Console
@@ -68,7 +71,7 @@ def flink_job_server(logs: Path, master: str = "[local]", *, slots: int = 2) -> 
     port = free_port()
     config = logs / "flink-job-server"
     config.mkdir(parents=True, exist_ok=True)
-    (config / "flink-conf.yaml").write_text(f"taskmanager.numberOfTaskSlots: {slots}\n")
+    (config / "flink-conf.yaml").write_text(f"taskmanager.numberOfTaskSlots: {slots}\n{_RESTART}")
     # fmt: off
     command = java(
         flink_job_server_jars(), _JOB_SERVER,
@@ -89,6 +92,7 @@ class FlinkCluster:
     logs: Path
     rpc_port: int = field(default_factory=free_port)
     rest_port: int = field(default_factory=free_port)
+    job_manager: Service | None = None
     task_managers: list[Service] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -100,26 +104,34 @@ class FlinkCluster:
     def start_job_manager(self) -> Service:
         """Start the job manager; one that was killed comes back at the same address."""
         command = self._command(flink_jars(), _JOB_MANAGER, heap="512m")
-        ready = listens(self.rest_port)
-        return self._stack.enter_context(running(start("flink-job-manager", command, self.logs), ready))
+        service = start("flink-job-manager", command, self.logs)
+        self.job_manager = self._stack.enter_context(running(service, listens(self.rest_port)))
+        return self.job_manager
 
-    def start_task_manager(self) -> Service:
-        """Start another task manager with one slot, and wait until the job manager knows it."""
-        known = self.num_task_managers()
-        options = [part for name, value in _TASK_MANAGER_MEMORY.items() for part in ("-D", f"{name}={value}")]
-        command = self._command(flink_jars(), _TASK_MANAGER, *options, heap="384m")
-        service = start("flink-task-manager", command, self.logs)
-        self._stack.enter_context(running(service, lambda: self.num_task_managers() > known))
-        self.task_managers.append(service)
-        return service
+    def start_task_managers(self, number: int) -> None:
+        """Start further task managers with one slot each, and wait until the job manager knows them."""
+        first = len(self.task_managers)
+        names = [f"number-{index}" for index in range(first, first + number)]
+        for name in names:
+            settings = {**_TASK_MANAGER_MEMORY, "taskmanager.resource-id": name}
+            options = [part for setting in settings.items() for part in ("-D", "=".join(setting))]
+            command = self._command(flink_jars(), _TASK_MANAGER, *options, heap="384m")
+            service = start("flink-task-manager", command, self.logs)
+            self._stack.callback(service.end)
+            self.task_managers.append(service)
+        for name, service in zip(names, self.task_managers[first:], strict=True):
+            service.wait_until(lambda name=name: name in self._free_slots())
 
-    def num_task_managers(self) -> int:
-        """Return the number of task managers that the job manager knows."""
-        return int(str(get_json(f"http://{self.master}/overview").get("taskmanagers", 0)))
+    def busy_task_manager(self) -> Service:
+        """Return a task manager whose slot a job has."""
+        name = min(name for name, free in self._free_slots().items() if not free)
+        return self.task_managers[int(name.removeprefix("number-"))]
 
-    def num_free_slots(self) -> int:
-        """Return the number of slots that no job has."""
-        return int(str(get_json(f"http://{self.master}/overview").get("slots-available", 0)))
+    def _free_slots(self) -> dict[str, int]:
+        """Return the number of free slots of each task manager that the job manager knows."""
+        known = get_json(f"http://{self.master}/taskmanagers").get("taskmanagers", [])
+        assert isinstance(known, list)
+        return {one["id"]: one["freeSlots"] for one in known}
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, with their states."""
@@ -131,7 +143,7 @@ class FlinkCluster:
     def _command(self, jars: Path, main: str, *arguments: str, heap: str) -> list[str | Path]:
         folder = self.logs / "flink-conf"
         folder.mkdir(parents=True, exist_ok=True)
-        config = _CONFIG.format(rpc_port=self.rpc_port, rest_port=self.rest_port)
+        config = _CONFIG.format(rpc_port=self.rpc_port, rest_port=self.rest_port, restart=_RESTART)
         (folder / "flink-conf.yaml").write_text(config)
         (folder / "log4j.properties").write_text(_LOG4J)
         options = [f"-Xmx{heap}", f"-Dlog4j.configurationFile={folder / 'log4j.properties'}"]
@@ -144,6 +156,5 @@ def flink_cluster(logs: Path, *, task_managers: int = 3) -> Iterator[FlinkCluste
     cluster = FlinkCluster(logs)
     with cluster._stack:
         cluster.start_job_manager()
-        for _ in range(task_managers):
-            cluster.start_task_manager()
+        cluster.start_task_managers(task_managers)
         yield cluster

@@ -16,9 +16,7 @@ import pytest
 
 from .builds import Build, building, contents, until
 from .engines import ENGINES, Engine
-from .flink import FlinkCluster
 from .results import RESULTS, Result
-from .spark import SparkCluster
 from .worker_pool import worker_pool
 
 pytestmark = pytest.mark.engines
@@ -117,7 +115,7 @@ def test_a_build_whose_workers_are_threads_of_the_command_gives_the_same_bytes(t
 @on_each_engine
 def test_a_build_recovers_or_resumes_after_a_python_worker_was_killed(trial):
     def kill_worker(build: Build) -> None:
-        os.kill(trial.engine.pool.workers()[0], signal.SIGKILL)
+        os.kill(trial.engine.busy_pools()[0].workers()[0], signal.SIGKILL)
 
     trial.run("Python worker killed", kill_worker)
 
@@ -127,8 +125,10 @@ def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed(trial):
     with ExitStack() as stack:
 
         def kill_pool(build: Build) -> None:
-            trial.engine.pool.service.kill()
-            stack.enter_context(worker_pool(trial.folder / "logs", trial.engine.pool.port))
+            pool = trial.engine.busy_pools()[0]
+            pool.service.kill()
+            if len(trial.engine.pools) == 1:
+                stack.enter_context(worker_pool(trial.folder / "logs", pool.port))
 
         trial.run("worker pool killed", kill_pool)
 
@@ -136,3 +136,38 @@ def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed(trial):
 @on_each_engine
 def test_an_interrupted_build_leaves_no_job_and_resumes(trial):
     trial.run("interrupted", Build.interrupt)
+
+
+@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+def test_a_job_recovers_after_a_task_manager_was_killed_if_another_one_is_free(trial):
+    def kill_task_manager(build: Build) -> None:
+        trial.engine.cluster.busy_task_manager().kill()
+
+    trial.run("task manager killed, one is free", kill_task_manager, recovers=True)
+
+
+@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+def test_a_job_recovers_after_all_task_managers_were_killed_and_others_started(trial):
+    def replace_task_managers(build: Build) -> None:
+        for task_manager in trial.engine.cluster.task_managers:
+            task_manager.kill()
+        trial.engine.cluster.start_task_managers(2)
+
+    trial.run("all task managers replaced", replace_task_managers, recovers=True)
+
+
+@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+def test_a_build_resumes_after_the_job_manager_was_restarted(trial):
+    def restart_job_manager(build: Build) -> None:
+        trial.engine.cluster.job_manager.kill()
+        trial.engine.cluster.start_job_manager()
+
+    trial.run("job manager restarted", restart_job_manager)
+
+
+@pytest.mark.parametrize("engine", ["spark-cluster"], indirect=True)
+def test_a_build_recovers_or_resumes_after_a_spark_worker_was_killed(trial):
+    def kill_worker(build: Build) -> None:
+        trial.engine.cluster.workers[0].kill()
+
+    trial.run("worker of the cluster killed", kill_worker)

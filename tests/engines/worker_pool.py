@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class WorkerPool:
 
     def workers(self) -> list[int]:
         """Return the process ids of the pool's Python workers."""
-        return children(self.service.process.pid)
+        return _children(self.service.process.pid)
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def worker_pool(logs: Path, port: int | None = None) -> Iterator[WorkerPool]:
     """Run a worker pool.
 
     A pool starts ``python``, which it searches in PATH: that one must have tfshards, not only the pool's own
-    interpreter. Several pools may share a port; gRPC asks the kernel to distribute the connections.
+    interpreter.
     """
     port = port or free_port()
     # fmt: off
@@ -43,8 +43,19 @@ def worker_pool(logs: Path, port: int | None = None) -> Iterator[WorkerPool]:
         yield WorkerPool(service, port)
 
 
-def children(parent: int) -> list[int]:
-    """Return the ids of the processes that a process started."""
+@contextmanager
+def worker_pools(logs: Path, number: int) -> Iterator[list[WorkerPool]]:
+    """Run worker pools that share a port: gRPC lets the kernel distribute the connections among them.
+
+    On several machines, each has one pool, at the same port.
+    """
+    port = free_port()
+    with ExitStack() as stack:
+        yield [stack.enter_context(worker_pool(logs, port)) for _ in range(number)]
+
+
+def _children(parent: int) -> list[int]:
+    """Return the ids of the processes that a process started and that have not ended."""
     found: list[int] = []
     for task in Path(f"/proc/{parent}/task").glob("*/children"):
         found += map(int, task.read_text().split())
