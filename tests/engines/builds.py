@@ -20,13 +20,14 @@ import numpy as np
 from PIL import Image
 
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import read_manifest
 
 from .processes import Service, python_path, start
 
 NUM_IMAGES = 200
 NUM_BAD = 5
 NUM_SHARDS = 16
+# the files that are rejected
+BAD = "cat/bad-*"
 BUILD_SECONDS = 180
 # Inode and time of a file, which change when it is written again.
 Identity = tuple[int, int]
@@ -102,10 +103,20 @@ class Build:
 
 
 @contextmanager
-def building(source: Path, out: Path, logs: Path, beam_args: Sequence[str]) -> Iterator[Build]:
-    """Run ``tfshards build``; kill it at the end of the block if it still runs."""
+def building(
+    source: Path, out: Path, logs: Path, beam_args: Sequence[str], *, with_rejects: bool
+) -> Iterator[Build]:
+    """Run ``tfshards build``; kill it at the end of the block if it still runs.
+
+    A build with rejects submits two jobs: the second one balances the shards again.
+    """
+    options = [f"--shards={NUM_SHARDS}", "--max-rejected=10%"]
+    if not with_rejects:
+        options += ["--exclude", BAD]
     # fmt: off
-    command = [sys.executable, "-m", "tfshards.prep.cli", *arguments(source, out), "--", *beam_args]
+    command = [
+        sys.executable, "-m", "tfshards.prep.cli", "build", "images", source, out, *options, "--", *beam_args,
+    ]
     # fmt: on
     build = Build(start("build", command, logs, python_path()), out)
     watcher = threading.Thread(target=build.watch)
@@ -118,11 +129,6 @@ def building(source: Path, out: Path, logs: Path, beam_args: Sequence[str]) -> I
         build.service.kill()
 
 
-def arguments(source: Path, out: Path) -> list[str]:
-    """Return the arguments of the command, without the engine."""
-    return ["build", "images", str(source), str(out), f"--shards={NUM_SHARDS}", "--max-rejected=10%"]
-
-
 def finished(out: Path) -> dict[str, Identity]:
     """Return the shards of the first layout that a build has finished, by their paths in the build area."""
     found = {}
@@ -131,17 +137,6 @@ def finished(out: Path) -> dict[str, Identity]:
             path = json.loads(record.read_bytes())["shard"]["path"]
             found[path] = identity_of(record.parents[1] / "shards" / path)
     return found
-
-
-def committed(out: Path) -> dict[str, Identity]:
-    """Return the shards of a dataset, without the id in their paths."""
-    return {without_id(shard.path): identity_of(out / shard.path) for shard in read_manifest(out).shards}
-
-
-def without_id(path: str) -> str:
-    """Return the path of a shard without the id, which differs between the build area and the dataset."""
-    start, _, end = path.partition(".tfrecord-")
-    return f"{start.rpartition('-')[0]}.tfrecord-{end}"
 
 
 def identity_of(path: Path) -> Identity:

@@ -9,7 +9,7 @@ import pytest
 
 from tfshards.prep import ImageFolder, Options, build
 
-from .builds import NUM_SHARDS, contents, write_images
+from .builds import BAD, NUM_SHARDS, contents, write_images
 from .engines import ENGINES, Engine
 from .results import RESULTS, table
 
@@ -21,12 +21,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
-    """Return the files of the dataset that every engine must write."""
-    out = tmp_path_factory.mktemp("expected") / "data"
-    options = Options(max_rejected=0.1)
-    build(ImageFolder(source), out, shards=NUM_SHARDS, options=options, engine="in_process", log=print)
-    return contents(out)
+def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[bool, Mapping[str, bytes]]:
+    """Return the files of the dataset that every engine must write, with and without rejects."""
+    folder = tmp_path_factory.mktemp("expected")
+    found = {}
+    for with_rejects in (True, False):
+        out = folder / str(with_rejects) / "data"
+        images = ImageFolder(source, exclude=() if with_rejects else (BAD,))
+        options = Options(max_rejected=0.1)
+        build(images, out, shards=NUM_SHARDS, options=options, engine="in_process", log=print)
+        found[with_rejects] = contents(out)
+    return found
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ rest.bind-address: localhost
 rest.port: {rest_port}
 taskmanager.host: localhost
 taskmanager.bind-host: localhost
+io.tmp.dirs: {folder}
 heartbeat.interval: 1000
 heartbeat.timeout: 8000
 {restart}"""
@@ -143,7 +144,9 @@ class FlinkCluster:
     def _command(self, jars: Path, main: str, *arguments: str, heap: str) -> list[str | Path]:
         folder = self.logs / "flink-conf"
         folder.mkdir(parents=True, exist_ok=True)
-        config = _CONFIG.format(rpc_port=self.rpc_port, rest_port=self.rest_port, restart=_RESTART)
+        config = _CONFIG.format(
+            rpc_port=self.rpc_port, rest_port=self.rest_port, folder=folder, restart=_RESTART
+        )
         (folder / "flink-conf.yaml").write_text(config)
         (folder / "log4j.properties").write_text(_LOG4J)
         options = [f"-Xmx{heap}", f"-Dlog4j.configurationFile={folder / 'log4j.properties'}"]
