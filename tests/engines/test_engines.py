@@ -80,6 +80,7 @@ class Trial:
         is_same = status == 0 and contents(self.out) == self.expected[with_rejects]
         result = Result(self.engine.name, disturbance, outcome, is_same, twice, len(left_over), seconds)
         RESULTS.append(result)
+        print(result)
         assert status == 0, result
         assert is_same, result
         assert twice == 0, result
