@@ -1,6 +1,6 @@
 """Run an engine until Ctrl-C, and print the pipeline options for a build on it.
 
-From the top of the repository: ``python -m tests.engines.start prism|flink|flink-cluster|spark|spark-cluster``.
+From the top of the repository: ``python -m tests.engines.start ENGINE``, with one of the names in engines.py.
 """
 
 from __future__ import annotations
