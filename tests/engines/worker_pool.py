@@ -12,7 +12,6 @@ from pathlib import Path
 
 from .processes import Service, free_port, listens, python_path, running, start
 
-
 # The name by which the engines of a cluster find the pool of their machine.
 HOST_NAME = "worker-pool"
 
@@ -27,7 +26,7 @@ class WorkerPool:
 
     @property
     def options(self) -> list[str]:
-        """Return Beam's pipeline options that name the pool, which are the same for all pools of a cluster."""
+        """Return Beam's pipeline options, the same for all pools of a cluster."""
         host = HOST_NAME if self.address else "localhost"
         return ["--environment_type=EXTERNAL", f"--environment_config={host}:{self.port}"]
 
