@@ -1,13 +1,14 @@
 # make demo   from nothing to a trained model: environment, images, shards, training
 # make test   what a change must pass, in minutes; make check adds formatter, linter, types and coverage
 # make nightly   exhaustive tables, and short runs of fuzz and torture
+# make engines   builds on Prism, Flink and Spark, whose processes are killed; needs Java, Maven and Go
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: demo test check nightly fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check nightly engines fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -35,6 +36,11 @@ nightly: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m nightly $(PYTEST_ARGS)
 	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
+
+# The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
+engines: $(VENV)/.installed
+	$(BIN)/python tests/engines/setup_engines.py
+	$(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
 
 # Damages images for FUZZ_MINUTES, others each time; FUZZ_SEED=NUMBER repeats a run, as make nightly does
 FUZZ_MINUTES ?= 20

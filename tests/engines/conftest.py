@@ -1,0 +1,49 @@
+"""Fixtures for the engines: the source, what a build of it must give, and an engine for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tfshards.prep import ImageFolder, Options, build
+
+from .builds import BAD, NUM_SHARDS, contents, write_images
+from .engines import ENGINES, Engine
+from .results import RESULTS, table
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of images."""
+    return write_images(tmp_path_factory.mktemp("source") / "photos")
+
+
+@pytest.fixture(scope="session")
+def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[bool, Mapping[str, bytes]]:
+    """Return the files of the dataset that every engine must write, with and without rejects."""
+    folder = tmp_path_factory.mktemp("expected")
+    found = {}
+    for with_rejects in (True, False):
+        out = folder / str(with_rejects) / "data"
+        images = ImageFolder(source, exclude=() if with_rejects else (BAD,))
+        options = Options(max_rejected=0.1)
+        build(images, out, shards=NUM_SHARDS, options=options, engine="in_process", log=print)
+        found[with_rejects] = contents(out)
+    return found
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Run the engine whose name is the parameter."""
+    with ENGINES[request.param](tmp_path / "logs") as engine:
+        yield engine
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of results."""
+    if RESULTS:
+        terminalreporter.section("engines")
+        for line in table(RESULTS):
+            terminalreporter.write_line(line)

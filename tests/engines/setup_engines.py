@@ -1,0 +1,184 @@
+"""Fetch the engines that tests/engines runs: Prism, Flink, Spark, and Beam's job servers for them.
+
+``python tests/engines/setup_engines.py [prism] [flink] [spark]`` fetches what is missing into
+~/.cache/tfshards-engines, or into the folder in TFSHARDS_ENGINES. A step that was interrupted is done again;
+one that is done is skipped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+# The newest release of Beam's Java runners of which every jar could be fetched, and Flink and Spark as it
+# needs them. Prism is of the same release as the Python SDK.
+BEAM_JAVA = "2.62.0"
+FLINK = "1.19.3"
+SPARK = "3.2.2"
+
+_MAIN_OF_PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+_FLINK_JOB_SERVER = (
+    f"org.apache.beam:beam-runners-flink-1.19:{BEAM_JAVA}",
+    # without it, the job server logs nothing
+    "org.slf4j:slf4j-simple:1.7.30",
+)
+_SPARK_JOB_SERVER = (
+    f"org.apache.beam:beam-runners-spark-3:{BEAM_JAVA}",
+    f"org.apache.spark:spark-core_2.12:{SPARK}",
+    f"org.apache.spark:spark-streaming_2.12:{SPARK}",
+)
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tfshards</groupId>
+  <artifactId>{name}</artifactId>
+  <version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "    <dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
+)
+
+
+def engines_folder() -> Path:
+    """Return the folder of the engines; no file in it belongs to the repository."""
+    return Path(os.environ.get("TFSHARDS_ENGINES") or Path.home() / ".cache" / "tfshards-engines")
+
+
+def prism_path() -> Path:
+    """Return the path of Prism's program, of the release of Beam that is installed."""
+    return engines_folder() / "bin" / f"prism-{version('apache-beam')}"
+
+
+def flink_job_server_jars() -> Path:
+    """Return the folder of the jars of Beam's job server for Flink, which include an embedded Flink."""
+    return engines_folder() / f"flink-job-server-{BEAM_JAVA}"
+
+
+def flink_jars() -> Path:
+    """Return the folder of the jars of a Flink cluster."""
+    return engines_folder() / f"flink-{FLINK}"
+
+
+def spark_jars() -> Path:
+    """Return the folder of the jars of Beam's job server for Spark, and of Spark itself."""
+    return engines_folder() / f"spark-job-server-{BEAM_JAVA}"
+
+
+def set_up_prism() -> None:
+    """Compile Prism."""
+    with fetching(prism_path()) as partial:
+        if partial:
+            partial.mkdir()
+            release = f"v{version('apache-beam')}"
+            _run("go", "install", f"{_MAIN_OF_PRISM}@{release}", GOBIN=str(partial))
+            _publish(partial / "prism", prism_path())
+
+
+def set_up_flink() -> None:
+    """Fetch Flink, and Beam's job server for it."""
+    _copy_jars(flink_job_server_jars(), _FLINK_JOB_SERVER)
+    with fetching(flink_jars()) as partial:
+        if partial:
+            partial.mkdir()
+            package = "apache-flink-libraries"
+            # fmt: off
+            _run(sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", package,
+                 "--dest", str(partial), f"{package}=={FLINK}")
+            # fmt: on
+            (partial / "jars").mkdir()
+            for archive in partial.glob("*.tar.gz"):
+                _extract_jars(archive, "deps/lib", partial / "jars")
+            _publish(partial / "jars", flink_jars())
+
+
+def set_up_spark() -> None:
+    """Fetch Spark, and Beam's job server for it."""
+    _copy_jars(spark_jars(), _SPARK_JOB_SERVER)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "prism": set_up_prism,
+    "flink": set_up_flink,
+    "spark": set_up_spark,
+}
+
+
+@contextmanager
+def fetching(path: Path) -> Iterator[Path | None]:
+    """Yield a new path to work at, or None if ``path`` exists; only one process at a time works on a path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            yield None
+            return
+        partial = path.with_name(f".{path.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        print(f"{path.name}: fetching", flush=True)
+        start = time.monotonic()
+        yield partial
+        shutil.rmtree(partial, ignore_errors=True)
+        print(f"{path.name}: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def _publish(finished: Path, path: Path) -> None:
+    finished.rename(path)
+
+
+def _copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
+    """Let Maven put these artifacts and all that they depend on into the folder."""
+    with fetching(path) as partial:
+        if partial:
+            partial.mkdir()
+            rows = [_DEPENDENCY.format(*each.split(":")) for each in coordinates]
+            pom = _POM.format(name=path.name, dependencies="\n".join(rows))
+            (partial / "pom.xml").write_text(pom)
+            jars = partial / "jars"
+            # fmt: off
+            _run("mvn", "--batch-mode", "--quiet", "--file", str(partial / "pom.xml"),
+                 "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
+            # fmt: on
+            _publish(jars, path)
+
+
+def _extract_jars(archive: Path, folder: str, to: Path) -> None:
+    with tarfile.open(archive) as members:
+        for member in members:
+            path = Path(member.name)
+            if member.isfile() and path.suffix == ".jar" and str(path.parent).endswith(folder):
+                content = members.extractfile(member)
+                assert content is not None
+                with content, (to / path.name).open("wb") as file:
+                    shutil.copyfileobj(content, file)
+
+
+def _run(*command: str, **environment: str) -> None:
+    """Run a command, and end with its output if it fails."""
+    if not shutil.which(command[0]):
+        raise SystemExit(f"{command[0]} is not installed, and this step needs it")
+    result = subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit status {result.returncode}\n{result.stdout[-4000:]}")
+
+
+if __name__ == "__main__":
+    for step in sys.argv[1:] or STEPS:
+        STEPS[step]()
