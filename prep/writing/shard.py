@@ -86,6 +86,9 @@ def write_shard(task: ShardTask, shard: ShardId) -> None:
 
 
 def _write(task: ShardTask, shard: ShardId) -> None:
+    if task.area.read_finished(task.phase, shard):
+        # A runner that starts its job again after a failure repeats every task.
+        return
     rows, planned = task.area.read_plan(task.phase, shard)
     path = task.shard_path(shard)
     unfinished = task.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
