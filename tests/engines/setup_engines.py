@@ -78,7 +78,7 @@ def spark_jars() -> Path:
 
 def set_up_prism() -> None:
     """Compile Prism."""
-    with _missing(prism_path()) as partial:
+    with fetching(prism_path()) as partial:
         if partial:
             partial.mkdir()
             release = f"v{version('apache-beam')}"
@@ -89,7 +89,7 @@ def set_up_prism() -> None:
 def set_up_flink() -> None:
     """Fetch Flink, and Beam's job server for it."""
     _copy_jars(flink_job_server_jars(), _FLINK_JOB_SERVER)
-    with _missing(flink_jars()) as partial:
+    with fetching(flink_jars()) as partial:
         if partial:
             partial.mkdir()
             package = "apache-flink-libraries"
@@ -116,7 +116,7 @@ STEPS: dict[str, Callable[[], None]] = {
 
 
 @contextmanager
-def _missing(path: Path) -> Iterator[Path | None]:
+def fetching(path: Path) -> Iterator[Path | None]:
     """Yield a new path to work at, or None if ``path`` exists; only one process at a time works on a path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
@@ -139,7 +139,7 @@ def _publish(finished: Path, path: Path) -> None:
 
 def _copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
     """Let Maven put these artifacts and all that they depend on into the folder."""
-    with _missing(path) as partial:
+    with fetching(path) as partial:
         if partial:
             partial.mkdir()
             rows = [_DEPENDENCY.format(*each.split(":")) for each in coordinates]
