@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .builds import until
 from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
 from .prism import prism
@@ -42,9 +43,13 @@ class Engine:
         """Return Beam's pipeline options for a build whose workers are threads of the command."""
         return [*self.jobs.options, "--environment_type=LOOPBACK", *self.sizes]
 
-    def busy_pools(self) -> list[WorkerPool]:
-        """Return the worker pools that have Python workers."""
-        return [pool for pool in self.pools if pool.workers()]
+    def busy_pool(self) -> WorkerPool:
+        """Wait until all Python workers have found their engine; return a pool with a worker.
+
+        If a worker dies before that, Beam waits for it for ever.
+        """
+        until(lambda: all(pool.is_ready() for pool in self.pools), 60, "all Python workers are connected")
+        return next(pool for pool in self.pools if pool.workers())
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, as the cluster knows them, or else the job service."""

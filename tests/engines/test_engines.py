@@ -118,7 +118,7 @@ def test_a_build_whose_workers_are_threads_of_the_command_gives_the_same_bytes(t
 @on_each_engine
 def test_a_build_recovers_or_resumes_after_a_python_worker_was_killed(trial):
     def kill_worker(build: Build) -> None:
-        os.kill(trial.engine.busy_pools()[0].workers()[0], signal.SIGKILL)
+        os.kill(trial.engine.busy_pool().workers()[0], signal.SIGKILL)
 
     trial.run("Python worker killed", kill_worker)
 
@@ -128,7 +128,7 @@ def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed(trial):
     with ExitStack() as stack:
 
         def kill_pool(build: Build) -> None:
-            pool = trial.engine.busy_pools()[0]
+            pool = trial.engine.busy_pool()
             pool.service.kill()
             if len(trial.engine.pools) == 1:
                 stack.enter_context(worker_pool(trial.folder / "logs", pool.port))

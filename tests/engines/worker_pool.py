@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,10 @@ class WorkerPool:
     def workers(self) -> list[int]:
         """Return the process ids of the pool's Python workers."""
         return _children(self.service.process.pid)
+
+    def is_ready(self) -> bool:
+        """Return whether all Python workers have found their engine."""
+        return all(map(_is_connected, self.workers()))
 
 
 @contextmanager
@@ -60,3 +65,15 @@ def _children(parent: int) -> list[int]:
     for task in Path(f"/proc/{parent}/task").glob("*/children"):
         found += map(int, task.read_text().split())
     return sorted(found)
+
+
+def _is_connected(process: int) -> bool:
+    """Return whether a process has an open TCP connection."""
+    with suppress(FileNotFoundError):
+        files = {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+                state, inode = line.split()[3], line.split()[9]
+                if state == "01" and f"socket:[{inode}]" in files:
+                    return True
+    return False
