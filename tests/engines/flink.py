@@ -15,10 +15,11 @@ _JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
-# By default, a Flink without checkpoints never starts a failed job again.
+# By default, a Flink without checkpoints never starts a failed job again. Flink cannot know that a build was
+# interrupted: with more attempts, its job would keep its slots for longer.
 _RESTART = """\
 restart-strategy.type: fixed-delay
-restart-strategy.fixed-delay.attempts: 10
+restart-strategy.fixed-delay.attempts: 3
 restart-strategy.fixed-delay.delay: 2 s
 """
 # A lost task manager is noticed within seconds.

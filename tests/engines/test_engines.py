@@ -21,8 +21,8 @@ from .worker_pool import worker_pool
 
 pytestmark = pytest.mark.engines
 on_each_engine = pytest.mark.parametrize("engine", ENGINES, indirect=True)
-# A job manager needs a moment to end a job.
-END_SECONDS = 20
+# Flink starts the job of an interrupted build again, until no attempt is left.
+END_SECONDS = 60
 
 
 @dataclass
