@@ -22,7 +22,7 @@ class Engine:
     Attributes:
         name: its name in the table of results.
         jobs: its job service.
-        pools: worker pools for the Python workers; they share a port, as one option names it for all.
+        pools: worker pools for the Python workers, one for each machine of a cluster.
         cluster: the processes between them, if the engine is a cluster.
         sizes: further pipeline options.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 from .job_service import JobService
 from .processes import Service, free_port, get_json, java, listens, running, start
 from .setup_engines import flink_jars, flink_job_server_jars
+from .worker_pool import hosts_option
 
 _JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -89,9 +90,10 @@ def flink_job_server(logs: Path, master: str = "[local]", *, slots: int = 2) -> 
 
 @dataclass
 class FlinkCluster:
-    """A job manager and task managers, each a process."""
+    """A job manager and task managers, each a process; there is a worker pool for each machine."""
 
     logs: Path
+    num_machines: int
     rpc_port: int = field(default_factory=free_port)
     rest_port: int = field(default_factory=free_port)
     job_manager: Service | None = None
@@ -105,7 +107,7 @@ class FlinkCluster:
 
     def start_job_manager(self) -> Service:
         """Start the job manager; one that was killed comes back at the same address."""
-        command = self._command(flink_jars(), _JOB_MANAGER, heap="512m")
+        command = self._command(_JOB_MANAGER, java_options=["-Xmx512m"])
         service = start("flink-job-manager", command, self.logs)
         self.job_manager = self._stack.enter_context(running(service, listens(self.rest_port)))
         return self.job_manager
@@ -114,10 +116,11 @@ class FlinkCluster:
         """Start further task managers with one slot each, and wait until the job manager knows them."""
         first = len(self.task_managers)
         names = [f"number-{index}" for index in range(first, first + number)]
-        for name in names:
+        for index, name in enumerate(names, first):
             settings = {**_TASK_MANAGER_MEMORY, "taskmanager.resource-id": name}
             options = [part for setting in settings.items() for part in ("-D", "=".join(setting))]
-            command = self._command(flink_jars(), _TASK_MANAGER, *options, heap="384m")
+            hosts = hosts_option(self.logs, index % self.num_machines)
+            command = self._command(_TASK_MANAGER, *options, java_options=["-Xmx384m", hosts])
             service = start("flink-task-manager", command, self.logs)
             self._stack.callback(service.end)
             self.task_managers.append(service)
@@ -142,7 +145,7 @@ class FlinkCluster:
         ended = ("FINISHED", "FAILED", "CANCELED")
         return [f"{job['id']} {job['status']}" for job in jobs if job["status"] not in ended]
 
-    def _command(self, jars: Path, main: str, *arguments: str, heap: str) -> list[str | Path]:
+    def _command(self, main: str, *arguments: str, java_options: list[str]) -> list[str | Path]:
         folder = self.logs / "flink-conf"
         folder.mkdir(parents=True, exist_ok=True)
         config = _CONFIG.format(
@@ -150,14 +153,14 @@ class FlinkCluster:
         )
         (folder / "flink-conf.yaml").write_text(config)
         (folder / "log4j.properties").write_text(_LOG4J)
-        options = [f"-Xmx{heap}", f"-Dlog4j.configurationFile={folder / 'log4j.properties'}"]
-        return java(jars, main, "--configDir", str(folder), *arguments, options=options)
+        options = [*java_options, f"-Dlog4j.configurationFile={folder / 'log4j.properties'}"]
+        return java(flink_jars(), main, "--configDir", str(folder), *arguments, options=options)
 
 
 @contextmanager
 def flink_cluster(logs: Path, *, task_managers: int = 3) -> Iterator[FlinkCluster]:
     """Run a job manager and task managers with one slot each."""
-    cluster = FlinkCluster(logs)
+    cluster = FlinkCluster(logs, task_managers)
     with cluster._stack:
         cluster.start_job_manager()
         cluster.start_task_managers(task_managers)

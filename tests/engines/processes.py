@@ -100,13 +100,13 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def listens(port: int) -> Callable[[], bool]:
+def listens(port: int, address: str = "127.0.0.1") -> Callable[[], bool]:
     """Return a function that returns whether something listens on the port."""
 
     def is_open() -> bool:
         with socket.socket() as client:
             client.settimeout(1)
-            return client.connect_ex(("127.0.0.1", port)) == 0
+            return client.connect_ex((address, port)) == 0
 
     return is_open
 

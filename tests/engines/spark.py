@@ -10,6 +10,7 @@ from pathlib import Path
 from .job_service import JobService
 from .processes import OPENS, Service, free_port, get_json, java, listens, running, start
 from .setup_engines import spark_jars
+from .worker_pool import hosts_option
 
 _JOB_SERVER = "org.apache.beam.runners.spark.SparkJobServerDriver"
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -82,7 +83,9 @@ class SparkCluster:
             options=["-Xmx384m"],
         )
         # fmt: on
-        service = start("spark-worker", command, self.logs, self._environment())
+        # the worker's executors inherit it
+        hosts = {"JAVA_TOOL_OPTIONS": hosts_option(self.logs, len(self.workers))}
+        service = start("spark-worker", command, self.logs, {**self._environment(), **hosts})
         self._stack.enter_context(running(service, lambda: self.num_workers() > known))
         self.workers.append(service)
         return service

@@ -110,7 +110,7 @@ def test_an_undisturbed_build_gives_the_same_bytes(trial):
     trial.run("undisturbed", with_rejects=True)
 
 
-@on_each_engine
+@pytest.mark.parametrize("engine", ["prism", "flink", "spark"], indirect=True)
 def test_a_build_whose_workers_are_threads_of_the_command_gives_the_same_bytes(trial):
     trial.run("undisturbed, LOOPBACK", options=trial.engine.loopback_options)
 
@@ -124,16 +124,15 @@ def test_a_build_recovers_or_resumes_after_a_python_worker_was_killed(trial):
 
 
 @on_each_engine
-def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed(trial):
+def test_a_build_recovers_or_resumes_after_a_worker_pool_was_killed_and_started_again(trial):
     with ExitStack() as stack:
 
         def kill_pool(build: Build) -> None:
             pool = trial.engine.busy_pool()
             pool.service.kill()
-            if len(trial.engine.pools) == 1:
-                stack.enter_context(worker_pool(trial.folder / "logs", pool.port))
+            stack.enter_context(worker_pool(trial.folder / "logs", pool.port, pool.address))
 
-        trial.run("worker pool killed", kill_pool)
+        trial.run("worker pool restarted", kill_pool)
 
 
 @on_each_engine

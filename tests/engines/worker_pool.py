@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,17 +13,23 @@ from pathlib import Path
 from .processes import Service, free_port, listens, python_path, running, start
 
 
+# The name by which the engines of a cluster find the pool of their machine.
+HOST_NAME = "worker-pool"
+
+
 @dataclass(frozen=True)
 class WorkerPool:
-    """A worker pool; ``options`` are Beam's options for a build that uses it."""
+    """A worker pool."""
 
     service: Service
     port: int
+    address: str | None = None
 
     @property
     def options(self) -> list[str]:
-        """Return Beam's pipeline options that name the pool."""
-        return ["--environment_type=EXTERNAL", f"--environment_config=localhost:{self.port}"]
+        """Return Beam's pipeline options that name the pool, which are the same for all pools of a cluster."""
+        host = HOST_NAME if self.address else "localhost"
+        return ["--environment_type=EXTERNAL", f"--environment_config={host}:{self.port}"]
 
     def workers(self) -> list[int]:
         """Return the process ids of the pool's Python workers."""
@@ -34,29 +41,43 @@ class WorkerPool:
 
 
 @contextmanager
-def worker_pool(logs: Path, port: int | None = None) -> Iterator[WorkerPool]:
-    """Run a worker pool.
+def worker_pool(logs: Path, port: int | None = None, address: str | None = None) -> Iterator[WorkerPool]:
+    """Run a worker pool, at one address of the loopback network if there are several.
 
     A pool starts ``python``, which it searches in PATH: that one must have tfshards, not only the pool's own
     interpreter.
     """
     port = port or free_port()
-    # fmt: off
-    command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
-    # fmt: on
-    with running(start("worker-pool", command, logs, python_path()), listens(port)) as service:
-        yield WorkerPool(service, port)
+    main = ["-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
+    if address:
+        main = [str(Path(__file__).with_name("pool_at_address.py")), address, str(port)]
+    service = start("worker-pool", [sys.executable, *main], logs, python_path())
+    with running(service, listens(port, address or "127.0.0.1")):
+        yield WorkerPool(service, port, address)
 
 
 @contextmanager
 def worker_pools(logs: Path, number: int) -> Iterator[list[WorkerPool]]:
-    """Run worker pools that share a port: gRPC lets the kernel distribute the connections among them.
+    """Run worker pools at the same port of several addresses, as if each were on a machine of its own.
 
-    On several machines, each has one pool, at the same port.
+    Two processes of an engine must not share a pool: both name their workers 1-1, 2-1 and so on, and when one
+    of them stops its worker, the pool ends that of the other, whose engine then waits for it for ever.
     """
     port = free_port()
     with ExitStack() as stack:
-        yield [stack.enter_context(worker_pool(logs, port)) for _ in range(number)]
+        yield [stack.enter_context(worker_pool(logs, port, _address(index))) for index in range(number)]
+
+
+def hosts_option(logs: Path, index: int) -> str:
+    """Return the option with which a Java process finds the pool of a cluster's machine by ``HOST_NAME``."""
+    hosts = logs / f"hosts-{index}"
+    names = f"localhost {socket.gethostname()}"
+    hosts.write_text(f"127.0.0.1 {names}\n{_address(index)} {HOST_NAME}\n")
+    return f"-Djdk.net.hosts.file={hosts}"
+
+
+def _address(index: int) -> str:
+    return f"127.0.0.{index + 2}"
 
 
 def _children(parent: int) -> list[int]:
