@@ -44,9 +44,9 @@ class Engine:
         return [*self.jobs.options, "--environment_type=LOOPBACK", *self.sizes]
 
     def busy_pool(self) -> WorkerPool:
-        """Wait until all Python workers have found their engine; return a pool with a worker.
+        """Wait until all Python workers exchange data with their engine; return a pool with a worker.
 
-        If a worker dies before that, Beam waits for it for ever.
+        If a worker dies before that, Beam waits for its connection for ever.
         """
         until(lambda: all(pool.is_ready() for pool in self.pools), 60, "all Python workers are connected")
         return next(pool for pool in self.pools if pool.workers())

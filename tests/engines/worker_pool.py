@@ -12,7 +12,6 @@ from pathlib import Path
 
 from .processes import Service, free_port, listens, python_path, running, start
 
-
 # The name by which the engines of a cluster find the pool of their machine.
 HOST_NAME = "worker-pool"
 
@@ -27,7 +26,7 @@ class WorkerPool:
 
     @property
     def options(self) -> list[str]:
-        """Return Beam's pipeline options that name the pool, which are the same for all pools of a cluster."""
+        """Return Beam's pipeline options, the same for all pools of a cluster."""
         host = HOST_NAME if self.address else "localhost"
         return ["--environment_type=EXTERNAL", f"--environment_config={host}:{self.port}"]
 
@@ -36,7 +35,7 @@ class WorkerPool:
         return _children(self.service.process.pid)
 
     def is_ready(self) -> bool:
-        """Return whether all Python workers have found their engine."""
+        """Return whether all Python workers exchange data with their engine."""
         return all(map(_is_connected, self.workers()))
 
 
@@ -89,12 +88,12 @@ def _children(parent: int) -> list[int]:
 
 
 def _is_connected(process: int) -> bool:
-    """Return whether a process has an open TCP connection."""
+    """Return whether a process has open TCP connections for control and for data."""
+    num_open = 0
     with suppress(FileNotFoundError):
         files = {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}
         for table in ("tcp", "tcp6"):
             for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
                 state, inode = line.split()[3], line.split()[9]
-                if state == "01" and f"socket:[{inode}]" in files:
-                    return True
-    return False
+                num_open += state == "01" and f"socket:[{inode}]" in files
+    return num_open >= 2
