@@ -28,7 +28,8 @@ NUM_BAD = 5
 NUM_SHARDS = 16
 # the files that are rejected
 BAD = "cat/bad-*"
-BUILD_SECONDS = 180
+# Beam's Java side waits for minutes for the data connection of a worker that died.
+BUILD_SECONDS = 300
 # Inode and time of a file, which change when it is written again.
 Identity = tuple[int, int]
 

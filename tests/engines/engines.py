@@ -44,12 +44,12 @@ class Engine:
         return [*self.jobs.options, "--environment_type=LOOPBACK", *self.sizes]
 
     def busy_pool(self) -> WorkerPool:
-        """Wait until all Python workers exchange data with their engine; return a pool with a worker.
+        """Wait until all Python workers are connected to their engine; return the pool of the oldest worker.
 
-        If a worker dies before that, Beam waits for its connection for ever.
+        If a worker dies while it connects, Beam waits for minutes or for ever.
         """
         until(lambda: all(pool.is_ready() for pool in self.pools), 60, "all Python workers are connected")
-        return next(pool for pool in self.pools if pool.workers())
+        return min((pool for pool in self.pools if pool.workers()), key=lambda pool: pool.workers()[0])
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, as the cluster knows them, or else the job service."""
