@@ -35,7 +35,7 @@ class WorkerPool:
         return _children(self.service.process.pid)
 
     def is_ready(self) -> bool:
-        """Return whether all Python workers exchange data with their engine."""
+        """Return whether all Python workers have found their engine."""
         return all(map(_is_connected, self.workers()))
 
 
@@ -88,7 +88,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _is_connected(process: int) -> bool:
-    """Return whether a process has open TCP connections for control and for data."""
+    """Return whether a process has an open TCP connection; for Prism, one carries everything."""
     num_open = 0
     with suppress(FileNotFoundError):
         files = {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}
@@ -96,4 +96,4 @@ def _is_connected(process: int) -> bool:
             for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
                 state, inode = line.split()[3], line.split()[9]
                 num_open += state == "01" and f"socket:[{inode}]" in files
-    return num_open >= 2
+    return num_open > 0
