@@ -71,6 +71,9 @@ class LayoutWriter:
         finished = self._finished(phase, digests)
         missing = [shard for shard in digests if shard not in finished]
         self._log_start(phase, len(finished), len(digests))
+        for shard in missing:
+            # its record may be there, but its file may be damaged
+            self.area.forget(phase, shard)
         if missing:
             num_examples = sum(len(layouts[split][index]) for split, index in missing)
             progress = Progress(self.name, num_examples)

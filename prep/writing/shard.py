@@ -81,12 +81,26 @@ def write_shard(task: ShardTask, shard: ShardId) -> None:
         task.area.stop(system_fault(task.area.out, error))
         raise
     except Exception as error:
-        # an error in a source or in tfshards: the other workers stop as well
-        task.area.stop(f"{task.shard_path(shard)}: {type(error).__name__}: {error}")
+        if not _is_shutting_down(error):
+            # an error in a source or in tfshards: the other workers stop as well
+            task.area.stop(f"{task.shard_path(shard)}: {type(error).__name__}: {error}")
         raise
 
 
+def _is_shutting_down(error: Exception) -> bool:
+    """Return whether Python raised this because the process is ending.
+
+    A worker that lost its engine ends while its threads still write. That is no reason for the others to
+    stop: an engine that starts the job again gives the shard to another worker.
+    """
+    # "cannot schedule new futures after interpreter shutdown", "can't create new thread at ..."
+    return isinstance(error, RuntimeError) and str(error).endswith("shutdown")
+
+
 def _write(task: ShardTask, shard: ShardId) -> None:
+    if task.area.read_finished(task.phase, shard):
+        # A runner that starts its job again after a failure repeats every task.
+        return
     rows, planned = task.area.read_plan(task.phase, shard)
     path = task.shard_path(shard)
     unfinished = task.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")

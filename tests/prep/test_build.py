@@ -17,7 +17,7 @@ from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCount
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.reader import read_records
-from tfshards.prep.sources.base import Rejected
+from tfshards.prep.sources.base import Reader, Rejected
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
@@ -580,16 +580,19 @@ def test_status_lines_go_to_standard_error_by_default(tmp_path, capsys):
     assert printed.err.splitlines()[0] == "starting build: 4 examples, 32 B, 1 shard"
 
 
-def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
-    source = ImageFolder(small_folder)
+SHARD = ShardId("train", 0)
+
+
+def task_of(folder: Path, out: Path, reader: Reader | None = None) -> ShardTask:
+    """Return a task with one planned shard."""
+    source = ImageFolder(folder)
     listing = source.listing()
-    area = BuildArea(tmp_path, "12345678")
+    area = BuildArea(out, "12345678")
     area.open()
-    shard = ShardId("train", 0)
-    area.write_plan("first", shard, listing.rows(np.arange(3)))
-    task = ShardTask(
+    area.write_plan("first", SHARD, listing.rows(np.arange(3)))
+    return ShardTask(
         area=area,
-        reader=source,
+        reader=reader or source,
         schema=listing.schema,
         phase="first",
         name="photos",
@@ -598,13 +601,45 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
         finds_duplicates=False,
         compression="none",
     )
-    area.stop("the reason")
-    area.stop("a later one")
+
+
+def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
+    task = task_of(small_folder, tmp_path)
+    task.area.stop("the reason")
+    task.area.stop("a later one")
     with pytest.raises(BuildError, match=r"^stopped because another worker failed$"):
-        write_shard(task, shard)
-    assert area.stop_path.read_text() == "the reason"
-    assert area.read_finished("first", shard) is None
+        write_shard(task, SHARD)
+    assert task.area.stop_path.read_text() == "the reason"
+    assert task.area.read_finished("first", SHARD) is None
     assert not list(tmp_path.glob("photos-*"))
+
+
+class FailingReader:
+    """A reader that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def read(self, rows: object, schema: object) -> list[object]:
+        raise self.error
+
+
+def test_a_worker_that_fails_stops_the_others_unless_its_process_is_ending(small_folder, tmp_path):
+    ending = RuntimeError("cannot schedule new futures after interpreter shutdown")
+    for error, stops in ((ValueError("broken"), True), (ending, False)):
+        task = task_of(small_folder, tmp_path, FailingReader(error))
+        with pytest.raises(type(error)):
+            write_shard(task, SHARD)
+        assert task.area.stop_path.exists() == stops
+
+
+def test_a_finished_shard_is_not_written_again_when_a_runner_repeats_its_task(small_folder, tmp_path):
+    task = task_of(small_folder, tmp_path)
+    write_shard(task, SHARD)
+    path = task.area.shards / task.shard_path(SHARD)
+    before = path.stat()
+    write_shard(task, SHARD)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_the_names_of_prep_exist_and_others_raise():
