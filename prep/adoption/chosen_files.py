@@ -13,6 +13,7 @@ from tfshards.prep.progress.lines import Log, counted
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.names import is_reserved
 
 # Number of skipped files that are named.
 _SHOWN = 3
@@ -73,7 +74,8 @@ def choose_files(root: Path, globs: Mapping[str, str], *, allow_missing: bool, l
         log(f"warning: {path} holds no records and is skipped")
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
     taken = {file.path for file in chosen}
-    others = [file.path for file in files if file.path not in taken]
+    # metadata of TensorFlow Datasets, which is read where it helps
+    others = [file.path for file in files if file.path not in taken and not is_reserved(file.path)]
     if others:
         log(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
     return ChosenFiles(

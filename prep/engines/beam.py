@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,11 +132,12 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     Raises:
         BuildError: a call failed, a worker process died, or Beam ended the pipeline.
     """
-    with _quiet_logging():
-        _run(work, arguments)
+    with ExitStack() as quiet:
+        quiet.enter_context(_quiet_logging())
+        _run(work, arguments, quiet)
 
 
-def _run(work: Work, arguments: Sequence[str]) -> None:
+def _run(work: Work, arguments: Sequence[str], quiet: ExitStack) -> None:
     runner, options = _runner(work, arguments)
     job = Job(
         work,
@@ -187,8 +188,10 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             job.cancel(thread)
         raise
     finally:
-        if not (is_lost.is_set() or are_workers_left):
-            # otherwise further threads are about to fail because of the same worker, or of its lost job
+        if is_lost.is_set() or are_workers_left:
+            # further threads are about to fail, and to log, because of the same worker, or of its lost job
+            quiet.pop_all()
+        else:
             threading.excepthook = hook
     if not failures and work.area is not None and work.area.stop_path.exists():
         failures.append(BuildError("a worker has failed"))

@@ -170,7 +170,8 @@ class Job:
             problems.append(again)
         if handle is None and self.endpoint and thread.is_alive():
             self.work.log(f"warning: {self.endpoint} does not answer; it may still start a job of this build")
-        elif problems and handle is not None:
+        elif problems and handle is not None and (self.is_lasting or thread.is_alive()):
+            # a job service of this process ends when Beam's thread does, and may be gone before it answers
             why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
             self.work.log(
                 f"warning: {self._note} may still run, since it could not be cancelled ({why}); cancel it in "

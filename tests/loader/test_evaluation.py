@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards.schemas import Feature, Schema
 
 # one more than a batch: with two and four replicas, the last batch leaves some without examples
@@ -29,7 +30,7 @@ def dataset(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("held_out"), SCHEMA, shards)
 
 
-@pytest.mark.parametrize("num_replicas", [1, 2, 4])
+@pytest.mark.parametrize("num_replicas", mostly_nightly([1, 2, 4], [2]))
 def test_each_recommended_way_gives_the_true_loss_and_accuracy(programs, dataset, num_replicas):
     program = Path(__file__).with_name("evaluations.py")
     command = [program, dataset, json.dumps(KERNEL), num_replicas]

@@ -114,7 +114,7 @@ def test_shapes_dtypes_and_classes_are_those_of_features_json(tmp_path):
         Feature("species", "label", "int64"),
         Feature("tags", "int", "int64", (None,)),
     ]
-    assert not any("features.json" in line for line in lines)
+    assert not any("features.json" in line for line in lines), lines
     assert verify(root, deep=True, decode=True)
     theirs = {example["text"]: example for example in tfds.as_numpy(builder.as_dataset(split="train"))}
     same = ("depth", "flag", "four", "matrix", "double", "packed", "small", "species")

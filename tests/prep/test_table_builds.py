@@ -133,6 +133,7 @@ def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_p
         folder.mkdir()
         rows = {name: [form.format(number) for number in range(num_rows)] for name, form in columns.items()}
         pa.parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
+        (tmp_path / "0.png").touch()
         reader = Table(tmp_path / "t.parquet").stage(folder)
         assert reader.listing().num_examples == num_rows
         sizes.append(len(pickle.dumps(reader)))

@@ -149,6 +149,7 @@ def test_lists_of_byte_strings_are_read_with_their_labels(tmp_path):
     assert read == examples
 
 
+@pytest.mark.nightly
 def test_bfloat16_opens_in_a_process_that_has_not_imported_tensorflow_yet(tmp_path):
     schema = Schema((Feature("x", "raw", "bfloat16", (2,)),))
     dataset(tmp_path, schema, {"train": [[{"x": values_of("bfloat16", (2,))}]]})
