@@ -39,9 +39,7 @@ Held: TypeAlias = "int | Reject | None"
 _INPUTS = 64
 
 
-def differing(
-    listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held], label: str = "comparing inputs"
-) -> IntArray:
+def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held]) -> IntArray:
     """Return the numbers of the inputs that would give another record, or another rejection, now.
 
     Args:
@@ -49,11 +47,10 @@ def differing(
         reader: reader of the source.
         numbers: shape ``(n,)``, numbers of the inputs to compare.
         held: what was written for each of them.
-        label: label of the progress bar.
     """
     differs = np.zeros(len(numbers), dtype=np.bool_)
     encode = example_encoder(listing.schema)
-    progress = Progress(label, len(numbers))
+    progress = Progress("comparing inputs", len(numbers))
 
     def compare(start: int) -> None:
         rows = listing.rows(numbers[start : start + _INPUTS])

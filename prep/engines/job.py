@@ -199,7 +199,7 @@ def cancel_lost_job(path: Path, log: Log) -> None:
 
     try:
         was_running = beam.cancel(note)
-    except Exception as error:  # whatever it is, the build can go on without
+    except Exception as error:  # whatever it is, the build does not depend on it
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         log(
             f"warning: an earlier run left {note}, which cannot be cancelled ({first_line}); if it still "

@@ -25,7 +25,7 @@ class Requirements:
     Attributes:
         versions: version of each program and package on which the bytes, or the pickled task, depend.
         folder: folder of the build area that every worker sees; it holds the token.
-        token: content of the token file, which tells the folder from another one of the same path.
+        token: content of the token file; another folder with the same path does not have it.
         source: folder or file of the inputs, if there is one.
         entry: name of a file or folder in the source, if that is a folder that is not empty.
         working_folder: working folder of the main process if a path is relative, or else nothing.

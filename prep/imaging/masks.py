@@ -39,8 +39,7 @@ class View(NamedTuple):
 def mask_turn(mask: View, images: Sequence[View]) -> int:
     """Return the EXIF orientation by which a mask is turned like its image; 1 if it fits as it is.
 
-    A mask may belong to the pixels in the file of its image or to the upright ones, which only its size
-    tells.
+    A mask may belong to the pixels in the file of its image or to the upright ones, as its size shows.
 
     Args:
         mask: the mask, of which an orientation of its own has been applied.

@@ -35,8 +35,8 @@ from tfshards.schemas.json_reader import shown
 from tfshards.schemas.names import rejects_name
 
 _REMEDY = (
-    "the content of an input has changed; give the inputs that the "
-    "dataset was built from, or replace the dataset with a new build"
+    "the content of an input has changed; give the inputs that the dataset was built from, or replace the "
+    "dataset with a new build"
 )
 
 

@@ -9,7 +9,6 @@ answers are the process id of the child and, when it has ended, its return code.
 
 from __future__ import annotations
 
-import encodings.ascii  # noqa: F401  (before the rights of root are given up, which may be needed to read it)
 import json
 import os
 import resource

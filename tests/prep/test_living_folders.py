@@ -183,6 +183,19 @@ def test_without_the_record_of_the_inputs_all_contents_are_compared(
         quiet_build(ImageFolder(bitmaps), out)
 
 
+def test_a_record_of_the_inputs_may_be_damaged_anywhere(tmp_path, quiet_build):
+    manifest = quiet_build(Arrays({"x": np.arange(500)}), tmp_path / "out")
+    path = tmp_path / "out" / inputs_name(manifest.build_id)
+    whole = path.read_bytes()
+    unread = 0
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
+        unread += read_inputs(tmp_path / "out", manifest.build_id) is None
+    assert unread > len(whole) // 4
+    path.write_bytes(b"\x93NUMPY" + whole)
+    assert read_inputs(tmp_path / "out", manifest.build_id) is None
+
+
 def test_a_dataset_that_cannot_be_compared_is_damaged(bitmaps, tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(bitmaps), out)

@@ -228,18 +228,20 @@ def _add(
 
 def _number(value: object, what: str) -> float:
     """Return a number that float32 can hold."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # also not NaN, and no integer that is too large for float()
-    if not is_number or not -_LARGEST <= value <= _LARGEST:  # type: ignore[operator]
-        raise _FaultError(f"{what} has {_shown(value)}, which is not a number that float32 can hold")
-    return float(value)  # type: ignore[arg-type]
+    is_bool = isinstance(value, bool)
+    # NaN is not in this range, nor is an integer that is too large for float()
+    if isinstance(value, (int, float)) and not is_bool and -_LARGEST <= value <= _LARGEST:
+        return float(value)
+    raise _FaultError(f"{what} has {_shown(value)}, which is not a number that float32 can hold")
 
 
 def _integer(value: object, what: str) -> int:
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not is_whole or isinstance(value, bool) or not 0 <= value < 1 << 63:  # type: ignore[operator]
-        raise _FaultError(f"{what} is {_shown(value)}, which is not an integer from 0 to 2^63 - 1")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # before 3.12, integers have no is_integer
+        is_whole = isinstance(value, int) or value.is_integer()
+        if is_whole and 0 <= value < 1 << 63:
+            return int(value)
+    raise _FaultError(f"{what} is {_shown(value)}, which is not an integer from 0 to 2^63 - 1")
 
 
 def _shown(value: object) -> str:
