@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,19 @@ def _quiet_logging() -> Iterator[None]:
         root.removeHandler(silent)
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def _ignore_beam() -> None:
+    """Suppress Beam's log for the rest of the program: threads that it left behind are about to fail."""
+    beam_logger = logging.getLogger("apache_beam")
+    beam_logger.addHandler(logging.NullHandler())
+    beam_logger.propagate = False
+    # what worker processes log is printed by the root logger
+    logging.getLogger().addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return "apache_beam" not in record.pathname
 
 
 # Beam warns about missing optional packages.
@@ -132,12 +145,11 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     Raises:
         BuildError: a call failed, a worker process died, or Beam ended the pipeline.
     """
-    with ExitStack() as quiet:
-        quiet.enter_context(_quiet_logging())
-        _run(work, arguments, quiet)
+    with _quiet_logging():
+        _run(work, arguments)
 
 
-def _run(work: Work, arguments: Sequence[str], quiet: ExitStack) -> None:
+def _run(work: Work, arguments: Sequence[str]) -> None:
     runner, options = _runner(work, arguments)
     job = Job(
         work,
@@ -170,9 +182,10 @@ def _run(work: Work, arguments: Sequence[str], quiet: ExitStack) -> None:
             hook(death)
         elif death.thread and death.thread.name in WORKER_THREADS and not work.progress.has_ended:
             why = _LOST_WORKER.format(log=work.log_path)
-            work.stop(why)
             failures.append(BuildError(why))
+            # before the other workers stop, whose failure ends the pipeline
             is_lost.set()
+            work.stop(why)
             work.progress.end()
 
     thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
@@ -189,8 +202,8 @@ def _run(work: Work, arguments: Sequence[str], quiet: ExitStack) -> None:
         raise
     finally:
         if is_lost.is_set() or are_workers_left:
-            # further threads are about to fail, and to log, because of the same worker, or of its lost job
-            quiet.pop_all()
+            # further threads are about to fail because of the same worker, or of its lost job
+            _ignore_beam()
         else:
             threading.excepthook = hook
     if not failures and work.area is not None and work.area.stop_path.exists():

@@ -3,8 +3,9 @@
 It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
 and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
 which each step adds a line. A step is the moment before or after a call that changes a name in a folder. With
-``file_size`` no file may grow larger, with ``as_nobody`` the command runs without the rights of root. The
-answers are the process id of the child and, when it has ended, its return code.
+``file_size`` no file may grow larger, with ``as_nobody`` the command runs without the rights of root, and with
+``stay`` its process stays that many seconds longer. The answers are the process id of the child and, when it has
+ended, its return code.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -43,6 +45,9 @@ def run(request: Mapping[str, object]) -> None:
         for name in CHANGES:
             setattr(os, name, watched(getattr(os, name), step))
     sys.argv = ["tfshards", *request["arguments"]]
+    if "stay" in request:
+        leave = os._exit
+        os._exit = lambda status: (time.sleep(request["stay"]), leave(status))
     cli.entry()
 
 
