@@ -37,6 +37,7 @@ Held: TypeAlias = "int | Reject | None"
 
 # Number of inputs that are read at a time.
 _INPUTS = 64
+_WHY = "whose modification times differ"
 
 
 def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held]) -> IntArray:
@@ -104,7 +105,7 @@ def changed_inputs(
     numbers = np.flatnonzero(suspects)
     if not len(numbers):
         return numbers
-    _log_comparison(len(numbers), log, checksum=checksum)
+    log(comparison_line(len(numbers), _WHY, checksum=checksum))
     rejects = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
     held: dict[int, Held] = {}
     held |= zip(_numbers(plan, [reject.key for reject in rejects]), rejects, strict=True)
@@ -137,9 +138,9 @@ def changed_line(listing: Listing, changed: IntArray) -> str:
     return f"{counted(len(changed), 'input')} {have} changed, such as {example!r}"
 
 
-def _log_comparison(count: int, log: Log, *, checksum: bool) -> None:
-    why = "" if checksum else ", whose modification times differ"
-    log(f"comparing the contents of {counted(count, 'input')}{why}")
+def comparison_line(count: int, why: str, *, checksum: bool) -> str:
+    """Return a line about the inputs whose contents are compared, unless ``checksum`` is why."""
+    return f"comparing the contents of {counted(count, 'input')}" + ("" if checksum else f", {why}")
 
 
 def _checksums(root: Path, shard: Shard, compression: Compression, records: IntArray) -> list[int | None]:
@@ -186,7 +187,7 @@ def forget_changed(
             suspects[numbers] = _suspects(before, plan.listing.stamps[numbers], checksum=checksum)
     if not suspects.any():
         return
-    _log_comparison(int(suspects.sum()), log, checksum=checksum)
+    log(comparison_line(int(suspects.sum()), _WHY, checksum=checksum))
     held = _held_in_area(plan, area, first, compression, suspects)
     numbers = np.flatnonzero(suspects)
     changed = np.zeros(plan.listing.num_examples, np.bool_)

@@ -30,8 +30,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--checksum",
         action="store_true",
-        help="compare the contents of all known inputs with their records, not only of those that are newer "
-        "or have another size",
+        help="compare the contents of all known inputs with their records, not only of those whose size or "
+        "modification time has changed",
     )
     add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
     add_json(parser, "print the new manifest as JSON")

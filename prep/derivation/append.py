@@ -74,8 +74,8 @@ def append(
         follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
             built from an image folder with this option.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        checksum: compare the contents of all known inputs with their records, rather than only of those that
-            are newer than their shard or have another size.
+        checksum: compare the contents of all known inputs with their records, rather than only of those whose
+            size or modification time has changed.
         dry_run: log what would be appended, write nothing, and return the manifest as it is.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
@@ -184,7 +184,7 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     folder, log = request.folder, request.log
     if not has_keys(origin):
         raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
-    new = find_new_examples(reader, origin, new_classes=request.new_classes, checksum=request.checksum)
+    new = find_new_examples(reader, origin, log, new_classes=request.new_classes, checksum=request.checksum)
     for line in difference_lines(new, origin):
         log(line)
     if not new.listing.num_examples:

@@ -38,9 +38,7 @@ def up_to_date_line(new: NewExamples, root: Path) -> str:
     none = f"none of the {counted(new.num_known, 'input')} is new"
     if new.changed:
         return f"{root} keeps the old content: {none}"
-    if new.is_compared:
-        return f"{root} is up to date: {none}, and their contents have not changed"
-    return f"{root} is up to date: {none}; checksum=True compares the contents of all, not only of some"
+    return f"{root} is up to date: {none}, and none has changed"
 
 
 def preview_lines(plan: Plan) -> Iterator[str]:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfshards.prep.building.contents import differing
-from tfshards.prep.derivation.known import KnownExamples, image_features
+from tfshards.prep.building.contents import comparison_line, differing
+from tfshards.prep.building.inputs_file import read_inputs
+from tfshards.prep.derivation.known import KnownExamples
+from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing, Reader
+from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas.index import IntArray
-
-# Number of inputs that are read at a time.
-_INPUTS = 64
 
 
 def find_changed(
-    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, *, checksum: bool
+    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, log: Log, *, checksum: bool
 ) -> IntArray:
     """Return the numbers of the known inputs whose label, split or content is not that of their example.
 
-    The content is read only of inputs that may differ: of images that are newer than their shard, and of all
-    images whose size differs from that of the stored image, if there are more than were converted.
+    The content is compared of inputs whose size or time is not the recorded one, or not recorded.
 
     Args:
         listing: listing of the source.
         reader: reader of the source.
         known: examples of the dataset.
         examples: shape ``(num_examples,)``, number of the example of each input, or -1.
-        checksum: read the content of all known inputs.
+        log: receives a line if contents are compared.
+        checksum: compare the content of all known inputs.
     """
     numbers = np.flatnonzero(examples >= 0)
     held = examples[numbers]
@@ -38,23 +39,24 @@ def find_changed(
     splits = known.splits()
     for split, members in (listing.splits or {}).items():
         is_changed |= np.isin(numbers, members) & (splits[held] != split)
-    # the time of several images is a hash, which cannot be compared with that of a shard
-    num_images = len(image_features(listing.schema))
-    if num_images == 1 or (num_images and checksum):
-        may_differ = checksum or _may_differ(listing, reader, known, numbers, held)
-        suspects = np.flatnonzero(~is_changed & may_differ)
+    may_differ = np.ones(len(numbers), np.bool_) if checksum else _may_differ(listing, known.origin, numbers)
+    suspects = np.flatnonzero(~is_changed & may_differ)
+    if len(suspects):
+        log(comparison_line(len(suspects), "which may have changed", checksum=checksum))
         checksums = known.checksums[held[suspects]].tolist()
         is_changed |= np.isin(numbers, differing(listing, reader, numbers[suspects], checksums))
     return numbers[is_changed]
 
 
-def _may_differ(
-    listing: Listing, reader: Reader, known: KnownExamples, numbers: IntArray, held: IntArray
-) -> BoolArray:
-    is_newer = listing.stamps[numbers] > known.times()[held]
-    if reader.options()["source"] != "images":
-        # the sizes of rows of a table also count other columns
-        return is_newer
-    has_other_size = listing.sizes[numbers] != known.image_bytes[held].astype(np.int64)
-    num_converted = known.origin.manifest.totals.conversions.get("re-encoded", 0)
-    return is_newer | has_other_size if int(has_other_size.sum()) > num_converted else is_newer
+def _may_differ(listing: Listing, origin: Origin, numbers: IntArray) -> BoolArray:
+    """Return for each input whether its size or time is not the recorded one, or not recorded."""
+    recorded: dict[bytes, tuple[int, int]] = {}
+    for build_id in sorted({build_of(shard.path) for shard in origin.manifest.shards}):
+        inputs = read_inputs(origin.root, build_id)
+        if inputs is not None:
+            recorded |= zip(
+                inputs.keys, zip(inputs.sizes.tolist(), inputs.stamps.tolist(), strict=True), strict=True
+            )
+    now = zip(listing.sizes[numbers].tolist(), listing.stamps[numbers].tolist(), strict=True)
+    keys = (listing.keys[number] for number in numbers.tolist())
+    return np.array([recorded.get(key) != each for key, each in zip(keys, now, strict=True)], np.bool_)

@@ -1,4 +1,4 @@
-"""The examples of a dataset that new inputs are compared with: keys, checksums, sizes, labels and splits."""
+"""The examples of a dataset that new inputs are compared with: keys, checksums, labels and splits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy.typing as npt
 
 from tfshards.prep.derivation.keys import read_shards
 from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.records.example import decode_key, decode_key_and_size
+from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.frames import masked_crc32c
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import hash_array, hash_key, to_text
-from tfshards.schemas import Schema
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 
-_PACKED = struct.Struct("<16sIQ")
+_PACKED = struct.Struct("<16sI")
 # S compares as V, since all hashes have the same length, and can be searched
-_DTYPE = np.dtype([("key", "S16"), ("checksum", "<u4"), ("image_bytes", "<u8")])
+_DTYPE = np.dtype([("key", "S16"), ("checksum", "<u4")])
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +30,11 @@ class KnownExamples:
         origin: the dataset.
         keys: shape ``(num_examples,)``, hash of each key.
         checksums: shape ``(num_examples,)``, masked CRC-32C of each record.
-        image_bytes: shape ``(num_examples,)``, size of the images in each record.
     """
 
     origin: Origin
     keys: npt.NDArray[np.bytes_]
     checksums: npt.NDArray[np.uint32]
-    image_bytes: npt.NDArray[np.uint64]
 
     @cached_property
     def ends(self) -> IntArray:
@@ -80,12 +77,6 @@ class KnownExamples:
         splits = self.origin.manifest.splits
         return np.repeat([*splits], [split.num_examples for split in splits.values()])
 
-    def times(self) -> IntArray:
-        """Return the modification time of the shard of each example, in nanoseconds since 1970."""
-        shards = self.origin.manifest.shards
-        times = [(self.origin.root / shard.path).stat().st_mtime_ns for shard in shards]
-        return np.repeat(np.array(times, np.int64), [shard.num_examples for shard in shards])
-
 
 def read_known(origin: Origin) -> KnownExamples:
     """Read all records of a dataset.
@@ -93,20 +84,14 @@ def read_known(origin: Origin) -> KnownExamples:
     Raises:
         BuildError: a record is damaged, or has no key.
     """
-    images = image_features(origin.manifest.schema)
 
     def pack(data: bytes) -> bytes:
-        key, num_bytes = decode_key_and_size(data, images)
+        key = decode_key(data)
         if key is None:
             raise ValueError("has no key")
-        return _PACKED.pack(hash_key(key), masked_crc32c(data), num_bytes)
+        return _PACKED.pack(hash_key(key), masked_crc32c(data))
 
     packed = b"".join(read_shards(origin, f"keys of {origin.manifest.name}", pack))
     found = np.frombuffer(packed, _DTYPE)
-    columns = (np.ascontiguousarray(found[name]) for name in ("key", "checksum", "image_bytes"))
+    columns = (np.ascontiguousarray(found[name]) for name in ("key", "checksum"))
     return KnownExamples(origin, *columns)
-
-
-def image_features(schema: Schema) -> list[str]:
-    """Return the names of the features that hold encoded images."""
-    return [feature.name for feature in schema.features if feature.kind in {"image", "mask"}]

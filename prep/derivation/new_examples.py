@@ -13,10 +13,11 @@ from tfshards.prep.building.contents import differing
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.known import KnownExamples, image_features, read_known
+from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.splits import Membership
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.prep.writing.area import Reject
@@ -27,8 +28,6 @@ from tfshards.schemas.json_reader import Json
 
 # Options in which the source may differ from the build.
 _MAY_DIFFER = {"source", "follow_links", "split_column"}
-# Number of rows that are compared with the examples of the dataset, if rows are identified by their numbers.
-_ROWS_COMPARED = 64
 _SHOWN = 5
 
 
@@ -43,7 +42,6 @@ class NewExamples:
         rejects: inputs that the dataset has rejected, except those with new content.
         retried: keys of inputs that the dataset has rejected and that have new content.
         changed: keys of the inputs that the dataset holds with another label, split or content.
-        is_compared: whether the contents of all known inputs were compared, and not only of some.
         num_missing: number of examples of the dataset whose inputs the source does not have.
         missing: key of one of them; empty if there are none.
     """
@@ -54,13 +52,12 @@ class NewExamples:
     rejects: list[Reject]
     retried: list[str]
     changed: list[str]
-    is_compared: bool
     num_missing: int
     missing: str
 
 
 def find_new_examples(
-    reader: Reader, origin: Origin, *, new_classes: bool = False, checksum: bool = False
+    reader: Reader, origin: Origin, log: Log, *, new_classes: bool = False, checksum: bool = False
 ) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content.
 
@@ -84,9 +81,11 @@ def find_new_examples(
     known = read_known(origin)
     examples = known.find(listing)
     is_known = examples >= 0
-    compares_rows = checksum or reader.options()["source"] == "table"
-    _check_rows(listing, reader, known, examples, all_rows=compares_rows)
-    changed = find_changed(listing, reader, known, examples, checksum=checksum)
+    if isinstance(listing.keys, RowKeys) and not any(each.is_encoded for each in listing.schema.features):
+        _check_rows(listing, reader, known, examples)
+        changed = np.empty(0, np.int64)
+    else:
+        changed = find_changed(listing, reader, known, examples, log, checksum=checksum)
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
     missing = np.flatnonzero(absent)
@@ -122,7 +121,6 @@ def find_new_examples(
         rejects=kept,
         retried=retried,
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],
-        is_compared=checksum or (compares_rows and not image_features(listing.schema)),
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
     )
@@ -214,20 +212,12 @@ def _check_options(reader: Reader, origin: Origin) -> None:
         )
 
 
-def _check_rows(
-    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, *, all_rows: bool
-) -> None:
+def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray) -> None:
     """Raise InputError if known rows, which are identified by numbers, differ from those of the dataset.
 
-    Arrays that hold only new rows also start at number 0, which only a comparison of rows can detect. Unless
-    ``all_rows``, a few are compared.
+    Arrays that hold only new rows also start at number 0, which only a comparison of the rows can detect.
     """
-    if not isinstance(listing.keys, RowKeys) or any(f.is_encoded for f in listing.schema.features):
-        return
     numbers = np.flatnonzero(examples >= 0)
-    if not all_rows:
-        few = np.linspace(0, max(0, len(numbers) - 1), min(len(numbers), _ROWS_COMPARED)).astype(np.int64)
-        numbers = numbers[few]
     found = differing(listing, reader, numbers, known.checksums[examples[numbers]].tolist())
     if len(found):
         row = to_text(listing.keys[int(found[0])])

@@ -76,18 +76,6 @@ def decode_key(data: bytes) -> bytes | None:
     return strings[0] if len(strings) == 1 else None
 
 
-def decode_key_and_size(data: bytes, names: Sequence[str]) -> tuple[bytes | None, int]:
-    """Return the key of an example, as ``decode_key``, and the number of bytes in the features ``names``.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``.
-    """
-    features = _parse(data).features.feature  # type: ignore[attr-defined]
-    strings: Sequence[bytes] = features["key"].bytes_list.value if "key" in features else []
-    num_bytes = sum(len(value) for name in names for value in features[name].bytes_list.value)
-    return (strings[0] if len(strings) == 1 else None), num_bytes
-
-
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
     """Return an example with ``prefix`` before its key; all other bytes stay as they are.
 

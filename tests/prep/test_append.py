@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +58,6 @@ from .derived import records, write, write_images
 append = partial(append_by_any_engine, engine="in_process")
 build = partial(build_by_any_engine, engine="in_process")
 
-CHECKSUM = "checksum=True compares the contents of all, not only of some"
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
 
 
@@ -181,7 +182,7 @@ def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     assert append(source, out, log=logged.append) == read_manifest(out)
     # it also restores the views, as after a killed call
     assert contents(out) == before
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new; {CHECKSUM}"
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
 
 
 def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
@@ -271,7 +272,7 @@ def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grow
     touch_all(Path(source.root))
     logged: list[str] = []
     append(source, out, log=logged.append)
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new; {CHECKSUM}"
+    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
     assert contents(out) == before
     # of the same size, but rejected for another reason
     (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -719,7 +720,7 @@ def lines_of_append(photos: Path, **arguments) -> list[str]:
     return lines
 
 
-UNCHANGED = f"out is up to date: none of the 20 inputs is new; {CHECKSUM}"
+UNCHANGED = "out is up to date: none of the 20 inputs is new, and none has changed"
 OVERWRITE = (
     "the dataset keeps the old content: a new input needs another name, and to replace an old one, build "
     "again with --overwrite"
@@ -732,14 +733,15 @@ def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents)
     # as old as all others, so that only its size shows the change
     write(photos / "cat" / "000.png", larger)
     lines = lines_of_append(photos)
-    assert lines[0] == f"warning: 1 known input has changed, such as 'cat/000.png'; {OVERWRITE}"
-    assert lines[1].endswith("out keeps the old content: none of the 20 inputs is new")
+    assert lines[0] == "comparing the contents of 1 input, which may have changed"
+    assert lines[1] == f"warning: 1 known input has changed, such as 'cat/000.png'; {OVERWRITE}"
+    assert lines[2].endswith("out keeps the old content: none of the 20 inputs is new")
     assert contents(photos.parent / "out") == before
     # together with new inputs
     (photos / "dog" / "big.bmp").write_bytes(bmp("green"))
     write_images(photos, [30])
     lines = lines_of_append(photos)
-    assert lines[:2] == [
+    assert lines[1:3] == [
         f"warning: 2 known inputs have changed, such as 'cat/000.png'; {OVERWRITE}",
         "1 new input, 20 known",
     ]
@@ -754,13 +756,15 @@ def bmp(color: str) -> bytes:
 def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
     for path in photos.rglob("*.*"):
         os.utime(path)
-    assert lines_of_append(photos)[0].endswith(UNCHANGED)
+    compares, unchanged = lines_of_append(photos)
+    assert compares == "comparing the contents of 20 inputs, which may have changed"
+    assert unchanged.endswith(UNCHANGED)
     # of the same size, which only the content shows
     raw = bytearray((photos / "dog" / "big.bmp").read_bytes())
     raw[-10] ^= 255
     (photos / "dog" / "big.bmp").write_bytes(raw)
     (photos / "cat" / "002.png").write_bytes(b"damaged")
-    assert lines_of_append(photos)[0].startswith(
+    assert lines_of_append(photos)[1].startswith(
         "warning: 2 known inputs have changed, such as 'cat/002.png'; "
     )
 
@@ -793,8 +797,7 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path):
     )
     lines: list[str] = []
     append([table, tmp_path / "images"], out, log=lines.append)
-    assert lines[1] == f"warning: 2 known inputs have changed, such as '004.png'; {OVERWRITE}"
-    # an image that a table names is compared if it is newer
+    assert f"warning: 2 known inputs have changed, such as '004.png'; {OVERWRITE}" in lines
     table.write_text(text)
     (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
     append([table, tmp_path / "images"], out, log=lines.append)
@@ -842,13 +845,9 @@ def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):
     build(Arrays({"x": np.arange(4)}), out, shards=1, log=quiet)
     lines: list[str] = []
     append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=lines.append)
-    assert lines == [f"{out} is up to date: none of the 4 inputs is new; {CHECKSUM}"]
-    append(Arrays({"x": np.arange(4)}), out, dry_run=True, checksum=True, log=lines.append)
-    assert lines[1:] == [
-        f"{out} is up to date: none of the 4 inputs is new, and their contents have not changed"
-    ]
+    assert lines == [f"{out} is up to date: none of the 4 inputs is new, and none has changed"]
     append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=lines.append)
-    assert [line.split()[0] for line in lines[3:]] == ["would", "split", "train", "nothing"]
+    assert [line.split()[0] for line in lines[2:]] == ["would", "split", "train", "nothing"]
     with pytest.raises(InputError, match=r"^shards=3 exceeds the 2 examples of split 'train'"):
         append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
 
@@ -969,12 +968,12 @@ def test_one_new_class_is_reported_in_the_singular(tmp_path, capsys):
 
 def test_a_record_without_a_key_is_named(tmp_path, monkeypatch):
     build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=1, log=quiet)
-    monkeypatch.setattr(known, "decode_key_and_size", lambda *_: (None, 0))
+    monkeypatch.setattr(known, "decode_key", lambda _: None)
     with pytest.raises(BuildError, match="record 0 at byte 0: has no key"):
         append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
 
 
-def test_another_mask_is_found_with_checksum(tmp_path):
+def test_another_mask_is_found(tmp_path):
     for number in range(3):
         for kind in ("images", "masks"):
             folder = tmp_path / "photos" / kind
@@ -984,13 +983,11 @@ def test_another_mask_is_found_with_checksum(tmp_path):
     Image.new("L", (8, 6), 9).save(tmp_path / "photos" / "masks" / "1.png")
     lines: list[str] = []
     append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=lines.append)
-    assert lines[-1].endswith(f"none of the 3 inputs is new; {CHECKSUM}")
-    append(ImageFolder(tmp_path / "photos"), tmp_path / "out", checksum=True, log=lines.append)
     (warning,) = [line for line in lines if line.startswith("warning: ")]
     assert warning.startswith("warning: 1 known input has changed, such as 'images/1.png'; the dataset keeps")
 
 
-def test_another_box_of_coco_is_found_with_checksum(tmp_path):
+def test_another_box_of_coco_is_found(tmp_path):
     Image.new("RGB", (8, 6)).save(tmp_path / "1.png")
     coco = {
         "images": [{"id": 1, "file_name": "1.png", "width": 8, "height": 6}],
@@ -1004,8 +1001,6 @@ def test_another_box_of_coco_is_found_with_checksum(tmp_path):
     (tmp_path / "boxes.json").write_text(json.dumps(coco))
     lines: list[str] = []
     append(source, tmp_path / "out", log=lines.append)
-    assert lines[-1].endswith(f"none of the 1 input is new; {CHECKSUM}")
-    append(source, tmp_path / "out", checksum=True, log=lines.append)
     assert any(line.startswith("warning: 1 known input has changed, such as '1.png'") for line in lines)
 
 
@@ -1016,7 +1011,7 @@ def test_another_row_of_a_table_is_found(row, tmp_path):
     build(Table(tmp_path / "table.csv"), tmp_path / "out", shards=2, log=quiet)
     lines: list[str] = []
     append(Table(tmp_path / "table.csv"), tmp_path / "out", log=lines.append)
-    assert lines[-1].endswith("none of the 760 inputs is new, and their contents have not changed")
+    assert lines[-1].endswith("none of the 760 inputs is new, and none has changed")
     rows[row] = "5,5"
     write(tmp_path / "table.csv", "\n".join(["a,b", *rows]).encode())
     with pytest.raises(
@@ -1025,13 +1020,59 @@ def test_another_row_of_a_table_is_found(row, tmp_path):
         append(Table(tmp_path / "table.csv"), tmp_path / "out", log=quiet)
 
 
-def test_another_row_of_arrays_is_found_with_checksum(tmp_path):
+def test_another_row_of_arrays_is_found(tmp_path):
     x = np.arange(760)
     build(Arrays({"x": x}), tmp_path / "out", shards=2, log=quiet)
     x[77] = 5
-    append(Arrays({"x": x}), tmp_path / "out", log=quiet)
     with pytest.raises(InputError, match=r"^row 77 of the source differs from row 77 of"):
-        append(Arrays({"x": x}), tmp_path / "out", checksum=True, log=quiet)
+        append(Arrays({"x": x}), tmp_path / "out", log=quiet)
+
+
+def write_parquet(path: Path, pixels: list[int]) -> Table:
+    images = []
+    for pixel in pixels:
+        file = io.BytesIO()
+        Image.new("L", (3, 3), pixel).save(file, "BMP")
+        images.append({"bytes": file.getvalue(), "path": f"{len(images)}.bmp"})
+    pq.write_table(pa.table({"image": images}), path)
+    return Table(path)
+
+
+def test_another_image_within_a_table_is_found(tmp_path):
+    path = tmp_path / "table.parquet"
+    build(write_parquet(path, [1, 2, 3]), tmp_path / "out", shards=1, log=quiet)
+    lines: list[str] = []
+    append(write_parquet(path, [1, 9, 3]), tmp_path / "out", log=lines.append)
+    assert lines[:2] == [
+        "comparing the contents of 1 input, which may have changed",
+        f"warning: 1 known input has changed, such as '1.bmp'; {OVERWRITE}",
+    ]
+
+
+def test_only_inputs_with_another_size_or_time_are_compared(photos, tmp_path):
+    """The times are those of all builds of the dataset; without a record of them, all are compared."""
+    write_images(photos, range(20, 23))
+    lines_of_append(photos)
+    assert len(lines_of_append(photos)) == 1
+    new, old = photos / "cat" / "022.png", photos / "cat" / "002.png"
+    for path in (new, old):
+        status = path.stat()
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert len(lines_of_append(photos)) == 1
+    os.utime(new)
+    changed = f"warning: 1 known input has changed, such as 'cat/022.png'; {OVERWRITE}"
+    assert lines_of_append(photos)[:2] == [
+        "comparing the contents of 1 input, which may have changed",
+        changed,
+    ]
+    for path in (tmp_path / "out").glob("inputs-*.npz"):
+        path.unlink()
+    changed = f"warning: 2 known inputs have changed, such as 'cat/002.png'; {OVERWRITE}"
+    assert lines_of_append(photos)[:2] == [
+        "comparing the contents of 23 inputs, which may have changed",
+        changed,
+    ]
 
 
 def test_a_new_class_that_a_split_lacks_is_reported(tmp_path):

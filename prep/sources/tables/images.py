@@ -8,6 +8,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,14 @@ import pyarrow.compute as pc
 
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.tables.features import TEXT
-from tfshards.prep.sources.tables.staging import IMAGE, PATH, SAME, SIZE, STAMP
+from tfshards.prep.sources.tables.staging import IMAGE, PATH, SAME, SIZE, STAMP, VALUE
 from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
 _SHOWN = 3
+# Number of rows that are hashed at a time, in which images may be embedded.
+_ROWS = 256
 
 
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
@@ -59,22 +62,29 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
 
 
 def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the size of all images of each row, and one stamp for their modification times.
+    """Return the size of all images of each row, and one stamp for their times and for the other columns.
 
-    Both have shape ``(num_rows,)`` int64. The stamp of one image is its time; that of several is a hash.
+    Both have shape ``(num_rows,)`` int64. Without images, stamps are 0.
     """
     sizes = np.zeros(rows.num_rows, dtype=np.int64)
-    stamps = np.zeros(rows.num_rows, dtype=np.int64)
-    for index, name in enumerate(images):
-        size, stamp = rows[SIZE + name].to_numpy(), rows[STAMP + name].to_numpy()
-        sizes += np.maximum(size, 0)
-        if index == 0:
-            stamps = stamp.copy()
-        else:
-            # the hash also covers the size of each image, because ``sizes`` holds only their sum
-            together = np.stack([stamps, size, stamp], axis=1)
-            stamps = np.array([_hash(three.tobytes()) for three in together], dtype=np.int64)
-    return sizes, stamps
+    if not images:
+        return sizes, np.zeros_like(sizes)
+    for name in images:
+        sizes += np.maximum(rows[SIZE + name].to_numpy(), 0)
+    # the sum of the sizes does not show the size of each image
+    names = [name for name in rows.column_names if name.startswith((VALUE, IMAGE, PATH, SIZE, STAMP))]
+    stamps: list[int] = []
+    for batch in rows.select(names).to_batches(max_chunksize=_ROWS):
+        columns = [_hashable(name, column) for name, column in zip(names, batch.columns, strict=True)]
+        stamps += [_hash(repr(row).encode("utf-8", "surrogateescape")) for row in zip(*columns, strict=True)]
+    return sizes, np.array(stamps, np.int64)
+
+
+def _hashable(name: str, column: pa.Array) -> list[object]:
+    values: list[object] = column.to_pylist()
+    if not name.startswith(IMAGE):
+        return values
+    return [crc32(value) if isinstance(value, bytes) else None for value in values]
 
 
 def same_images(root: bytes, rows: pa.Table, images: Sequence[str]) -> pa.Table:
