@@ -64,7 +64,7 @@ def flat(steps):
     return [number for step in steps for number in step]
 
 
-@pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[:2]), ids=str)
+@pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
 def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle):
     wanted = [number for number, label in enumerate(LABELS) if label in (0, 2)]
     for num_workers in (1, 2):
@@ -75,7 +75,7 @@ def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle):
         assert flat(numbers(animals, classes=["cat", 2], remainder="keep")) == wanted
 
 
-@pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
+@pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[:2]), ids=str)
 def test_ratios_of_classes_are_exact_in_each_epoch_and_use_all_examples_equally(animals, shuffle):
     ratios = {"cat": 1, "dog": 1, "eel": 2}
     steps = numbers(animals, classes=ratios, take=80, shuffle=shuffle, epochs=3)
@@ -134,15 +134,14 @@ def test_parts_are_disjoint_and_complete_and_a_rest_is_the_complement(animals, s
     parts = [flat(numbers(animals, take=Part(index, 3), **options)) for index in range(3)]
     assert sorted(itertools.chain(*parts)) == list(range(COUNT))
     assert {len(part) for part in parts} == {32, 33}
-    for index, part in enumerate(parts):
-        rest = flat(numbers(animals, take=Part(index, 3, rest=True), **options))
-        assert sorted(rest + part) == list(range(COUNT))
+    rest = flat(numbers(animals, take=Part(1, 3, rest=True), **options))
+    assert sorted(rest + parts[1]) == list(range(COUNT))
     assert sorted(flat(numbers(animals, take=10, **options))) == list(range(10))
 
 
 def test_parts_of_classes_are_disjoint_and_complete(animals):
     options = {"classes": ["dog"], "remainder": "keep"}
-    parts = [flat(numbers(animals, take=Part(index, 4), **options)) for index in range(4)]
+    parts = [flat(numbers(animals, take=Part(index, 2), **options)) for index in range(2)]
     assert sorted(itertools.chain(*parts)) == [n for n, label in enumerate(LABELS) if label == 1]
     assert (
         flat(numbers(animals, take=3, **options)) == [n for n, label in enumerate(LABELS) if label == 1][:3]
@@ -163,15 +162,18 @@ def test_a_mix_gives_each_dataset_its_share_of_every_epoch(animals, more, shuffl
     assert loader.steps_per_epoch(mix, None, 16) == (COUNT + 20) // 16
 
 
-@pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
-def test_a_mix_can_be_resumed_with_another_number_of_workers(animals, more, shuffle):
+@pytest.mark.parametrize(
+    ("shuffle", "num_workers"),
+    mostly_nightly(itertools.product(SHUFFLES, [2, 4]), [(SHUFFLES[1], 2)]),
+    ids=str,
+)
+def test_a_mix_can_be_resumed_with_another_number_of_workers(animals, more, shuffle, num_workers):
     mix, options = Mix({animals: 3, more: 1}), {"shuffle": shuffle, "epochs": 2, "take": 88}
     whole = numbers(mix, **options)
     assert len(whole) == 22
     assert numbers(mix, **options, start=Position(1, 3)) == whole[14:]
-    for num_workers in (2, 4):
-        later = numbers(mix, num_workers, **options, start=Position(0, 5))
-        assert list(map(sorted, later)) == list(map(sorted, whole[5:]))
+    later = numbers(mix, num_workers, **options, start=Position(0, 5))
+    assert list(map(sorted, later)) == list(map(sorted, whole[5:]))
 
 
 def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp_path):
@@ -292,7 +294,7 @@ def test_models_on_parts_share_no_example(animals):
 
 
 def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
-    models = loader.per_device(["CPU:0"] * 4, animals, batch_size=4, how="folds", remainder="pad")
+    models = loader.per_device(["CPU:0"] * 3, animals, batch_size=4, how="folds", remainder="pad")
     held_out = []
     for model in models:
         trained = {n for b in model.train.as_numpy_iterator() for n in b["number"][b["sample_weight"] > 0]}

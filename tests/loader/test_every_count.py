@@ -86,8 +86,8 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
             assert len(read) == (steps * global_batch_size if remainder == "drop" else count)
 
 
-# the extremes, and each remainder with each order
-OFTEN = [(1, 1), (1, 8), (9, 1), (9, 8), (5, 3), (3, 2), (7, 4), (5, 2), (6, 5), (7, 3), (8, 3)]
+# each remainder with each order
+OFTEN = [(1, 1), (9, 1), (5, 3), (3, 2), (4, 2), (5, 2), (6, 3), (7, 3), (2, 2)]
 
 
 @pytest.mark.filterwarnings("ignore:split 'train' has .* leaves no steps")

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
 from tfshards.schemas import Feature, Schema
@@ -24,17 +25,19 @@ def made(write_dataset, tmp_path_factory):
     ]
 
 
+OPTIONS = [
+    {},
+    {"shuffle": Shuffle(seed=5, run=3), "epochs": 2},
+    {"shuffle": Shuffle(seed=5, run=2), "epochs": 2, "start": Position(1, 2)},
+    {"start": Position(0, 3)},
+]
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"shuffle": Shuffle(seed=5, run=3), "epochs": 2},
-        {"shuffle": Shuffle(seed=5, run=2), "epochs": 2, "start": Position(1, 2)},
-        {"start": Position(0, 3)},
-    ],
+    ("num_workers", "options"),
+    mostly_nightly(itertools.product([1, 2], OPTIONS), [(1, OPTIONS[0]), (2, OPTIONS[1]), (1, OPTIONS[2])]),
     ids=str,
 )
-@pytest.mark.parametrize("num_workers", [1, 2])
 def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(made, options, num_workers):
     together = []
     for index in range(num_workers):

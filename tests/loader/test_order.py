@@ -8,6 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
 from tfshards.loader.order.epoch import RunOrder
@@ -144,22 +145,20 @@ def test_a_shuffled_batch_draws_from_the_whole_split(numbered):
         assert np.ptp(batch) > COUNT // 3
 
 
-def test_global_batches_are_the_same_sets_for_each_worker_count_that_divides_the_lanes(numbered):
+@pytest.mark.parametrize("num_workers", mostly_nightly([2, 4], [4]))
+def test_global_batches_are_the_same_sets_for_each_worker_count_that_divides_the_lanes(numbered, num_workers):
     options = {"shuffle": Shuffle(seed=3, run=3), "remainder": "keep"}
     whole = [set(batch) for batch in steps(load(numbered, **options))]
-    for num_workers in (2, 4):
-        shares = [steps(load(numbered, num_workers, index, **options)) for index in range(num_workers)]
-        assert [set().union(*batches) for batches in zip(*shares, strict=True)] == whole
+    shares = [steps(load(numbered, num_workers, index, **options)) for index in range(num_workers)]
+    assert [set().union(*batches) for batches in zip(*shares, strict=True)] == whole
     assert set().union(*whole) == set(range(COUNT))
 
 
-def test_in_stored_order_global_batches_are_the_same_for_every_worker_count(numbered):
+@pytest.mark.parametrize("num_workers", mostly_nightly([2, 3], [3]))
+def test_in_stored_order_global_batches_are_the_same_for_every_worker_count(numbered, num_workers):
     whole = steps(load(numbered, global_batch_size=6))
-    for num_workers in (2, 3):
-        shares = [
-            steps(load(numbered, num_workers, index, global_batch_size=6)) for index in range(num_workers)
-        ]
-        assert [list(itertools.chain(*batches)) for batches in zip(*shares, strict=True)] == whole
+    shares = [steps(load(numbered, num_workers, index, global_batch_size=6)) for index in range(num_workers)]
+    assert [list(itertools.chain(*batches)) for batches in zip(*shares, strict=True)] == whole
 
 
 def test_a_dataset_of_one_epoch_gives_the_next_one_each_time_it_is_iterated(numbered):
@@ -184,17 +183,20 @@ def test_a_dataset_of_several_epochs_is_the_same_each_time_it_is_iterated(number
 # Resuming
 
 
+RESUMED = [
+    (Position(0, 3), None, 1, "drop", "inside the first epoch, in stored order"),
+    (Position(1, 9), Shuffle(seed=3), 1, "keep", "inside the second"),
+    (Position(1, 7), None, 2, "pad", "two workers in stored order"),
+    (Position(1, 5), Shuffle(seed=3, run=3), 2, "pad", "inside a run"),
+    (Position(1, 6), Shuffle(seed=3, run=3), 1, "drop", "between two runs"),
+    (Position(2, 10), Shuffle(seed=3), 1, "keep", "the last step of all"),
+    (Position(1, 4), Shuffle(how="full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
+]
+
+
 @pytest.mark.parametrize(
     ("position", "shuffle", "num_workers", "remainder", "reason"),
-    [
-        (Position(0, 3), None, 1, "drop", "inside the first epoch, in stored order"),
-        (Position(1, 9), Shuffle(seed=3), 1, "keep", "inside the second"),
-        (Position(1, 7), None, 2, "pad", "two workers in stored order"),
-        (Position(1, 5), Shuffle(seed=3, run=3), 2, "pad", "inside a run"),
-        (Position(1, 6), Shuffle(seed=3, run=3), 1, "drop", "between two runs"),
-        (Position(2, 10), Shuffle(seed=3), 1, "keep", "the last step of all"),
-        (Position(1, 4), Shuffle(how="full", seed=3), 1, "keep", "a full permutation, which has no lanes"),
-    ],
+    mostly_nightly(RESUMED, [RESUMED[i] for i in (0, 3, 5, 6)]),
 )
 def test_a_run_resumes_exactly_where_it_stopped(numbered, position, shuffle, num_workers, remainder, reason):
     options = {"shuffle": shuffle, "remainder": remainder, "epochs": 3}

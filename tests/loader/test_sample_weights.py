@@ -1,9 +1,12 @@
 """Weights of examples: by class or by a feature; 0 for padding."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
 
@@ -64,26 +67,41 @@ def weights_of(dataset):
 )
 def test_each_example_has_its_weight_and_padding_has_weight_zero(labeled, sample_weights, wanted):
     options = {"batch_size": 3, "select": ("x",), "sample_weights": sample_weights}
-    assert weights_of(loader.load(labeled, **options)) == pytest.approx(wanted[:6])
-    assert weights_of(loader.load(labeled, **options, remainder="keep")) == pytest.approx(wanted)
     padded = loader.load(labeled, **options, remainder="pad")
     assert [spec.shape.as_list() for spec in padded.element_spec] == [[3, 2], [3]]
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
 
 
-def test_weights_stay_with_their_examples_under_every_other_option(labeled):
-    options = {
-        "batch_size": 2,
-        "select": ("times",),
-        "sample_weights": "times",
-        "shuffle": loader.Shuffle(seed=1, run=2),
-    }
-    for more in ({}, {"map_fn": lambda example, _: (example["times"],)}):
-        for remainder in ("drop", "keep", "pad"):
-            dataset = loader.load(labeled, **options, **more, remainder=remainder)
-            pairs = [pair for batch in dataset.as_numpy_iterator() for pair in zip(*batch, strict=True)]
-            assert all(weight == number for number, weight in pairs)
-            assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
+@pytest.mark.parametrize(("remainder", "number"), [("drop", 6), ("keep", 7)])
+def test_without_padding_each_example_has_its_weight(labeled, remainder, number):
+    options = {"batch_size": 3, "select": ("x",), "sample_weights": "sample_weight"}
+    assert weights_of(loader.load(labeled, **options, remainder=remainder)) == OWN[:number]
+
+
+def times_of(example, _):
+    return (example["times"],)
+
+
+@pytest.mark.parametrize(
+    ("map_fn", "remainder"),
+    mostly_nightly(
+        itertools.product([None, times_of], ["drop", "keep", "pad"]),
+        [(None, "drop"), (times_of, "keep"), (times_of, "pad")],
+    ),
+)
+def test_weights_stay_with_their_examples_under_every_other_option(labeled, map_fn, remainder):
+    dataset = loader.load(
+        labeled,
+        batch_size=2,
+        select=("times",),
+        sample_weights="times",
+        shuffle=loader.Shuffle(seed=1, run=2),
+        map_fn=map_fn,
+        remainder=remainder,
+    )
+    pairs = [pair for batch in dataset.as_numpy_iterator() for pair in zip(*batch, strict=True)]
+    assert all(weight == number for number, weight in pairs)
+    assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
 
 
 def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):

@@ -112,7 +112,7 @@ OPTIONS = [
     ("damaged", "options"),
     mostly_nightly(
         itertools.product(DAMAGE, OPTIONS),
-        kept=[*((DAMAGE[0], options) for options in OPTIONS), *((damage, OPTIONS[2]) for damage in DAMAGE)],
+        kept=[*zip(DAMAGE, [OPTIONS[i] for i in (3, 0, 1, 2, 2, 4)], strict=True)],
     ),
     indirect=["damaged"],
 )
