@@ -12,6 +12,7 @@ import warnings
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfshards import loader
@@ -37,12 +38,18 @@ def mean_label(labels, _):
     return tf.reshape(tf.cast(labels, tf.float32), [-1])
 
 
-def fit(path, data, **options):
-    """Return a model after three epochs, with its history."""
-    model = make_model()
+def reset(model):
+    """Make the model what it was before training, but keep the graphs of its steps."""
+    model.set_weights([np.zeros_like(weight) for weight in model.get_weights()])
+    model.optimizer.iterations.assign(0)
+
+
+def fit(model, path, data, **options):
+    """Train the model from its start for two epochs, and return its weights."""
+    reset(model)
     # Keras shuffles arrays; for datasets it warns that it ignores shuffle=
-    model.fit(data, epochs=3, class_weight=loader.class_weights(path), shuffle=False, verbose=0, **options)
-    return model
+    model.fit(data, epochs=2, class_weight=loader.class_weights(path), shuffle=False, verbose=0, **options)
+    return weights_of(model)
 
 
 def fit_lists(path):
@@ -65,24 +72,23 @@ def weights_of(model):
     return [weight.tolist() for weight in model.get_weights()]
 
 
-def train(path):
+def train(model, path):
     """Return the weights after some fits, and the results of ``evaluate`` and ``predict``."""
     options = {"batch_size": 4, "select": SELECT, "shuffle": loader.Shuffle(seed=1)}
     steps = loader.steps_per_epoch(path, "train", 4)
     later = loader.load(path, **options, epochs=None, start=loader.Position(1))
-    found = {"later": weights_of(fit(path, later, steps_per_epoch=steps))}
-    found["plain"] = weights_of(fit(path, loader.load(path, **options)))
+    found = {"later": fit(model, path, later, steps_per_epoch=steps)}
+    found["plain"] = fit(model, path, loader.load(path, **options))
     found["lists"] = weights_of(fit_lists(path))
     data = loader.load(path, **options, epochs=None)
-    return found | fit_and_evaluate(path, data, steps_per_epoch=steps)
+    return found | fit_and_evaluate(model, path, data, steps_per_epoch=steps)
 
 
-def fit_and_evaluate(path, data, **options):
+def fit_and_evaluate(model, path, data, **options):
     """Return what a model learns, and its evaluation of the padded split, also at the end of each epoch."""
     padded = loader.load(path, batch_size=4, select=SELECT, remainder="pad")
-    model = fit(path, data, validation_data=padded, **options)
     return {
-        "weights": weights_of(model),
+        "weights": fit(model, path, data, validation_data=padded, **options),
         "steps": int(model.optimizer.iterations.numpy()),
         "validated": {name: values[-1] for name, values in model.history.history.items() if "val_" in name},
         "evaluated": model.evaluate(padded, return_dict=True, verbose=0),
@@ -90,9 +96,9 @@ def fit_and_evaluate(path, data, **options):
     }
 
 
-def fit_distributed(strategy, path):
+def fit_distributed(model, strategy, path):
     """Return the steps of fits on finite distributed datasets, and the evaluation of one."""
-    model = make_model()
+    reset(model)
     steps = []
     data = loader.distribute(
         strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1)
@@ -152,14 +158,15 @@ def main(path):
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    found = {"replicas": strategy.num_replicas_in_sync, "one": train(path)}
+    found = {"replicas": strategy.num_replicas_in_sync, "one": train(make_model(), path)}
     with strategy.scope():
-        found["two"] = train(path)
+        model = make_model()
+        found["two"] = train(model, path)
         found["uneven"] = uneven(path)
-        found["distributed"] = fit_distributed(strategy, path)
+        found["distributed"] = fit_distributed(model, strategy, path)
     with tf.distribute.OneDeviceStrategy("CPU:1").scope():
-        shuffled = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=3)
-        found["one device"] = fit_and_evaluate(path, shuffled.repeat(), steps_per_epoch=5)
+        shuffled = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=2)
+        found["one device"] = fit_and_evaluate(make_model(), path, shuffled.repeat(), steps_per_epoch=5)
     central = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
     found["central"] = loop(central, path, remainder="pad")
     found["padded"] = loop(strategy, path, remainder="pad")
