@@ -23,7 +23,6 @@ import tf_keras
 from tfshards import loader
 
 EPOCHS, BATCH_SIZE, EVERY = 3, 4, 4
-KILLS = {"keras": 2, "tf_keras": 1, "loop": 2}
 
 
 def load(dataset, progress, epochs):
@@ -141,12 +140,13 @@ def run(way, dataset, folder, kill_at=0, delay=0.0):
     return found | (json.loads(folder.with_suffix(".json").read_text()) if status == 0 else {})
 
 
-def main(dataset, scratch, seed):
+def main(dataset, scratch, seed, kills):
+    """Train in the ways that ``kills`` maps to numbers of kills."""
     draw = random.Random(seed)
     found = {}
-    for way in WAYS:
+    for way, number in kills.items():
         found[way] = {"whole": run(way, dataset, scratch / f"{way}-whole"), "parts": []}
-        for _ in range(KILLS[way]):
+        for _ in range(number):
             # Each part advances by at least one checkpoint; some are killed while they write the next.
             kill_at, delay = draw.randint(EVERY + 1, 11), draw.choice([0, draw.uniform(0, 0.02)])
             found[way]["parts"].append(run(way, dataset, scratch / way, kill_at, delay))
@@ -155,4 +155,4 @@ def main(dataset, scratch, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
