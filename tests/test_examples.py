@@ -55,6 +55,8 @@ def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
     assert last < 0.8 * first
 
 
+# test_sample_weights.py and test_choose.py check the weights and the ratios more often
+@pytest.mark.nightly
 def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(run, digits):
     output = run("imbalanced.py", digits)
     recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", output, re.M)}
@@ -70,6 +72,8 @@ def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
+# test_distribute.py trains on two replicas more often, and make demo runs this example
+@pytest.mark.nightly
 def test_mirrored_fit_recognizes_digits(run, digits):
     output = run("mirrored_fit.py", digits)
     # three digits are rare in the training split
@@ -85,6 +89,8 @@ def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, 
     assert all(accuracy > 0.5 for accuracy in accuracies.values()), output
 
 
+# test_resume.py kills training more often
+@pytest.mark.nightly
 def test_resume_continues_after_a_crash_as_without_one(run, digits, tmp_path):
     whole = run("resume.py", digits, tmp_path / "whole")
     run("resume.py", digits, tmp_path / "crashed", "--crash-at", 8, returncode=-signal.SIGKILL)

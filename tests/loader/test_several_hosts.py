@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.loader.cluster import run_cluster
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, Schema
 
@@ -62,9 +63,10 @@ def three(programs, numbered, labeled, tmp_path_factory):
 
 CASES = [("two", *number_and_case) for number_and_case in enumerate(TWO)]
 CASES += [("three", *number_and_case) for number_and_case in enumerate(THREE)]
+CLUSTERS = mostly_nightly(["two", "three"], ["two"])
 
 
-@pytest.mark.parametrize(("workers", "number", "case"), CASES)
+@pytest.mark.parametrize(("workers", "number", "case"), mostly_nightly(CASES, CASES[: len(TWO)]))
 def test_the_steps_are_even_and_each_example_comes_exactly_once(request, numbered, workers, number, case):
     sizes, global_batch_size, remainder, shuffled, reason = case
     found, _ = request.getfixturevalue(workers)
@@ -88,13 +90,13 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(request, numbere
         assert sorted(examples) == list(range(len(examples)))
 
 
-@pytest.mark.parametrize("workers", ["two", "three"])
+@pytest.mark.parametrize("workers", CLUSTERS)
 def test_no_loop_hangs_at_the_end_of_an_epoch(request, workers):
     found, _ = request.getfixturevalue(workers)
     assert max(worker["seconds"] for worker in found) < 60
 
 
-@pytest.mark.parametrize("workers", ["two", "three"])
+@pytest.mark.parametrize("workers", CLUSTERS)
 def test_a_worker_reads_its_index_from_the_cluster(request, workers):
     found, _ = request.getfixturevalue(workers)
     assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
@@ -108,7 +110,7 @@ def test_reading_everything_on_each_host_raises_a_warning(two):
         assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
 
 
-@pytest.mark.parametrize("workers", ["two", "three"])
+@pytest.mark.parametrize("workers", CLUSTERS)
 def test_there_are_no_warnings_about_auto_sharding(request, workers):
     _, stderr = request.getfixturevalue(workers)
     assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)

@@ -55,6 +55,8 @@ def test_each_example_recognizes_digits(programs, digits, name, lines):
     check(done.stdout, done.stderr, lines)
 
 
+# test_several_hosts.py and test_parameter_servers.py read under these strategies more often
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "tasks", "until"),
     [
