@@ -51,19 +51,19 @@ def write(folder):
         tf.io.encode_jpeg(random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), quality=98).numpy()
         for _ in range(4)
     ]
-    shards = [
-        [{"image": pictures[i % 4], "label": i % 10} for i in range(shard, COUNT, SHARDS)]
-        for shard in range(SHARDS)
-    ]
+    # a few examples, each many times
+    examples = [{"image": pictures[i % 4], "label": i % 10} for i in range(20)]
+    shards = [[examples[i % 20] for i in range(shard, COUNT, SHARDS)] for shard in range(SHARDS)]
     conftest.write(folder / "large", schema, {"train": shards})
     photo = tf.io.encode_jpeg(random.integers(0, 256, (224, 224, 3), dtype=np.uint8), quality=50).numpy()
-    examples = [{"image": photo, "label": i % 10} for i in range(512)]
-    conftest.write(folder / "photos", schema, {"train": [examples[shard::SHARDS] for shard in range(SHARDS)]})
+    examples = [{"image": photo, "label": i} for i in range(10)]
+    shards = [[examples[i % 10] for i in range(shard, 512, SHARDS)] for shard in range(SHARDS)]
+    conftest.write(folder / "photos", schema, {"train": shards})
     dot = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
     conftest.write(folder / "small", schema, {"train": [[{"image": dot, "label": 0}] * 64]})
     schema = Schema((Feature("data", "raw", "uint8", (784,)), Feature("label", "label", "int64")))
-    rows = [{"data": np.full(784, i % 256, np.uint8), "label": i % 10} for i in range(RECORDS)]
-    shards = [rows[shard::SHARDS] for shard in range(SHARDS)]
+    rows = [{"data": np.full(784, i % 256, np.uint8), "label": i % 10} for i in range(1280)]
+    shards = [[rows[i % 1280] for i in range(shard, RECORDS, SHARDS)] for shard in range(SHARDS)]
     conftest.write(folder / "records", schema, {"train": shards})
 
 

@@ -101,6 +101,9 @@ def write(
     Without ``label_counts``, the labels of the examples are counted.
     """
     root.mkdir(parents=True, exist_ok=True)
+    # an example may occur many times
+    different = {id(example): example for shards in splits.values() for shard in shards for example in shard}
+    records = {key: serialize(schema, example) for key, example in different.items()}
     written = {}
     for split, shards in splits.items():
         written[split] = Split(
@@ -108,7 +111,7 @@ def write(
                 write_shard(
                     root,
                     f"d-{split}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}",
-                    [serialize(schema, example) for example in examples],
+                    [records[id(example)] for example in examples],
                     compression,
                     labels_of(schema, examples),
                 )
