@@ -11,10 +11,10 @@ from tfshards.schemas import Feature, Schema
 
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
-# Faults in each index and in the manifest, whose checks take milliseconds.
-FAULTS = 80
 # Faults in each shard, which takes tenths of a second to read; `make torture` tries more.
-SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "4"))
+SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "2"))
+# Faults in each index and in the manifest, whose checks take milliseconds.
+FAULTS = 20 * SHARD_FAULTS
 
 
 def examples(lengths):
