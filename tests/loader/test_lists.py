@@ -134,14 +134,17 @@ ORDERS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "reason"), mostly_nightly(ORDERS, [ORDERS[3], ORDERS[5]]))
-def test_lists_do_not_change_the_order(listed, options, reason):
+@pytest.mark.parametrize(
+    ("order", "image"),
+    mostly_nightly(itertools.product(ORDERS, [None, Image()]), [(ORDERS[3], None), (ORDERS[5], Image())]),
+)
+def test_lists_do_not_change_the_order(listed, order, image):
+    options, reason = order
     path = listed([9, 8, 6])
     plain = loader.load(path, batch_size=4, select=("number",), **options)
     wanted = [number for batch in plain.as_numpy_iterator() for number in batch[0].tolist()]
-    for image in (None, Image()):
-        found = rows(loader.load(path, batch_size=4, image=image, **options))
-        assert [row["number"] for row in found] == wanted, reason
+    found = rows(loader.load(path, batch_size=4, image=image, **options))
+    assert [row["number"] for row in found] == wanted, reason
 
 
 SPECS = [

@@ -3,8 +3,11 @@
 The datasets of other tests are so small that each is one stream; these tests lower the limits instead.
 """
 
+import itertools
+
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Worker
 from tfshards.loader.order import assignment as assign
@@ -20,7 +23,11 @@ LIMITS = [
 ]
 
 
-@pytest.fixture(params=LIMITS, ids=lambda row: row[-1])
+# batch size, number of workers, remainder, and the number after the last
+BATCHES = [(32, 1, "drop", 64), (12, 1, "keep", COUNT), (32, 2, "pad", 96)]
+
+
+@pytest.fixture
 def _limits(request, monkeypatch):
     parsed, stream, _ = request.param
     monkeypatch.setattr(assign, "PARSED_BYTES", parsed)
@@ -38,20 +45,21 @@ def read(path, batch_size, num_workers, **options):
     return [number for step in steps for batch in step for number in batch]
 
 
-@pytest.mark.usefixtures("_limits")
 @pytest.mark.parametrize(
-    ("batch_size", "num_workers", "remainder", "last"),
-    [
-        (32, 1, "drop", 64),
-        (12, 1, "keep", COUNT),
-        (32, 2, "pad", 96),
-    ],
+    ("_limits", "batches"),
+    mostly_nightly(
+        itertools.product(LIMITS, BATCHES),
+        [(LIMITS[i], BATCHES[j]) for i, j in ((0, 1), (1, 2), (2, 0), (3, 1))],
+    ),
+    indirect=["_limits"],
 )
-def test_stored_order_is_kept_across_streams_and_groups(numbered, batch_size, num_workers, remainder, last):
+def test_stored_order_is_kept_across_streams_and_groups(numbered, _limits, batches):
+    batch_size, num_workers, remainder, last = batches
     numbers = read(numbered(SIZES), batch_size, num_workers, remainder=remainder)
     assert numbers == [number if number < COUNT else 0 for number in range(last)]
 
 
+@pytest.mark.parametrize("_limits", LIMITS, ids=lambda row: row[-1], indirect=True)
 @pytest.mark.usefixtures("_limits")
 def test_stored_order_can_resume_inside_a_stream(numbered):
     start = Position(epoch=1, step=5)
