@@ -7,6 +7,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
+# The tests start hundreds of programs, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check nightly engines fuzz torture format bench clean environment train-on-digits
 

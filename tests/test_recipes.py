@@ -184,7 +184,7 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
     prepare, made = RECIPES[question]
     monkeypatch.chdir(tmp_path)
     # Beam is not what these recipes are about
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "in_process")
+    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
     prepare()
     for arguments in commands(question):
         # the commands of a recipe are alternatives
@@ -198,7 +198,7 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
 def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hugging_face()
-    prep.build(prep.Table("photos"), "data/photos", engine="in_process")
+    prep.build(prep.Table("photos"), "data/photos", engine="local")
     _, _, section = HOW_TO.partition("\n### How do I load boxes?\n")
     lines = re.findall(r"^    (.+)$", section.partition("\n#")[0], re.M)
     names = {"loader": loader}

@@ -75,7 +75,7 @@ def test_prep_builds_on_threads_and_derives_without_beam(tmp_path):
 import numpy as np
 from tfshards.prep import Arrays, reshard
 from tfshards.prep.building.build import build
-build(Arrays({"x": np.arange(9)}), "one", engine="in_process", log=lambda line: None)
+build(Arrays({"x": np.arange(9)}), "one", engine="local", log=lambda line: None)
 print(len(reshard("one", "other", shards=3, log=lambda line: None).shards))
 """
     assert run_without({"apache_beam", "tensorflow", "tfshards.loader"}, code, tmp_path) == "3\n"

@@ -23,7 +23,7 @@ def dataset(tmp_path_factory):
         path = root / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((2, 2, 3), number, np.uint8)).save(path)
-    build(ImageFolder(root / "photos"), root / "data", engine="in_process", **QUIET)
+    build(ImageFolder(root / "photos"), root / "data", engine="local", **QUIET)
     return root / "data"
 
 

@@ -51,7 +51,7 @@ def build(
     seed: int = 0,
     overwrite: bool = False,
     options: Options | None = None,
-    engine: EngineName = "beam",
+    engine: EngineName | None = None,
     checksum: bool = False,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -71,7 +71,8 @@ def build(
         options: all other options.
         checksum: compare the contents of all inputs with what an earlier call wrote, not only of those with
             another modification time.
-        engine: engine that writes the shards: ``"beam"``, or ``"in_process"`` for threads of this process.
+        engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
+            Beam. By default Beam if ``beam_args`` are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
         log: receives status lines.
 
@@ -83,7 +84,7 @@ def build(
     options = Options() if options is None else options
     check_types(source, seed, options)
     counts = ShardCounts.of(shards)
-    find_engine(engine).check_arguments(beam_args)
+    found = find_engine(engine, beam_args)
     folder = output_folder(dataset, source.location())
     with claimed(folder, overwrite=overwrite) as state, staged(source, folder) as reader:
         name = dataset_name(folder, options)
@@ -117,7 +118,7 @@ def build(
             plan=plan,
             area=area,
             name=name,
-            engine=engine,
+            engine=found,
             beam_args=tuple(beam_args),
             log=log,
             finds_duplicates=options.duplicates != "keep",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.engines.job import cancel_lost_job
-from tfshards.prep.engines.table import EngineName, Work, find_engine
+from tfshards.prep.engines.table import Engine, Work
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.progress.lines import Log, Progress, Written, counted
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
@@ -35,7 +35,7 @@ class LayoutWriter:
         area: holds the plan of each shard, and the finished shards.
         name: name of the dataset.
         engine: engine that writes the shards.
-        beam_args: Apache Beam's pipeline options.
+        beam_args: pipeline options for Apache Beam.
         log: receives status lines.
         finds_duplicates: whether the contents of examples are compared.
         compression: compression of the shards.
@@ -46,7 +46,7 @@ class LayoutWriter:
     plan: Plan
     area: BuildArea
     name: str
-    engine: EngineName
+    engine: Engine
     beam_args: tuple[str, ...]
     log: Log
     finds_duplicates: bool
@@ -98,6 +98,7 @@ class LayoutWriter:
                     missing,
                     progress,
                     stop=self.area.stop,
+                    size=Written(num_examples, self._num_bytes(layouts, missing)),
                     area=self.area,
                     source=self.source,
                     measure=AreaMeter(self.area, phase, planned).measure,
@@ -113,9 +114,13 @@ class LayoutWriter:
         together = finished | {shard: found for shard, found in written.items() if found}
         return {shard: together[shard] for shard in digests}
 
+    def _num_bytes(self, layouts: Layouts, shards: Sequence[ShardId]) -> int:
+        sizes = self.plan.listing.sizes
+        return sum(int(sizes[layouts[split][index]].sum()) for split, index in shards)
+
     def _run(self, work: Work) -> None:
         try:
-            find_engine(self.engine).run(work, self.beam_args)
+            self.engine.run(work, self.beam_args)
         except Exception as failure:
             raise BuildError(_reason(self.area, failure)) from failure
 

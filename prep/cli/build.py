@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tfshards.prep.building.build import build
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_json, print_manifest
 
@@ -28,9 +29,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     source = source_of(args)
     shards, options = settings_of(args)
-    # Beam is imported only here, since that takes about a second.
-    from tfshards.prep.building.build import build
-
     manifest = build(
         source,
         args.dataset,

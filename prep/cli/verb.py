@@ -10,7 +10,10 @@ from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
 from tfshards.schemas import Manifest
 
 # Text after the options in the help of a verb that builds.
-BEAM_EPILOG = "Pipeline options of Apache Beam follow a bare --, for example: -- --runner=DirectRunner"
+BEAM_EPILOG = (
+    "All cores of this machine write the shards. To use Apache Beam instead, give its pipeline options after a "
+    "bare --, for example: -- --runner=FlinkRunner"
+)
 
 
 @dataclass(frozen=True)

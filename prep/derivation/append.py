@@ -25,7 +25,7 @@ from tfshards.prep.derivation.derive import join_splits, verify_examples
 from tfshards.prep.derivation.keys import has_keys
 from tfshards.prep.derivation.new_examples import NewExamples, find_new_examples
 from tfshards.prep.derivation.origin import Origin, open_origin
-from tfshards.prep.engines.table import EngineName, find_engine
+from tfshards.prep.engines.table import Engine, EngineName, find_engine
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
@@ -53,7 +53,7 @@ def append(
     new_classes: bool = False,
     checksum: bool = False,
     dry_run: bool = False,
-    engine: EngineName = "beam",
+    engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
@@ -86,7 +86,7 @@ def append(
         InputError: the source does not fit the dataset, or nothing determines the splits of new examples.
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
-    find_engine(engine).check_arguments(beam_args)
+    found = find_engine(engine, beam_args)
     check_path("dataset", dataset)
     folder = Path(dataset)
     origin = open_origin(folder)
@@ -106,7 +106,7 @@ def append(
         output_folder(folder, named.location())
         if dry_run:
             return _preview(request, named, origin)
-        return _append(request, named, engine, tuple(beam_args))
+        return _append(request, named, found, tuple(beam_args))
     except InputError:
         new = [] if new_classes else _new_classes(request, origin)
         if new:
@@ -132,7 +132,7 @@ class _Request:
     log: Log
 
 
-def _append(request: _Request, source: Source, engine: EngineName, beam_args: tuple[str, ...]) -> Manifest:
+def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[str, ...]) -> Manifest:
     folder, log = request.folder, request.log
     with claimed(folder) as state, staged(source, folder) as reader:
         # read again: the dataset is locked now, so no other process can change it

@@ -201,8 +201,8 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             job.cancel(thread)
         raise
     finally:
-        if is_lost.is_set() or are_workers_left:
-            # further threads are about to fail because of the same worker, or of its lost job
+        if is_lost.is_set() or are_workers_left or (failures and not job.is_local):
+            # further threads are about to fail because of the same worker, or of a lost job or job service
             _ignore_beam()
         else:
             threading.excepthook = hook

@@ -16,6 +16,9 @@ _DIFFERS = re.compile(
     r"(?:AttributeError: Can't get attribute|ImportError: cannot import name) .+?(?=\\n|\n|$)"
 )
 
+# of an error of gRPC, which the local runner does not use
+_DETAILS = re.compile(r'\bdetails = "(.+)"')
+
 
 def reason(failure: BaseException) -> str:
     """Return in one line why a pipeline failed, and the remedy if it is a worker's environment."""
@@ -32,5 +35,8 @@ def reason(failure: BaseException) -> str:
     differs = _DIFFERS.search(text)
     if differs:
         return f"a worker has another version of tfshards or Apache Beam than the command: {differs[0]}"
+    details = _DETAILS.search(text)
+    if details:
+        return f"the job service cannot be reached any more: {details[1]}"
     last_line = text.splitlines()[-1:] or [type(failure).__name__]
     return f"Apache Beam ended the pipeline: {last_line[0]}"

@@ -1,33 +1,20 @@
-"""Run work on threads of this process: for derived datasets, tests, and small builds."""
+"""Run work on threads of this process: derived datasets, and small builds."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.threads import NUM_WRITERS
-from tfshards.schemas import OptionsError
-from tfshards.schemas.argument_types import check_strings
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise OptionsError if there are arguments, which only Apache Beam accepts."""
-    check_strings("beam_args", arguments)
-    if arguments:
-        raise OptionsError(
-            f"beam_args={list(arguments)!r} has no effect with engine='in_process'; leave it out"
-        )
-
-
-def run(work: Work, arguments: Sequence[str] = ()) -> None:
+def run(work: Work, num_threads: int = NUM_WRITERS) -> None:
     """Call the function with every item.
 
     Raises:
         Exception: the first failure; no call starts after it.
     """
-    check_arguments(arguments)
     failures: list[BaseException] = []
 
     def call(item: object) -> None:
@@ -40,7 +27,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
             work.stop(str(error))
 
     def call_all() -> None:
-        with ThreadPoolExecutor(NUM_WRITERS) as pool:
+        with ThreadPoolExecutor(num_threads) as pool:
             list(pool.map(call, work.items))
         work.progress.end()
 

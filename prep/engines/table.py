@@ -8,18 +8,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from tfshards.prep.progress.lines import Log, Progress, Written, to_stderr
+from tfshards.prep.progress.lines import NOTHING, Log, Progress, Written, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import OptionsError
 
-EngineName: TypeAlias = Literal["beam", "in_process"]
+EngineName: TypeAlias = Literal["local", "beam"]
 
 _LOG_NAME = "workers.log"
 
 # The module of each engine, which has the functions of ``Engine``. It is imported when it is first used.
 _MODULES = {
+    "local": "tfshards.prep.engines.local",
     "beam": "tfshards.prep.engines.beam",
-    "in_process": "tfshards.prep.engines.in_process",
 }
 
 
@@ -32,6 +32,7 @@ class Work:
             and the items must be picklable if the engine uses other processes.
         items: one item per call.
         progress: progress to show while the engine runs.
+        size: number of examples and bytes of all items, if known.
         stop: called with a reason when a call failed or was lost, or the user interrupted; it makes running
             calls end early.
         area: build area, where workers on other machines find their tasks and record what they have written.
@@ -44,6 +45,7 @@ class Work:
     items: Sequence[object]
     progress: Progress
     stop: Callable[[str], None]
+    size: Written = NOTHING
     area: BuildArea | None = None
     source: Path | None = None
     measure: Callable[[], Written] = Written
@@ -69,13 +71,16 @@ class Engine(Protocol):
         """
 
 
-def find_engine(name: str) -> Engine:
-    """Return the engine of this name.
+def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
+    """Return the engine of this name: by default Apache Beam if it is given arguments, or else the local one.
 
     Raises:
-        OptionsError: no engine has this name.
+        OptionsError: no engine has this name, or it does not know one of the arguments.
     """
-    if name not in _MODULES:
+    chosen = name or ("beam" if arguments else "local")
+    if chosen not in _MODULES:
         known = " or ".join(map(repr, get_args(EngineName)))
         raise OptionsError(f"engine={name!r} must be {known}")
-    return cast("Engine", import_module(_MODULES[name]))
+    engine = cast("Engine", import_module(_MODULES[chosen]))
+    engine.check_arguments(arguments)
+    return engine

@@ -62,6 +62,9 @@ class Written(NamedTuple):
     num_bytes: int = 0
 
 
+NOTHING = Written()
+
+
 class Progress:
     """Shows reports in the main process: a bar on a terminal, a line every ten seconds otherwise."""
 

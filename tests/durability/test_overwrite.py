@@ -65,7 +65,7 @@ def test_a_loader_of_the_old_dataset_reads_it_to_the_end(tmp_path):
     def write_dataset(seed: int, overwrite: bool = True) -> int:
         source = Arrays({"x": values + seed})
         made = build(
-            source, out, shards=40, seed=seed, overwrite=overwrite, engine="in_process", log=lambda _: None
+            source, out, shards=40, seed=seed, overwrite=overwrite, engine="local", log=lambda _: None
         )
         return sum(shard.num_bytes for shard in made.shards)
 
@@ -86,9 +86,7 @@ def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
     committed: list[str] = []
     for _ in range(12):
         seed = chance.randrange(4)
-        manifest = build(
-            source, out, shards=3, seed=seed, overwrite=True, engine="in_process", log=lambda _: None
-        )
+        manifest = build(source, out, shards=3, seed=seed, overwrite=True, engine="local", log=lambda _: None)
         if chance.random() < 0.3:
             prune(out)
             committed.clear()

@@ -33,9 +33,7 @@ MINE = (
 
 
 def build_numbers(out, seed=0, overwrite=False):
-    return build(
-        NUMBERS, out, shards=2, seed=seed, overwrite=overwrite, engine="in_process", log=lambda _: None
-    )
+    return build(NUMBERS, out, shards=2, seed=seed, overwrite=overwrite, engine="local", log=lambda _: None)
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     write_inputs(tmp_path)
     out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
     options = Options(max_rejected=1)
-    old = build(source, out, shards=2, options=options, engine="in_process", log=lambda _: None)
+    old = build(source, out, shards=2, options=options, engine="local", log=lambda _: None)
     new = build(
         source,
         out,
@@ -96,12 +94,12 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
         seed=1,
         options=options,
         overwrite=True,
-        engine="in_process",
+        engine="local",
         log=lambda _: None,
     )
     after = contents(out)
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
-        build(source, out, shards=2, seed=2, overwrite=True, engine="in_process", log=lambda _: None)
+        build(source, out, shards=2, seed=2, overwrite=True, engine="local", log=lambda _: None)
     left = (".dataset.json.0123456789abcdef.tmp", "index/.x.idx.0123456789abcdef.tmp")
     for path in (*left, ".build/staged-abc/copy"):
         (out / path).parent.mkdir(exist_ok=True)
@@ -125,7 +123,7 @@ def test_a_build_that_ended_without_a_commit_is_removed_completely(tmp_path):
     write_inputs(tmp_path)
     out = tmp_path / "data"
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
-        build(ImageFolder(tmp_path / "photos"), out, shards=2, engine="in_process", log=lambda _: None)
+        build(ImageFolder(tmp_path / "photos"), out, shards=2, engine="local", log=lambda _: None)
     (out / "mine.txt").write_text("mine")
     found = prune(out)
     assert [item.path for item in found][-1] == f"{AREA_NAME}/"
@@ -144,9 +142,7 @@ def test_shards_that_may_have_been_committed_stay(two_generations):
 def test_a_file_with_another_hard_link_frees_nothing(tmp_path):
     write_inputs(tmp_path)
     out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
-    first = build(
-        source, out, shards=3, options=Options(max_rejected=1), engine="in_process", log=lambda _: None
-    )
+    first = build(source, out, shards=3, options=Options(max_rejected=1), engine="local", log=lambda _: None)
     linked, *others = (shard.path for shard in first.shards)
     (tmp_path / "other").hardlink_to(out / linked)
     before = contents(out)
@@ -157,7 +153,7 @@ def test_a_file_with_another_hard_link_frees_nothing(tmp_path):
         seed=1,
         overwrite=True,
         options=Options(max_rejected=1),
-        engine="in_process",
+        engine="local",
         log=lambda _: None,
     )
     sizes = {item.path: item.num_bytes for item in prune(out)}

@@ -36,7 +36,7 @@ def build_photos(folder, log, *, shards=4, seed=0, overwrite=False, options=ALL)
     return build(
         ImageFolder(folder / "photos"),
         folder / "data",
-        engine="in_process",
+        engine="local",
         shards=shards,
         seed=seed,
         overwrite=overwrite,

@@ -29,7 +29,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
         out = folder / str(with_rejects) / "data"
         images = ImageFolder(source, exclude=() if with_rejects else (BAD,))
         options = Options(max_rejected=0.1)
-        build(images, out, shards=NUM_SHARDS, options=options, engine="in_process", log=print)
+        build(images, out, shards=NUM_SHARDS, options=options, engine="local", log=print)
         found[with_rejects] = contents(out)
     return found
 

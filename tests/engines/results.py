@@ -16,7 +16,7 @@ class Result:
         engine: name of the engine.
         disturbance: what was done to it.
         outcome: how the first attempt ended, and whether a second one was needed.
-        same_bytes: whether the dataset equals that of engine="in_process".
+        same_bytes: whether the dataset equals that of engine="local".
         num_written_twice: number of finished shards that were written again.
         num_left_over: number of jobs of a failed or interrupted attempt that still ran.
         seconds: of each attempt.

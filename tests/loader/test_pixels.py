@@ -27,7 +27,7 @@ def dataset(request, tmp_path_factory):
     (folder / "images" / "99.jpg").write_bytes(random.bytes(9000))
     options = Options(compression=request.param)
     images = ImageFolder(folder / "images", ImageOptions(check="none"))
-    build(images, folder / "data", shards=1, options=options, engine="in_process", log=lambda _: None)
+    build(images, folder / "data", shards=1, options=options, engine="local", log=lambda _: None)
     return folder / "data"
 
 

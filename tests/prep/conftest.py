@@ -101,11 +101,10 @@ def log() -> list[str]:
 
 @pytest.fixture
 def quiet_build(log: list[str]) -> Build:
-    """``build`` on threads of this process unless Beam options are given; its status lines go to ``log``."""
+    """``build``, except that its status lines go to ``log``."""
 
     def run(*args: object, **options: object) -> Manifest:
-        engine = "beam" if options.get("beam_args") else "in_process"
-        return build(*args, **{"log": log.append, "engine": engine, **options})
+        return build(*args, **{"log": log.append, **options})
 
     return run
 

@@ -21,7 +21,7 @@ STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
 # Without Apache Beam, which other tests cover.
-build_quietly = partial(build, engine="in_process", log=lambda _: None)
+build_quietly = partial(build, engine="local", log=lambda _: None)
 
 
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:

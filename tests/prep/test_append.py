@@ -55,8 +55,8 @@ from tfshards.schemas.manifest import write_manifest
 from .derived import records, write, write_images
 
 # The tests of the command run Apache Beam.
-append = partial(append_by_any_engine, engine="in_process")
-build = partial(build_by_any_engine, engine="in_process")
+append = partial(append_by_any_engine, engine="local")
+build = partial(build_by_any_engine, engine="local")
 
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
 

@@ -130,7 +130,7 @@ def test_repair_and_append_read_the_same_splits(tmp_path, array_files):
     more = {
         name: np.concatenate([array, array[:1]]) if "test" in name else array for name, array in MNIST.items()
     }
-    grown = append(array_files(**more), out, engine="in_process", log=lambda _: None)
+    grown = append(array_files(**more), out, engine="local", log=lambda _: None)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 6}
 
 

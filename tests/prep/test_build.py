@@ -206,7 +206,7 @@ def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
     assert repr(manifest).endswith(f"\n  rejected-{manifest.build_id}.jsonl lists the rejected inputs")
     log.clear()
     image_folder({"good/5.png": 5, "good/6.png": b""})
-    append(source.root, out, max_rejected=1, engine="in_process", log=log.append)
+    append(source.root, out, max_rejected=1, engine="local", log=log.append)
     assert log[-2].startswith(f"warning: 1 of 2 inputs are rejected (1 empty); {out}/rejected-")
     assert log[-1] == "  'good/6.png' (empty): the file has no bytes"
 

@@ -117,7 +117,7 @@ def test_appended_captions_follow_their_image(image_folder, quiet_build, tmp_pat
     table.write_text("\n".join(["file_name,caption", *lines]))
     quiet_build(Table(table), tmp_path / "out", options=Options(splits=RATIOS))
     table.write_text("\n".join(["file_name,caption", *lines, *rows_of([".//{}.png", "{}.png"], range(20))]))
-    append([str(table)], tmp_path / "out", engine="in_process", log=lambda line: None)
+    append([str(table)], tmp_path / "out", engine="local", log=lambda line: None)
     splits = captions_by_split(tmp_path / "out")
     assert sum(len(images_of(captions)) for captions in splits.values()) == 20
     assert not images_of(splits["train"]) & images_of(splits["val"])

@@ -71,7 +71,7 @@ def test_appended_annotations_are_translated_by_name(form, write, shift, quiet_b
     quiet_build(Table(write(tmp_path / "a", {cat: "cat", dog: "dog"}, {"a.png": [cat, dog]}), form=form), out)
     other = write(tmp_path / "b", {shift: "dog", shift + 1: "cat"}, {"b.png": [shift, shift + 1, shift]})
     roots = [str(tmp_path / "b")]
-    append([str(other), *roots], out, engine="in_process", log=lambda _: None)
+    append([str(other), *roots], out, engine="local", log=lambda _: None)
     assert classes(out, "objects/category") == {"a.png": ["cat", "dog"], "b.png": ["dog", "cat", "dog"]}
     assert read_manifest(out).schema.class_names == ("cat", "dog")
 
@@ -81,8 +81,8 @@ def test_appended_annotations_are_translated_by_name(form, write, shift, quiet_b
         {"c.png": [shift + 1, shift + 2]},
     )
     with pytest.raises(InputError, match=r"does not have the class 'bird'; .* give new_classes=True$"):
-        append([str(third), str(tmp_path / "c")], out, engine="in_process", log=lambda _: None)
-    append([str(third), str(tmp_path / "c")], out, new_classes=True, engine="in_process", log=lambda _: None)
+        append([str(third), str(tmp_path / "c")], out, engine="local", log=lambda _: None)
+    append([str(third), str(tmp_path / "c")], out, new_classes=True, engine="local", log=lambda _: None)
     assert read_manifest(out).schema.class_names == ("cat", "dog", "bird")
     assert classes(out, "objects/category")["c.png"] == ["bird", "dog"]
     assert verify(out, deep=True)
@@ -108,7 +108,7 @@ def test_appended_rows_are_translated_by_the_names_in_their_metadata(quiet_build
     quiet_build(Table(rows), tmp_path / "out")
     turned = {"_type": "ClassLabel", "names": ["c", "b", "a"]}
     write_parquet(rows, pa.table({"x": [0, 1, 2], "y": [2, 0, 0]}), {"y": turned})
-    append(str(rows), tmp_path / "out", engine="in_process", log=lambda _: None)
+    append(str(rows), tmp_path / "out", engine="local", log=lambda _: None)
     assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}
 
 

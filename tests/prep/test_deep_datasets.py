@@ -52,7 +52,7 @@ def assert_exact(root, split="train", start=0):
 
 def test_a_build_is_verified_shown_and_audited(rows, tmp_path, quiet_build, capsys):
     out = tmp_path / "out"
-    manifest = quiet_build(table(rows), out, engine="in_process")
+    manifest = quiet_build(table(rows), out, engine="local")
     assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 3))
     assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
     assert_exact(out)
@@ -72,20 +72,20 @@ def test_a_build_is_verified_shown_and_audited(rows, tmp_path, quiet_build, caps
 
 def test_derived_datasets_keep_the_values(rows, tmp_path, quiet_build):
     out = tmp_path / "out"
-    quiet_build(table(rows), out, engine="in_process")
+    quiet_build(table(rows), out, engine="local")
     reshard(out, tmp_path / "resharded", shards=2)
     assert_exact(tmp_path / "resharded")
     text = (rows / "metadata.csv").read_text().splitlines(keepends=True)
     (rows / "metadata.csv").write_text("".join([text[0], *text[3:]]))
-    quiet_build(table(rows), tmp_path / "half", engine="in_process")
+    quiet_build(table(rows), tmp_path / "half", engine="local")
     (rows / "metadata.csv").write_text("".join(text[:3]))
-    append([rows], tmp_path / "half", engine="in_process")
+    append([rows], tmp_path / "half", engine="local")
     assert_exact(tmp_path / "half")
     assert verify(tmp_path / "half", decode=True)
 
 
 def test_tensorflow_datasets_reads_the_values(rows, tmp_path, quiet_build):
-    quiet_build(table(rows), tmp_path / "out", engine="in_process")
+    quiet_build(table(rows), tmp_path / "out", engine="local")
     builder = tfds.builder_from_directory(tmp_path / "out")
     for example in builder.as_dataset(split="train").as_numpy_iterator():
         number = int(example["key"][:1])

@@ -353,7 +353,7 @@ def test_one_reduced_image_is_named_and_floats_have_their_own_warning(image_fold
     lines: list[str] = []
     from tfshards.prep import build
 
-    build(ImageFolder(root), tmp_path / "out", engine="in_process", log=lines.append)
+    build(ImageFolder(root), tmp_path / "out", engine="local", log=lines.append)
     assert (
         "warning: 1 image with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits "
         "becomes 15, such as 'deep.png'; "
@@ -394,7 +394,7 @@ def test_float32_is_refused_with_the_way(scans, tmp_path, capsys):
 @pytest.mark.parametrize("value", [16, "keep"])
 def test_scans_come_out_of_the_loader_with_their_values(scans, tmp_path, quiet_build, value):
     images = ImageOptions(depth=value, channels=1, resize="9x8")
-    manifest = quiet_build(ImageFolder(scans, images), tmp_path / "out", engine="in_process")
+    manifest = quiet_build(ImageFolder(scans, images), tmp_path / "out", engine="local")
     assert manifest.schema["image"].dtype == "uint16"
     for dtype in ("uint16", "float32"):
         image = loader.Image(dtype=dtype)

@@ -72,14 +72,14 @@ def test_the_bytes_are_the_same_with_each_engine(balance, image_folder, tmp_path
     files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(11)}
     root = image_folder({**files, **{f"a/bad-{n}.jpg": b"no image" for n in range(3)}})
     options = Options(max_rejected=1, balance=balance)
-    for engine in ("beam", "in_process"):
+    for engine in ("beam", "local"):
         out = tmp_path / engine / "out"
         quiet_build(ImageFolder(root), out, shards=4, options=options, engine=engine)
-    assert contents(tmp_path / "beam" / "out") == contents(tmp_path / "in_process" / "out")
+    assert contents(tmp_path / "beam" / "out") == contents(tmp_path / "local" / "out")
 
 
 def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
-    with pytest.raises(OptionsError, match=r"^engine='spark' must be 'beam' or 'in_process'$"):
+    with pytest.raises(OptionsError, match=r"^engine='spark' must be 'local' or 'beam'$"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="spark")
     assert not (tmp_path / "out").exists()
 
@@ -87,13 +87,14 @@ def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
 def test_beam_options_are_refused_by_other_engines(tmp_path, quiet_build):
     args = ["--direct_num_workers=2"]
     with pytest.raises(
-        OptionsError, match=r"^beam_args=\['--direct_num_workers=2'\] has no effect with engine='in_process'"
+        OptionsError, match=r"^beam_args=\['--direct_num_workers=2'\] has no effect with engine='local'"
     ):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="in_process", beam_args=args)
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="local", beam_args=args)
 
 
 QUIET = {
-    "the local runner": [],
+    "the local engine": [],
+    "the local runner": ["--runner=DirectRunner"],
     "worker processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
     "worker processes of a runner that is named": [
         "--runner=DirectRunner",

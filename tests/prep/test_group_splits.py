@@ -235,7 +235,7 @@ def test_appended_images_of_a_known_patient_stay_in_its_split(patients, image_fo
         for number in numbers
     }
     more = image_folder({f"well/p{patient:02d}_9.png": 200 + patient for patient in range(12)}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="in_process")
+    grown = append(more, out, log=lambda _: None, engine="local")
     added = Counter(split_of_patient.values())
     for split, held in grown.splits.items():
         assert held.num_examples - manifest.splits[split].num_examples == added[split]

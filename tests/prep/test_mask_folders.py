@@ -129,7 +129,7 @@ def test_masks_are_paired_with_their_images_by_name(write, files, options, split
 
 def test_from_files_to_the_loader_masks_stay_with_their_images(write, tmp_path, quiet_build):
     root = write(*pairs("train/{}/a1", "train/{}/b2", "val/{}/c3"))
-    quiet_build(ImageFolder(root), tmp_path / "out", engine="in_process")
+    quiet_build(ImageFolder(root), tmp_path / "out", engine="local")
     for split, numbers in (("train", [1, 2]), ("val", [3])):
         batch = delivered(tmp_path / "out", split, crop="random", flip="horizontal")
         assert sorted(batch["image"].numpy()[:, 0, 0, 1]) == numbers
@@ -228,7 +228,7 @@ def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_bu
     source = ImageFolder(root)
     warning = "1 of 3 images has no mask in 'masks', such as 'images/lone3.png'; the build rejects them"
     assert warning in plan(source, tmp_path / "out").warnings
-    manifest = quiet_build(source, tmp_path / "out", engine="in_process", options=Options(max_rejected="50%"))
+    manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
     assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
     (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
     assert '"there is no mask of the same name"' in path.read_text()
@@ -318,7 +318,7 @@ def test_masks_of_16_bits_keep_the_numbers_of_their_objects(write, tmp_path, qui
     objects = noise(12, 15, 1)
     (root / "masks/a1.png").write_bytes(png(objects))
     images = ImageOptions(depth="keep", resize="12x15")
-    manifest = quiet_build(ImageFolder(root, images), tmp_path / "out", engine="in_process")
+    manifest = quiet_build(ImageFolder(root, images), tmp_path / "out", engine="local")
     assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 15, 1))
     (batch,) = loader.load(tmp_path / "out", batch_size=1, image=loader.Image(dtype="float32"))
     assert np.array_equal(batch["mask"][0], objects)
@@ -328,14 +328,14 @@ def test_masks_of_16_bits_keep_the_numbers_of_their_objects(write, tmp_path, qui
 def test_append_and_repair_find_the_masks_again(write, tmp_path, quiet_build):
     root = write(*pairs("{}/a1", "{}/b2", masks="seg"))
     out = tmp_path / "out"
-    manifest = quiet_build(ImageFolder(root, mask_dir="seg"), out, engine="in_process")
+    manifest = quiet_build(ImageFolder(root, mask_dir="seg"), out, engine="local")
     shard = out / manifest.shards[0].path
     sound = shard.read_bytes()
     shard.write_bytes(sound[:-9] + b"\0" * 9)
     assert main(["verify", str(out), "--repair", str(root)]) == 0
     assert shard.read_bytes() == sound
     write(*pairs("{}/c3", masks="seg"))
-    append([root], out, engine="in_process", log=lambda line: None)
+    append([root], out, engine="local", log=lambda line: None)
     assert sorted(delivered(out)["image"].numpy()[:, 0, 0, 1]) == [1, 2, 3]
 
 

@@ -100,7 +100,7 @@ def test_merging_in_one_step_equals_building_from_split_folders(tmp_path):
     assert examples(tmp_path / "merged") == examples(tmp_path / "built")
     # so that the folder of both can be appended
     write_images(tmp_path / "photos" / "test", [8])
-    grown = append(tmp_path / "photos", tmp_path / "merged", engine="in_process", log=quiet)
+    grown = append(tmp_path / "photos", tmp_path / "merged", engine="local", log=quiet)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 8, "test": 9}
 
 
@@ -113,7 +113,7 @@ def test_new_rows_of_merged_splits_are_refused(tmp_path):
         with pytest.raises(
             InputError, match=r"are row numbers after the name of a split, .*, and merge again$"
         ):
-            append(Arrays({"x": np.arange(5)}), root, engine="in_process", log=quiet)
+            append(Arrays({"x": np.arange(5)}), root, engine="local", log=quiet)
 
 
 def test_datasets_without_keys_are_linked_as_splits(tmp_path):

@@ -29,8 +29,8 @@ from tfshards.schemas.names import inputs_name, rejects_name
 
 from .derived import write, write_images
 
-append = partial(append, engine="in_process", log=lambda _: None)
-build = partial(build, engine="in_process", log=lambda _: None)
+append = partial(append, engine="local", log=lambda _: None)
+build = partial(build, engine="local", log=lambda _: None)
 
 SPLIT = {"train": "0.7", "val": "0.3"}
 

@@ -131,7 +131,7 @@ def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path,
     repair(out, root, log=lambda _: None)
     assert shard.read_bytes() == content
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="in_process")
+    grown = append(more, out, log=lambda _: None, engine="local")
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
 
 
@@ -175,7 +175,7 @@ def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path,
     out = tmp_path / "out"
     quiet_build(ImageFolder(kaggle), out)
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
-    grown = append(more, out, log=lambda _: None, engine="in_process")
+    grown = append(more, out, log=lambda _: None, engine="local")
     assert grown.splits["train"].label_counts == {"cat": 6, "dog": 4}
     assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 4)
     assert read_manifest(out) == grown
@@ -185,7 +185,7 @@ def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path,
 def test_new_test_images_alone_are_appended(kaggle, image_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(ImageFolder(kaggle), out)
-    grown = append(image_folder({"test/d.png": 31}, "more"), out, log=lambda _: None, engine="in_process")
+    grown = append(image_folder({"test/d.png": 31}, "more"), out, log=lambda _: None, engine="local")
     assert grown.splits["test"].num_examples == 4
 
 
@@ -198,7 +198,7 @@ def test_images_without_classes_are_not_appended_to_a_split_with_classes(
     with pytest.raises(
         InputError, match=r"^the split 'train' of .*out has classes, but 'train/9\.png' has none"
     ):
-        append(more, out, log=lambda _: None, engine="in_process")
+        append(more, out, log=lambda _: None, engine="local")
 
 
 def test_an_empty_split_folder_next_to_classes_is_no_split(image_folder):

@@ -134,6 +134,13 @@ REASONS = {
         "a worker has another version of tfshards or Apache Beam than the command: AttributeError: "
         "Can't get attribute '_Call' on <module 'tfshards'>",
     ),
+    "a job service that is gone": (
+        RuntimeError(
+            "<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n"
+            '\tdetails = "Stream removed (Socket closed)"\n\tdebug_error_string = "UNAVAILABLE"\n>'
+        ),
+        "the job service cannot be reached any more: Stream removed (Socket closed)",
+    ),
     "another error": (ValueError("first\nlast"), "Apache Beam ended the pipeline: last"),
     "an error without text": (ValueError(), "Apache Beam ended the pipeline: ValueError"),
 }

@@ -1,0 +1,235 @@
+"""The local engine: this process and its helpers write the shards, and a lost helper ends the build."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, ImageFolder, Options, build, verify
+from tfshards.prep.engines import local
+from tfshards.prep.engines.helper import Helper, pickled
+from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.lines import Progress, Written
+from tfshards.schemas import BuildError
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "num_bytes", "num_shards", "num_cores", "expected"),
+    [
+        (100, 3 * MIB, 8, 64, 0),
+        (2_000, 60 * MIB, 8, 64, 1),
+        (25_000, 700 * MIB, 16, 2, 1),
+        (25_000, 700 * MIB, 16, 64, 15),
+        (25_000, 700 * MIB, 64, 64, 23),
+        # small rows
+        (60_000, 50 * MIB, 8, 4, 3),
+        # one shard is written by one process
+        (1_000_000, 700 * MIB, 1, 64, 0),
+        (1_000_000, 700 * MIB, 8, 1, 0),
+        (0, 0, 0, 4, 0),
+    ],
+)
+def test_more_work_has_more_helpers_but_no_more_than_cores_and_shards(
+    num_examples, num_bytes, num_shards, num_cores, expected
+):
+    assert local.num_helpers(Written(num_examples, num_bytes), num_shards, num_cores) == expected
+
+
+@pytest.fixture
+def helpers(monkeypatch) -> None:
+    """Make every build of this process use two helpers."""
+    monkeypatch.setattr(local, "num_helpers", lambda *_: 2)
+
+
+def run_local(function, items) -> None:
+    local.run(Work(function, items, Progress("x", len(items)), lambda _: None))
+
+
+def note(folder: Path, item: int) -> None:
+    """Leave a file that names the process, after a while in which the others are busy."""
+    (folder / f"{item}").write_text(f"{os.getpid()}")
+    time.sleep(0.05)
+
+
+def test_helpers_and_this_process_share_the_items(tmp_path, helpers):
+    run_local(partial(note, tmp_path), range(60))
+    names = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(map(int, names)) == list(range(60))
+    assert len(set(names.values())) == 3
+    assert str(os.getpid()) in names.values()
+
+
+def test_the_bytes_are_the_same_with_helpers(image_folder, tmp_path, quiet_build, contents, monkeypatch):
+    files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(23)}
+    root = image_folder({**files, **{f"a/bad-{n}.jpg": b"no image" for n in range(3)}})
+    options = Options(max_rejected=1)
+    for count in (0, 2):
+        monkeypatch.setattr(local, "num_helpers", lambda *_, count=count: count)
+        quiet_build(ImageFolder(root), tmp_path / f"{count}" / "out", shards=9, options=options)
+    assert contents(tmp_path / "0" / "out") == contents(tmp_path / "2" / "out")
+
+
+class UnpicklableError(Exception):
+    """An error that cannot be sent to another process."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def fail(item: str) -> None:
+    raise UnpicklableError("no", item) if item == "class" else ValueError(item)
+
+
+def test_an_error_in_a_helper_is_raised_in_this_process():
+    function = pickled(fail)
+    assert function is not None
+    with Helper(function) as helper:
+        with pytest.raises(ValueError, match=r"^value$"):
+            helper("value")
+        with pytest.raises(BuildError, match=r"^no class$"):
+            helper("class")
+
+
+def print_and_stop(item: object) -> None:
+    print("to standard output", item, flush=True)
+
+
+def test_what_a_helper_prints_goes_to_standard_error(capfd):
+    function = pickled(print_and_stop)
+    assert function is not None
+    with Helper(function) as helper:
+        helper(1)
+    assert capfd.readouterr() == ("", "to standard output 1\n")
+
+
+def test_a_function_that_another_process_cannot_load_has_no_helpers(tmp_path):
+    assert pickled(lambda _: None) is None
+    assert pickled(threading.Lock().acquire) is None
+    # a script without the usual protection, whose own class reads the source
+    program = """
+import dataclasses
+import numpy as np
+from tfshards.prep import Arrays, build
+from tfshards.prep.engines import local
+from tfshards.prep.sources.arrays.source import ArraysReader
+local.num_helpers = lambda *_: 2
+class Reader(ArraysReader):
+    pass
+class Own(Arrays):
+    def stage(self, folder, *, preview=False):
+        reader = super().stage(folder, preview=preview)
+        return Reader(*(getattr(reader, field.name) for field in dataclasses.fields(reader)))
+print(build(Own({"x": np.arange(9)}), "own", shards=3, log=print).num_examples)
+print(build(Arrays({"x": np.arange(9)}), "plain", shards=3, log=print).num_examples)
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1::2] == ["9", "9"]
+    assert done.stderr == ""
+
+
+def kill_self(item: int) -> None:
+    if item == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_helper_that_has_died_is_reported_at_every_call():
+    function = pickled(kill_self)
+    assert function is not None
+    with Helper(function) as helper:
+        helper(1)
+        for _ in range(2):
+            with pytest.raises(
+                BuildError, match=r"^a worker process died, perhaps because memory ran out; run"
+            ):
+                helper(7)
+
+
+COMMAND = """
+import sys
+from tfshards.prep.cli.main import entry
+from tfshards.prep.engines import local
+local.num_helpers = lambda *_: 2
+entry()
+"""
+
+
+@pytest.fixture
+def slow_build(slow_folder, tmp_path) -> list[str]:
+    arguments = [
+        "build",
+        "images",
+        str(slow_folder),
+        str(tmp_path / "out"),
+        "--shards=8",
+        "--max-rejected=100%",
+    ]
+    return [sys.executable, "-c", COMMAND, *arguments]
+
+
+def children(process: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True).stdout
+    return [int(line) for line in found.split()]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("whom", "number", "status", "last"),
+    [
+        ("main", signal.SIGINT, 130, "interrupted; run the same command to resume"),
+        ("main", signal.SIGTERM, 143, None),
+        ("main", signal.SIGKILL, -signal.SIGKILL, None),
+        ("helper", signal.SIGKILL, 1, "a worker process died"),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "kill -9", "a helper is killed"],
+)
+def test_helpers_end_with_the_build_which_resumes(whom, number, status, last, slow_build, tmp_path, contents):
+    out = tmp_path / "out"
+    process = subprocess.Popen(slow_build, stderr=subprocess.PIPE, text=True)
+    until(lambda: any(out.glob(".build/*/first/*.done")))
+    helpers = children(process.pid)
+    assert len(helpers) == 2
+    os.kill(process.pid if whom == "main" else helpers[0], number)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == status, printed
+    if last:
+        assert last in printed.splitlines()[-1]
+    until(lambda: not any(map(is_running, helpers)))
+    assert not (out / "dataset.json").exists()
+    for again in (out, tmp_path / "plain" / "out"):
+        build(
+            ImageFolder(slow_build[5]), again, shards=8, options=Options(max_rejected=1), log=lambda _: None
+        )
+    assert contents(out) == contents(tmp_path / "plain" / "out")
+    assert verify(out, deep=True)
+
+
+def test_arrays_in_memory_are_written_by_helpers(tmp_path, helpers, quiet_build):
+    images = np.random.default_rng(0).integers(0, 256, (300, 8, 8), np.uint8)
+    quiet_build(Arrays({"image": images}), tmp_path / "out", shards=6)
+    assert verify(tmp_path / "out", deep=True)
