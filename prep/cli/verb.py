@@ -11,8 +11,8 @@ from tfshards.schemas import Manifest
 
 # Text after the options in the help of a verb that builds.
 BEAM_EPILOG = (
-    "All cores of this machine write the shards. To use Apache Beam instead, give its pipeline options after a "
-    "bare --, for example: -- --runner=FlinkRunner"
+    "All cores of this machine write the shards. To use Apache Beam instead, give its pipeline options "
+    "after a bare --, for example: -- --runner=FlinkRunner"
 )
 
 
