@@ -10,6 +10,7 @@ has ended, its return code.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -17,11 +18,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from itertools import count
 
-import tfshards.prep.building.build
-import tfshards.prep.engines.beam  # noqa: F401  (before the fork, since it takes a second)
+from PIL import Image
+
 from tfshards.prep.cli import main as cli
+
+# What the commands import when they need it takes two seconds, and is imported before the fork.
+MODULES = (
+    "numpy.ma",
+    "tfshards.prep.building.build",
+    "tfshards.prep.derivation.append",
+    "tfshards.prep.engines.beam",
+    "tfshards.prep.sources.tables.source",
+)
 
 NOBODY = 65534
 CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")
@@ -91,4 +102,8 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    for module in MODULES:
+        import_module(module)
+    Image.init()
+    gc.freeze()
     serve()
