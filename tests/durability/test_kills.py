@@ -1,6 +1,6 @@
 """Builds that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
 
-``TORTURE_KILLS`` is how many kills there are over all scenarios: 20 by default, 500 in ``make torture``. Half
+``TORTURE_KILLS`` is how many kills there are over all scenarios: 10 by default, 500 in ``make torture``. Half
 of them come before or after a call that changes a name in a folder, since these calls make shards, notes and
 manifest appear and old ones disappear; the other half at random moments. ``TORTURE_SEED`` repeats a run.
 """
@@ -27,7 +27,7 @@ from .commands import Commands, contents, finished, identity
 from .inputs import Scenario, scenarios, write_inputs
 
 NAMES = ("images", "arrays", "table", "overwrite", "append")
-KILLS = int(os.environ.get("TORTURE_KILLS", "20"))
+KILLS = int(os.environ.get("TORTURE_KILLS", "10"))
 SEED = os.environ.get("TORTURE_SEED", "4")
 
 
