@@ -1,13 +1,15 @@
-"""Opens a dataset with the loader, reads one batch, waits for a line, and reads on to the end of the epoch.
+"""Opens a dataset with the loader, reads one batch, waits for a file, and reads on to the end of the epoch.
 
-``slow_training.py OUT`` prints the number of bytes read for the first batch, and then the number of examples
-read in total and a digest of their values.
+``slow_training.py OUT FILE`` prints the number of bytes read for the first batch, and then, when ``FILE``
+exists, the number of examples read in total and a digest of their values.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+import time
+from pathlib import Path
 
 from tfshards import loader
 
@@ -24,7 +26,8 @@ if __name__ == "__main__":
     batches = iter(dataset.as_numpy_iterator())
     values = next(batches)[0][:, 0].tolist()
     print(num_bytes_read() - before, flush=True)
-    sys.stdin.readline()
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.01)
     for (batch,) in batches:
         values += batch[:, 0].tolist()
     print(len(values), hashlib.sha256(repr(sorted(values)).encode()).hexdigest(), flush=True)
