@@ -1,16 +1,13 @@
 """Randomly damaged images: no crash, and no accepted file that TensorFlow decodes differently.
 
-In ``make test`` the examples are the same each time, and take some 40 seconds. ``make fuzz`` sets
-``FUZZ_MINUTES``, and tries new ones. TensorFlow decodes many files at once in a separate process,
-which must not crash either.
+In ``make test`` the examples are the same each time, and few. ``make fuzz`` sets ``FUZZ_MINUTES``, and
+tries new ones. TensorFlow decodes many files at once in a separate process, which must not crash either.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.programs import Programs
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
@@ -31,7 +29,7 @@ from .nasty_images import KINDS
 
 MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
 # Number of examples of a run by default, and of each round of a long one.
-NUM_EXAMPLES = 3_000
+NUM_EXAMPLES = 3_000 if MINUTES else 800
 # Limit of pixels, so that a few broken headers with huge sizes do not take all the time.
 OPTIONS = ImageOptions(max_pixels=1_000_000)
 
@@ -52,40 +50,26 @@ class Accepted(NamedTuple):
 
 
 class TensorFlow:
-    """Return the process that decodes; it is started once."""
+    """Decodes in processes that have already imported TensorFlow."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.num_batches = folder, 0
-        script = Path(__file__).parent / "nasty" / "decode_all.py"
-        self.process = subprocess.Popen(
-            [sys.executable, str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+    def __init__(self, folder: Path, programs: Programs) -> None:
+        self.folder, self.programs, self.num_batches = folder, programs, 0
 
     def decode(self, encoded: list[bytes]) -> list[np.ndarray]:
         """Return the pixels of each, or an empty array for those that are refused."""
         self.num_batches += 1
         path = self.folder / f"{self.num_batches}.npz"
         np.savez(path, *(np.frombuffer(data, np.uint8) for data in encoded))
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{path}\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline(), f"ended with {self.process.wait()}; {path} has what killed it"
+        ended = self.programs.run([Path(__file__).parent / "nasty" / "decode_all.py", path])
+        assert ended.returncode == 0, f"ended with {ended.returncode}; {path} has what killed it"
         made = f"{path}.pixels.npz"
         with np.load(made) as pixels:
             return [pixels[f"arr_{place}"] for place in range(len(encoded))]
 
 
 @pytest.fixture(scope="module")
-def tensorflow(tmp_path_factory):
-    child = TensorFlow(tmp_path_factory.mktemp("fuzz"))
-    yield child
-    child.process.stdin.close()
-    assert child.process.wait(60) == 0
+def tensorflow(programs, tmp_path_factory):
+    return TensorFlow(tmp_path_factory.mktemp("fuzz"), programs)
 
 
 def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:

@@ -1,7 +1,7 @@
-"""Decode the images in files with TensorFlow: ``decode_all.py`` reads one path per line from stdin.
+"""Decode the images in a file with TensorFlow: ``decode_all.py PATH``.
 
-Each path is an ``.npz`` of encoded bytes. The pixels are written to ``PATH.pixels.npz``, and then the path
-is printed; if TensorFlow refuses the bytes, the array is empty.
+The path is an ``.npz`` of encoded bytes. The pixels are written to ``PATH.pixels.npz``; if TensorFlow refuses
+the bytes, the array is empty.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ def decode(data: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        path = line.strip()
-        pixels = []
-        with np.load(path) as encoded:
-            for name in encoded.files:
-                try:
-                    pixels.append(decode(encoded[name].tobytes()))
-                except tf.errors.OpError:
-                    pixels.append(np.zeros(0, np.uint8))
-        np.savez(f"{path}.pixels.npz", *pixels)
-        print(path, flush=True)
+    path = sys.argv[1]
+    pixels = []
+    with np.load(path) as encoded:
+        for name in encoded.files:
+            try:
+                pixels.append(decode(encoded[name].tobytes()))
+            except tf.errors.OpError:
+                pixels.append(np.zeros(0, np.uint8))
+    np.savez(f"{path}.pixels.npz", *pixels)
