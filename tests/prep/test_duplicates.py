@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.prep.test_resume import build_command, killed_when
+from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.records.example import decode_example
@@ -80,8 +81,11 @@ def test_duplicates_are_kept_by_default(image_folder, tmp_path, quiet_build):
     assert "duplicates" not in manifest.options
 
 
+@pytest.mark.parametrize(
+    "mode", mostly_nightly(["multi_threading", "multi_processing"], kept=["multi_threading"])
+)
 def test_shards_stay_balanced_and_counts_correct_after_dropping_duplicates(
-    image_folder, tmp_path, quiet_build, contents
+    mode, image_folder, tmp_path, quiet_build, contents
 ):
     # seven images of a, each repeated in b; and two equal files that are not images and not compared
     files = {f"{('a', 'b')[n % 2]}/{n:02}.png": n % 23 for n in range(30)}
@@ -91,7 +95,7 @@ def test_shards_stay_balanced_and_counts_correct_after_dropping_duplicates(
     assert sorted(shard.num_examples for shard in manifest.shards) == [5, 6, 6, 6]
     assert manifest.totals.reasons["rejected"] == {"duplicate": 7, "unreadable": 2}
     assert manifest.splits["train"].label_counts == {"a": 15, "b": 8}
-    args = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    args = [f"--direct_running_mode={mode}", "--direct_num_workers=2"]
     other = tmp_path / "other" / "out"
     quiet_build(ImageFolder(root), other, shards=4, options=options, beam_args=args)
     assert contents(other) == contents(tmp_path / "out")
@@ -245,14 +249,14 @@ def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("layout", ["first", "final"])
+@pytest.mark.parametrize("layout", mostly_nightly(["first", "final"], kept=["final"]))
 def test_a_resumed_build_drops_the_same_duplicates(layout, slow_folder, tmp_path, quiet_build, contents):
     # the fourteen valid images of this folder are all equal
     for number in range(7):
         path = slow_folder / f"{number:02d}.bmp"
         path.write_bytes(path.read_bytes()[:-3] + bytes([number, 0, 0]))
     out, whole = tmp_path / "out", tmp_path / "whole" / "out"
-    command = build_command(slow_folder, out, "--duplicates=drop")
+    command = build_command(slow_folder, out, duplicates="drop")
     killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
     assert not (out / "dataset.json").exists()
     options = Options(duplicates="drop", max_rejected=1)

@@ -281,9 +281,17 @@ def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
-def build_command(root: Path, out: Path, *more: str) -> list[str]:
-    command = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(root), str(out)]
-    return [*command, "--shards=8", "--max-rejected=100%", *more]
+PROGRAM = """
+import sys
+from tfshards.prep import ImageFolder, Options, build
+options = Options(max_rejected=1, duplicates=sys.argv[3])
+build(ImageFolder(sys.argv[1]), sys.argv[2], shards=8, options=options, engine="in_process")
+"""
+
+
+def build_command(root: Path, out: Path, duplicates: str = "keep") -> list[str]:
+    """Return the command of a build that need not import Beam."""
+    return [sys.executable, "-c", PROGRAM, str(root), str(out), duplicates]
 
 
 def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
