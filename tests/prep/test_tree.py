@@ -212,36 +212,52 @@ def link_into_an_unreadable_folder(root: Path) -> None:
 UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_an_unreadable_folder]
 
 
-@pytest.mark.parametrize("spoil", UNREADABLE)
-def test_a_file_without_read_permission_ends_the_build_and_is_named(spoil, image_folder, tmp_path):
+# As a user for whom permissions matter, unlike root. The first build imports all modules that others need,
+# which that user may not be allowed to read.
+AS_NOBODY = """
+import json, os, sys
+from contextlib import redirect_stderr
+from io import StringIO
+from tfshards.prep.cli import main as cli
+warm, warmed, *places = sys.argv[1:]
+assert cli.main(["build", "images", warm, warmed]) == 0
+if os.getuid() == 0: os.setuid(65534)
+ended = {}
+for place in places:
+    with redirect_stderr(StringIO()) as printed:
+        status = cli.main(["build", "images", f"{place}/photos", f"{place}/data/out"])
+    ended[place] = [status, printed.getvalue()]
+print(json.dumps(ended))
+"""
+
+
+def test_a_file_without_read_permission_ends_the_build_and_is_named(image_folder, tmp_path):
+    photos, warm = image_folder({"cat/1.png": 1}), image_folder({"1.png": 1}, name="warm")
     # not in tmp_path: pytest makes the parent folder private whenever it starts
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place) / "photos"
-        shutil.copytree(image_folder({"cat/1.png": 1}), root)
-        spoil(root)
-        (Path(place) / "data").mkdir()
-        for folder in (Path(place), Path(place) / "data"):
-            folder.chmod(0o777)
-        # As a user for whom permissions matter, unlike root. The first build imports all modules that the
-        # second one needs, which that user may not be allowed to read.
-        code = (
-            "import os, sys\n"
-            "from tfshards.prep.cli import main as cli\n"
-            "assert cli.main(['build', 'images', *sys.argv[1:3]]) == 0\n"
-            "if os.getuid() == 0: os.setuid(65534)\n"
-            "sys.exit(cli.main(['build', 'images', *sys.argv[3:]]))\n"
-        )
-        warm = image_folder({"1.png": 1}, name="warm")
-        command = [sys.executable, "-c", code, warm, tmp_path / "warmed", root, Path(place) / "data" / "out"]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        places = {spoil.__name__: Path(folder) / spoil.__name__ for spoil in UNREADABLE}
+        for spoil in UNREADABLE:
+            place = places[spoil.__name__]
+            shutil.copytree(photos, place / "photos")
+            spoil(place / "photos")
+            (place / "data").mkdir()
+            for open_folder in (place, place / "data"):
+                open_folder.chmod(0o777)
+        command = [sys.executable, "-c", AS_NOBODY, warm, tmp_path / "warmed", *places.values()]
         done = subprocess.run(command, capture_output=True, text=True)
-        assert not (Path(place) / "data" / "out" / "dataset.json").exists()
-        for closed in (root / "x\n", root.parent / "closed"):
-            if closed.is_dir():
-                closed.chmod(0o700)
-    assert done.returncode == 1
-    assert re.search(
-        r"^tfshards: .*(x\\n|link\.png).*: cannot be read: Permission denied$", done.stderr, re.M
-    ), done
+        for place in places.values():
+            assert not (place / "data" / "out" / "dataset.json").exists()
+            for closed in (place / "photos" / "x\n", place / "closed"):
+                if closed.is_dir():
+                    closed.chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout.splitlines()[-1])
+    assert ended.keys() == set(map(str, places.values()))
+    named = r"^tfshards: .*(x\\n|link\.png).*: cannot be read: Permission denied$"
+    for status, printed in ended.values():
+        assert status == 1
+        assert re.search(named, printed, re.M), ended
 
 
 HOSTILE = (
@@ -376,8 +392,18 @@ def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
 
 def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, capsys):
     root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m/": b""})
-    manifest = build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
-    build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    manifest = build(
+        ImageFolder(root),
+        tmp_path / "o\nut",
+        options=Options(name="n", duplicates="drop"),
+        engine="in_process",
+    )
+    build(
+        ImageFolder(root),
+        tmp_path / "o\nut",
+        options=Options(name="n", duplicates="drop"),
+        engine="in_process",
+    )
     lines = capsys.readouterr().err.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines[1] == r"warning: 'C\n' and 'c\n' look alike, but are two classes"
