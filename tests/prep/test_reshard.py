@@ -516,8 +516,19 @@ def start(root: Path, out: Path, *options: str, **settings: object) -> subproces
     return process
 
 
+COMPRESSED = {"shards": 16, "options": ShardOptions(compression="gzip")}
+
+
+@pytest.fixture(scope="module")
+def compressed(large, tmp_path_factory) -> Path:
+    """What a reshard of the large dataset makes that nothing disturbs."""
+    out = tmp_path_factory.mktemp("compressed") / "out"
+    reshard(large, out, **COMPRESSED, log=quiet)
+    return out
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
+def test_a_killed_reshard_resumes(number, status, large, compressed, tmp_path, contents):
     before, out = contents(large), tmp_path / "out"
     process = start(large, out, "--shards", "16", "--compression", "gzip")
     process.send_signal(number)
@@ -526,11 +537,9 @@ def test_a_killed_reshard_resumes(number, status, large, tmp_path, contents):
     assert not (out / "dataset.json").exists()
     assert contents(large) == before
     logged: list[str] = []
-    asked = {"shards": 16, "options": ShardOptions(compression="gzip")}
-    reshard(large, out, **asked, log=logged.append)
+    reshard(large, out, **COMPRESSED, log=logged.append)
     assert logged[0].startswith("resuming the build: ")
-    reshard(large, tmp_path / "whole" / "out", **asked, log=quiet)
-    assert contents(out) == contents(tmp_path / "whole" / "out")
+    assert contents(out) == contents(compressed)
 
 
 def test_a_limit_on_file_size_ends_the_reshard(large, tmp_path):
