@@ -672,22 +672,15 @@ def test_characters_that_the_terminal_cannot_encode_are_escaped(image_folder, tm
     assert done.stdout.endswith("caf\\udce9: sound\n")
 
 
-def test_the_locale_does_not_change_the_bytes(image_folder, tmp_path, contents):
+def test_the_locale_does_not_change_the_bytes(image_folder, tmp_path, quiet_build, contents):
     root = image_folder({"ä/ö.png": 1, "ä/bad.png": b"", "caf\udce9/ü.png": 2})
-    for name, settings in (
-        ("utf8", {}),
-        ("ascii", {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}),
-    ):
-        command = [*COMMAND, "build", "images", root, tmp_path / name / "out", "--max-rejected=100%"]
-        done = subprocess.run(command, capture_output=True, env={**os.environ, **settings})
+    quiet_build(ImageFolder(root), tmp_path / "utf8" / "out", options=Options(max_rejected=1))
+    settings = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    out = tmp_path / "ascii" / "out"
+    for arguments in (["build", "images", root, out, "--max-rejected=100%"], ["show", out, "ä/ö.png"]):
+        done = subprocess.run([*COMMAND, *arguments], capture_output=True, env={**os.environ, **settings})
         assert done.returncode == 0, done.stderr
-        shown = subprocess.run(
-            [*COMMAND, "show", tmp_path / name / "out", "ä/ö.png"],
-            capture_output=True,
-            env={**os.environ, **settings},
-        )
-        assert shown.returncode == 0, shown.stderr
-    assert contents(tmp_path / "utf8" / "out") == contents(tmp_path / "ascii" / "out")
+    assert contents(tmp_path / "utf8" / "out") == contents(out)
 
 
 def test_a_build_needs_no_network(tmp_path):
@@ -723,18 +716,16 @@ def default_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_an_interrupted_build_exits_with_130_and_can_be_resumed(slow_folder, tmp_path, contents):
-    command = [
-        *COMMAND,
-        "build",
-        "images",
-        slow_folder,
-        tmp_path / "out",
-        "--shards=8",
-        "--max-rejected=100%",
-    ]
+def test_an_interrupted_build_exits_with_130_and_can_be_resumed(
+    slow_folder, tmp_path, run, quiet_build, contents
+):
+    arguments = ["build", "images", slow_folder, tmp_path / "out", "--shards=8", "--max-rejected=100%"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_interrupt
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_interrupt,
     )
     deadline = time.monotonic() + 120
     while not any((tmp_path / "out").glob(f"{AREA_NAME}/*/first/*.done")):
@@ -746,11 +737,11 @@ def test_an_interrupted_build_exits_with_130_and_can_be_resumed(slow_folder, tmp
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "interrupted; run the same command to resume"
     assert "Traceback" not in err
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 0
-    assert re.match(r"resuming the build: [1-8] of 8 shards finished\n", again.stderr)
-    whole = subprocess.run([*command[:6], tmp_path / "whole" / "out", *command[7:]], capture_output=True)
-    assert whole.returncode == 0
+    status, _, err = run(*arguments)
+    assert status == 0
+    assert re.match(r"resuming the build: [1-8] of 8 shards finished\n", err)
+    whole = tmp_path / "whole" / "out"
+    quiet_build(ImageFolder(slow_folder), whole, shards=8, options=Options(max_rejected=1))
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
