@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import mostly_nightly
 from tfshards.prep.records.example import SMALL_BYTES, decode_example, example_encoder
 from tfshards.schemas import Feature, Schema
 
@@ -174,7 +175,21 @@ def test_invalid_bytes_are_not_an_example(data):
         decode_example(data)
 
 
-def test_examples_are_read_with_and_without_tensorflow_imported():
+# The messages of TensorFlow alone, since TensorFlow takes some seconds to import.
+MESSAGES = """
+import importlib.util, sys, types
+package = types.ModuleType("tensorflow")
+package.__path__ = importlib.util.find_spec("tensorflow").submodule_search_locations
+sys.modules["tensorflow"] = package
+from tensorflow.core.example.example_pb2 import Example
+"""
+
+
+@pytest.mark.parametrize(
+    "imports", mostly_nightly([MESSAGES, "from tensorflow.train import Example"], kept=[MESSAGES])
+)
+def test_examples_are_read_with_and_without_tensorflow_imported(imports):
     # Both define a message of that name. Here TensorFlow is imported first; in the opposite order:
-    code = "from tfshards.prep.records.example import decode_example; decode_example(b''); import tensorflow"
+    code = "from tfshards.prep.records.example import decode_example; decode_example(b'')\n" + imports
+    code += "\nassert decode_example(Example().SerializeToString()) == {}\n"
     subprocess.run([sys.executable, "-c", code], check=True)
