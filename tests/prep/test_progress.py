@@ -148,7 +148,7 @@ def test_a_measure_replaces_the_reports_of_workers(fast):
 
     def work() -> None:
         shown.reporter.report(7, 7)
-        time.sleep(0.8)
+        time.sleep(0.5)
 
     follow(shown, work, lambda: next(measures))
     lines = stream.getvalue().splitlines()
@@ -203,7 +203,7 @@ def test_a_job_that_makes_progress_is_not_reported(monkeypatch, fast):
     monkeypatch.setattr(progress, "STALL_SECONDS", 1.0)
     stream = io.StringIO()
     numbers = itertools.count()
-    follow(Progress("photos", 400, stream), lambda: time.sleep(2.5), lambda: Written(next(numbers), 1))
+    follow(Progress("photos", 400, stream), lambda: time.sleep(1.5), lambda: Written(next(numbers), 1))
     assert stream.getvalue() == ""
 
 

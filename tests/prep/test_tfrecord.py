@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfshards.prep.records.frames import frame, masked_crc32c
@@ -45,6 +45,7 @@ def scratch(tmp_path_factory):
 
 
 @given(records=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=3), max_size=8))
+@settings(max_examples=30)
 def test_files_equal_those_of_tensorflow_byte_for_byte(records, scratch):
     whole = [b"".join(parts) for parts in records]
     ours, theirs = scratch / "ours", scratch / "theirs"
