@@ -13,9 +13,10 @@ from tfshards.schemas.errors import (
     TfshardsError,
 )
 from tfshards.schemas.feature import Feature
-from tfshards.schemas.manifest import Manifest, Totals, read_manifest
+from tfshards.schemas.manifest import Manifest, read_manifest
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.split import Shard, Split
+from tfshards.schemas.totals import Totals
 
 __all__ = [
     "BuildError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from tfshards.prep.imaging.normalize import orientation_of
+from tfshards.prep.imaging.convert import orientation_of
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Image, formats_of, own_settings
 

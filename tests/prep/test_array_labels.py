@@ -10,7 +10,7 @@ import pytest
 
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.arrays.source import ArraysReader
+from tfshards.prep.sources.arrays.reader import ArraysReader
 from tfshards.schemas import Feature, InputError, OptionsError
 
 STRINGS = {

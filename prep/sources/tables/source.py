@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.imaging.options import ImageOptions
@@ -21,41 +19,21 @@ from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.sources.tables.annotations import CATEGORY
 from tfshards.prep.sources.tables.coco import read_coco
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
-from tfshards.prep.sources.tables.features import (
-    TEXT,
-    StoredColumn,
-    is_list_type,
-    plain_column,
-    row_bytes,
-    shown,
-    stored_column,
-)
+from tfshards.prep.sources.tables.features import StoredColumn, is_list_type, stored_column
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.tables.found_images import (
     check_found,
     embedded_images,
-    fields_of,
     image_structs,
     with_found_images,
 )
 from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
-from tfshards.prep.sources.tables.labels import folder_splits, label_column, label_fault, split_column
-from tfshards.prep.sources.tables.nested import is_along_rows, is_image_struct
+from tfshards.prep.sources.tables.labels import label_column, label_fault
+from tfshards.prep.sources.tables.nested import is_along_rows
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.staging import (
-    BYTES,
-    DROPPED,
-    HEIGHT,
-    IMAGE,
-    KEY,
-    PATH,
-    SPLIT,
-    VALUE,
-    WIDTH,
-    stage_table,
-)
-from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
+from tfshards.prep.sources.tables.rows import in_order_of_keys, rows_to_stage, with_split_folders
+from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
@@ -150,15 +128,15 @@ class Table:
         if not images:
             self._check_no_image_options(path, lines)
         stored, names = self._stored(found, assigned)
-        staged = _rows(found.table, assigned, stored)
+        staged = rows_to_stage(found.table, assigned, stored)
         if self.form == "coco":
             for side, column in enumerate((WIDTH, HEIGHT)):
                 sides = [size and size[side] for size in found.sizes]
                 staged = staged.append_column(column, pa.array(sides, pa.int64()))
         if self.form == "table" and assigned.split is None and self.columns.split is None:
-            assigned, staged, more = _with_split_folders(assigned, staged)
+            assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
-        rows, warnings = _in_order_of_keys(staged, images)
+        rows, warnings = in_order_of_keys(staged, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
         check_found(rows, assigned.images, root)
         stage_table(same_images(root, rows, images), rows_path(folder))
@@ -277,101 +255,3 @@ def _may_be_label(table: pa.Table, name: str) -> bool:
     kind = table[name].type
     has_rows = is_list_type(kind) and is_list_type(kind.value_type)
     return not has_rows and label_fault(name, table[name]) is None
-
-
-def _rows(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
-    """Return the columns to stage, with their names in the staged file."""
-    rows = {}
-    for column, feature in assigned.images.items():
-        if feature in assigned.embedded:
-            rows[PATH + feature], rows[IMAGE + feature] = _paths_and_images(table[column])
-        else:
-            rows[PATH + feature] = _paths(column, table[column])
-    rows |= {VALUE + column.feature.name: column.values for column in stored}
-    if assigned.split is not None and assigned.split in assigned.images:
-        rows[SPLIT] = split_column(
-            assigned.split, folder_splits(rows[PATH + assigned.images[assigned.split]])
-        )
-    elif assigned.split is not None:
-        rows[SPLIT] = split_column(assigned.split, table[assigned.split])
-    used = {*assigned.images, *assigned.others, assigned.label, assigned.split}
-    # rows may be grouped by columns that are not stored
-    rows |= {DROPPED + name: table[name] for name in table.column_names if name not in used}
-    sizes = sum((row_bytes(column) for column in stored), np.zeros(table.num_rows, dtype=np.int64))
-    return pa.table({**rows, BYTES: sizes})
-
-
-def _with_split_folders(
-    assigned: AssignedColumns, rows: pa.Table
-) -> tuple[AssignedColumns, pa.Table, list[str]]:
-    """Return the columns and rows with the splits that the folders of the images name, and a line on it.
-
-    As in folders of images, all first folders must have usual names of splits, and there must be several.
-    """
-    columns = [column for column, name in assigned.images.items() if name not in assigned.masks]
-    if not columns or assigned.images[columns[0]] in assigned.embedded:
-        return assigned, rows, []
-    column = columns[0]
-    folders = folder_splits(rows[PATH + assigned.images[column]])
-    names = sorted(pc.unique(folders).to_pylist())
-    usual = [name for name in names if name.lower() in SPLIT_FOLDERS]
-    if len(usual) < 2:
-        return assigned, rows, []
-    shown = b", ".join(usual).decode()
-    if len(usual) < len(names):
-        line = f"column {column!r}: only some paths are in the folders {shown}, so these are no splits"
-        return assigned, rows, [f"{line}; add a column split"]
-    line = (
-        f"the splits are the folders {shown} in column {column!r}, as with "
-        f"split={column!r}; split='' builds no splits"
-    )
-    rows = rows.append_column(SPLIT, split_column(column, folders))
-    return replace(assigned, split=column), rows, [line]
-
-
-def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the paths in a column; missing paths are empty, as in CSV."""
-    if is_image_struct(column.type):
-        column = fields_of(column).get("path", pa.chunked_array([pa.nulls(len(column))]))
-    if pa.types.is_null(column.type):
-        raise InputError(f"column {name!r}: every path is missing; leave out the column with drop={name!r}")
-    paths = plain_column(name, column)
-    if paths.type != TEXT:
-        raise InputError(f"column {name!r}: image paths must be text, not {shown(column.type)}")
-    return paths.fill_null(b"")
-
-
-def _paths_and_images(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return the paths, empty where there are none, and the encoded images of a column."""
-    no_paths = pa.chunked_array([pa.array([b""] * len(column), TEXT)])
-    if not is_image_struct(column.type):
-        return no_paths, column.cast(TEXT)
-    fields = fields_of(column)
-    paths = fields["path"].cast(TEXT).fill_null(b"") if "path" in fields else no_paths
-    return paths, fields["bytes"].cast(TEXT)
-
-
-def _in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """Return the rows, sorted by the paths of the first image as ``KEY`` if these can be keys, and warnings.
-
-    Paths that are repeated or empty, or contain NUL, cannot be keys. The keys are then the row numbers, and a
-    warning reports it, because a row that is inserted later changes the keys of others.
-    """
-    if not images:
-        return rows, []
-    paths = rows[PATH + images[0]]
-    counts = pc.value_counts(paths).flatten()
-    twice = counts[0].filter(pc.greater(counts[1], 1))
-    fault = None
-    if len(twice):
-        fault = f"two rows have the image {twice[0].as_py().decode('utf-8', 'surrogateescape')!r}"
-    elif any(not path or b"\0" in path for path in paths.to_pylist()):
-        fault = "a row names no file"
-    if fault and IMAGE + images[0] in rows.column_names:
-        # images in a table need no paths
-        return rows, []
-    if fault:
-        return rows, [f"{fault}: the keys of the examples are row numbers, not paths"]
-    order = pc.array_sort_indices(paths.combine_chunks())
-    rows = rows.take(order)
-    return rows.append_column(KEY, rows[PATH + images[0]]), []
