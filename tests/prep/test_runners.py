@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep.engines import beam
 from tfshards.prep.engines.job import JobNote, cancel_lost_job
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
@@ -46,6 +48,19 @@ def server(tmp_path) -> Path:
     )
     path.chmod(0o755)
     return path
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory) -> Iterator[str]:
+    """Beam's job service in Python, which has no running job before and after each test."""
+    port = free_port()
+    with service(local_job_service(port), port, tmp_path_factory.mktemp("service") / "log"):
+        yield f"localhost:{port}"
+
+
+def arguments(endpoint: str) -> list[str]:
+    """Return the options of a job whose workers are threads of the command."""
+    return ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
 
 
 def processes_of(program: Path) -> str:
@@ -88,8 +103,8 @@ def test_a_server_that_does_not_answer_is_ended(tmp_path, quiet_build):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
 
 
-def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(server, tmp_path, quiet_build):
-    args = ["--runner=PrismRunner", f"--prism_location={server}", "--flonk=1"]
+def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint, tmp_path, quiet_build):
+    args = [*arguments(endpoint), "--flonk=1"]
     with pytest.raises(BuildError, match=r"Apache Beam: --flonk=1 is not a pipeline option$"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
 
@@ -130,6 +145,7 @@ sys.exit(main())
     ), done.stderr
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_the_server_of_a_runner(server, slow_folder, tmp_path):
     out = tmp_path / "out"
     args = ["--runner=PrismRunner", f"--prism_location={server}"]
@@ -148,32 +164,29 @@ def test_the_server_of_a_runner_ends_even_if_the_build_is_killed(server, slow_fo
 
 
 def test_the_job_of_a_killed_build_is_cancelled_by_the_next(
-    slow_folder, tmp_path, quiet_build, contents, log
+    endpoint, slow_folder, tmp_path, quiet_build, contents, log
 ):
-    out, port = tmp_path / "out", free_port()
-    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
-    with service(local_job_service(port), port, tmp_path / "log"):
-        assert interrupt(build_command(slow_folder, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
-        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY)
-        assert jobs_running(f"localhost:{port}") == []
+    out = tmp_path / "out"
+    command = build_command(slow_folder, out, *arguments(endpoint))
+    assert interrupt(command, out, signal.SIGKILL)[0] == -signal.SIGKILL
+    quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY)
+    assert jobs_running(endpoint) == []
     assert not any("cannot be cancelled" in line for line in log)
     quiet_build(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=4, options=ANY)
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
-def test_ctrl_c_cancels_the_job_of_a_service(slow_folder, tmp_path):
-    out, port = tmp_path / "out", free_port()
-    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
-    with service(local_job_service(port), port, tmp_path / "log"):
-        status, err = interrupt(build_command(slow_folder, out, *args), out, signal.SIGTERM)
-        assert (status, err.splitlines()[1:]) == (143, ["", "interrupted; run the same command to resume"])
-        assert jobs_running(f"localhost:{port}") == []
+def test_ctrl_c_cancels_the_job_of_a_service(endpoint, slow_folder, tmp_path):
+    out = tmp_path / "out"
+    status, err = interrupt(build_command(slow_folder, out, *arguments(endpoint)), out, signal.SIGTERM)
+    assert (status, err.splitlines()[1:]) == (143, ["", "interrupted; run the same command to resume"])
+    assert jobs_running(endpoint) == []
     assert not (out / AREA_NAME / "job").exists()
 
 
 def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     out, port = tmp_path / "out", free_port()
-    args = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
+    args = arguments(f"localhost:{port}")
     with service(local_job_service(port), port, tmp_path / "log") as process:
         killer = threading.Thread(target=lambda: (until(lambda: started(out)), process.kill()))
         killer.start()
@@ -190,7 +203,8 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     assert len(done.stderr.splitlines()) == 3, done.stderr
 
 
-def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, log):
+def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch, log):
+    monkeypatch.setattr(beam, "_CONNECT_SECONDS", 1)
     note = tmp_path / "job"
     endpoint = f"localhost:{free_port()}"
     JobNote("job-7", endpoint).write(note)
