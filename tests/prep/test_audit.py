@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,12 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
     return file.getvalue()
 
 
+@cache
+def usual_file(number: int) -> bytes:
+    """Return the PNG of a picture."""
+    return encoded(picture(number))
+
+
 IMAGE = (None, None, 3)
 MakeDataset = Callable[..., Path]
 
@@ -50,7 +57,7 @@ def dataset(image_folder, tmp_path, quiet_build) -> MakeDataset:
 
     def make(files: dict[str, bytes], class_names: list[str] | None = None) -> Path:
         usual = {
-            f"{split}/{name}/{number}.png": encoded(picture(number + start))
+            f"{split}/{name}/{number}.png": usual_file(number + start)
             for split, start, count in (("train", 0, 24), ("val", 100, 20))
             for number in range(count)
             for name in [("cat", "dog")[number % 2]]
