@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tables import mostly_nightly
+
 README = Path(__file__).parents[1] / "README.md"
+# each with its language
 BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", README.read_text(), re.M | re.S)
+# test_runners.py builds on this runner, too, whose processes take seconds to start
+HERE = [block for block in BLOCKS if "multi_processing" not in block[1]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def folder(tmp_path_factory):
     """A folder with the photos and arrays of the README."""
     folder = tmp_path_factory.mktemp("readme")
@@ -32,10 +37,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_block_of_the_readme_runs_in_order(programs, folder):
+@pytest.mark.parametrize("blocks", mostly_nightly([HERE, BLOCKS], [HERE]), ids=["here", "all"])
+def test_every_block_of_the_readme_runs_in_order(programs, folder, blocks):
     assert len(BLOCKS) >= 8
+    assert len(HERE) == len(BLOCKS) - 1
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for language, block in BLOCKS:
+    for language, block in blocks:
         if language == "sh":
             command = ["bash", "-euc", block]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
