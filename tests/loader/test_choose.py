@@ -64,15 +64,18 @@ def flat(steps):
     return [number for step in steps for number in step]
 
 
-@pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
-def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle):
+@pytest.mark.parametrize(
+    ("shuffle", "num_workers"),
+    mostly_nightly(itertools.product(SHUFFLES, [1, 2]), [(SHUFFLES[0], 1), (SHUFFLES[1], 2)]),
+    ids=str,
+)
+def test_some_classes_are_read_once_each_and_are_counted(animals, shuffle, num_workers):
     wanted = [number for number, label in enumerate(LABELS) if label in (0, 2)]
-    for num_workers in (1, 2):
-        steps = numbers(animals, num_workers, classes=["cat", 2], shuffle=shuffle, remainder="keep")
-        assert len(steps) == -(-len(wanted) // 8)
-        assert sorted(flat(steps)) == wanted
+    steps = numbers(animals, num_workers, classes=["cat", 2], shuffle=shuffle, remainder="keep")
+    assert len(steps) == -(-len(wanted) // 8)
+    assert sorted(flat(steps)) == wanted
     if shuffle is None:
-        assert flat(numbers(animals, classes=["cat", 2], remainder="keep")) == wanted
+        assert flat(steps) == wanted
 
 
 @pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[:2]), ids=str)
@@ -288,7 +291,7 @@ def test_each_model_of_an_ensemble_has_its_own_order(animals):
 
 
 def test_models_on_parts_share_no_example(animals):
-    models = loader.per_device(["CPU:0"] * 3, animals, batch_size=4, how="parts", remainder="keep")
+    models = loader.per_device(["CPU:0"] * 2, animals, batch_size=4, how="parts", remainder="keep")
     read = [flat(of(model.train)) for model in models]
     assert sorted(itertools.chain(*read)) == list(range(COUNT))
 
