@@ -57,8 +57,9 @@ def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
 import numpy as np
 from tfshards.prep import Arrays, ImageFolder, build, verify
 from tfshards.prep.cli import main as cli
-for source, out in ((ImageFolder("photos"), "images"), (Arrays({"x": np.arange(4)}), "arrays")):
-    build(source, out, log=lambda line: None)
+numbers = Arrays({"x": np.arange(4)})
+for source, out, engine in ((ImageFolder("photos"), "images", "local"), (numbers, "arrays", "beam")):
+    build(source, out, engine=engine, log=lambda line: None)
     assert verify(out, deep=True)
     assert cli.main(["show", out, {"images": "1.png", "arrays": "3"}[out]]) == 0
 """
