@@ -507,6 +507,29 @@ def test_a_folder_of_yolo_becomes_splits(folders, config, names, names_file, qui
     assert examples(tmp_path / "out", "val")["a.jpg"]["key"] == [f"{folders[0].format('val')}/a.jpg".encode()]
 
 
+def test_yolo_may_list_the_images_of_each_split(quick, tmp_path, log):
+    root = tmp_path / "yolo"
+    write_yolo(root, "images", "labels")
+    names = [*LINES]
+    (root / "train.txt").write_text("".join(f"./images/{name}\n" for name in names[1:]) + "\n")
+    (root / "val.txt").write_text(f"images/{names[0]}")
+    (root / "data.yaml").write_text("train: train.txt\nval: [val.txt]\nnames: [a, b, c]")
+    manifest = quick(root, "yolo")
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {
+        "train": len(names) - 1,
+        "val": 1,
+    }
+    assert [*examples(tmp_path / "out", "val")] == [Path(names[0]).name]
+    (root / "val.txt").write_text(f"images/{names[0]}\nimages/./{names[0]}")
+    with pytest.raises(InputError, match=r"val\.txt, line 2: repeats the image 'images/\./"):
+        quick(root, "yolo", "other")
+    # a label of an image that no list names
+    (root / "val.txt").unlink()
+    (root / "data.yaml").write_text("train: train.txt\nnames: [a, b, c]")
+    quick(root, "yolo", "part")
+    assert any("warning: 1 text file belongs to no image of the dataset, such as " in line for line in log)
+
+
 def test_one_folder_of_yolo_has_no_splits(quick, tmp_path, log):
     write_yolo(tmp_path / "yolo", "images", "labels")
     (tmp_path / "yolo" / "images" / "background.png").write_bytes(encoded(9))
@@ -591,10 +614,10 @@ WRONG_YOLO = {
         "train: .\nnames: [x, no]",
         r"the name False of class 1 must be text; quote",
     ),
-    "a list of images": (
+    "no list of images": (
         "data.yaml",
         "train: a.txt",
-        r"'a\.txt' is a list of images, which is not supported;",
+        r"a\.txt, line 1: the image '1 .+' does not exist in .*yolo$",
     ),
     "pixels": (
         "a.txt",
@@ -641,7 +664,7 @@ def test_only_text_files_in_the_source_are_read(quick, tmp_path, log):
     quick(tmp_path / "images" / "ds", "yolo")
     check_yolo(tmp_path / "out", "train")
     extra = str(tmp_path / "images" / "ds" / "z.txt")
-    assert f"warning: 1 text file has no image, such as {extra!r}" in log
+    assert f"warning: 1 text file belongs to no image of the dataset, such as {extra!r}" in log
     (tmp_path / "images" / "ds" / "a.txt").unlink()
     (tmp_path / "images" / "ds" / "a.txt").symlink_to(other)
     with pytest.raises(InputError, match=r"a\.txt is outside .*ds; allow this with follow_links=True$"):

@@ -73,9 +73,10 @@ def read_yolo(
     images: list[AnnotatedImage] = []
     alone: list[str] = []
     read: set[Path] = set()
-    for split, folders in splits.items():
-        for where in folders:
-            for file in _images(where, follow_links=follow_links):
+    for split, places in splits.items():
+        for where in places:
+            files = _listed(where) if where.is_file() else _images(where, follow_links=follow_links)
+            for file in files:
                 image = AnnotatedImage(relative(file, folder), split)
                 text = _text_of(image.path, folder)
                 if text is None:
@@ -104,7 +105,7 @@ def read_yolo(
 def _described(
     config: Path, content: bytes, root: Path | None
 ) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], list[str]]:
-    """Return the root, the folders of images by split, the class names, and warnings, from ``data.yaml``."""
+    """Return the root, the folders or lists of images by split, the class names, and warnings."""
     try:
         described = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -118,14 +119,9 @@ def _described(
     for split in _SPLITS:
         given = described.get(split) or []
         for each in map(str, given if isinstance(given, list) else [given]):
-            found = _folder(base, each)
+            found = _folder(base, each) or (base / each if (base / each).is_file() else None)
             if found is not None:
                 splits.setdefault(split, []).append(found)
-            elif (base / each).is_file():
-                raise InputError(
-                    f"{config}: {each!r} is a list of images, which is not supported; name the folder of the "
-                    f"images of {split!r} instead"
-                )
             else:
                 missing.append((split, each))
     # datasets are often given without their test images; a wrong root has none of the folders
@@ -200,6 +196,22 @@ def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
         yield os.path.join(folder, os.fsdecode(file.key))
 
 
+def _listed(path: Path) -> Iterator[str]:
+    """Yield the images that a text file lists, one per line, relative to the folder of the file."""
+    seen: set[str] = set()
+    for number, line in enumerate(read_annotation(path).decode("utf-8", "surrogateescape").splitlines(), 1):
+        given = line.strip()
+        if not given:
+            continue
+        file = os.path.join(path.parent, os.path.normpath(given))
+        if not os.path.isfile(file):
+            raise InputError(f"{path}, line {number}: the image {given!r} does not exist in {path.parent}")
+        if file in seen:
+            raise InputError(f"{path}, line {number}: repeats the image {given!r}")
+        seen.add(file)
+        yield file
+
+
 def _text_of(image: bytes, folder: Path) -> Path | None:
     """Return the text file of an image: in ``labels/`` instead of the last ``images/``, or next to it.
 
@@ -233,8 +245,8 @@ def _without_images(read: Collection[Path]) -> list[str]:
     )
     if not found:
         return []
-    have = "text files have" if len(found) > 1 else "text file has"
-    return [f"{len(found)} {have} no image, such as {str(found[0])!r}"]
+    belong = "text files belong" if len(found) > 1 else "text file belongs"
+    return [f"{len(found)} {belong} to no image of the dataset, such as {str(found[0])!r}"]
 
 
 def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) -> None:
