@@ -1,20 +1,24 @@
 """Convert images, arrays and tables to exactly balanced TFRecord shards, and maintain the datasets.
 
-This room never imports TensorFlow. Names that need Apache Beam or Arrow are imported when they are
-first used, since these take about a second to import.
+This room never imports TensorFlow. Its names are imported when they are first used: some of them need Apache
+Beam or Arrow, which take about a second to import.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-try:
+if TYPE_CHECKING:
     from tfshards.prep.adoption.adopt import adopt
     from tfshards.prep.adoption.manifest import AdoptOptions
     from tfshards.prep.adoption.roles import FeatureRoles
     from tfshards.prep.auditing.audit import audit
+    from tfshards.prep.building.build import build
+    from tfshards.prep.building.preview import plan
     from tfshards.prep.building.prune import Pruned, prune
+    from tfshards.prep.derivation.append import append
     from tfshards.prep.derivation.merge import merge
     from tfshards.prep.derivation.reshard import reshard
     from tfshards.prep.derivation.shard_options import ShardOptions
@@ -23,21 +27,18 @@ try:
     from tfshards.prep.planning.shard_counts import ShardCounts
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.images.folder import ImageFolder
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.source import Table
     from tfshards.prep.verification.repair import repair
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
-except ModuleNotFoundError as _error:
-    raise ModuleNotFoundError(
-        f"tfshards.prep and the command need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
-    ) from _error
 
-if TYPE_CHECKING:
-    from tfshards.prep.building.build import build
-    from tfshards.prep.building.preview import plan
-    from tfshards.prep.derivation.append import append
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.source import Table
+for _package in ("PIL", "google_crc32c", "tqdm"):
+    if find_spec(_package) is None:
+        raise ModuleNotFoundError(
+            f"tfshards.prep and the command need {_package}: pip install 'tfshards[prep]'", name=_package
+        )
 
 __all__ = [
     "AdoptOptions",
@@ -69,15 +70,43 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_MODULES[name]), _ELSEWHERE.get(name, name))
+    globals()[name] = found
+    return found
 
 
-_LATER = {
-    "append": "tfshards.prep.derivation.append",
-    "plan": "tfshards.prep.building.preview",
-    "build": "tfshards.prep.building.build",
-    "Table": "tfshards.prep.sources.tables.source",
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_MODULES = {
+    "AdoptOptions": "tfshards.prep.adoption.manifest",
+    "Arrays": "tfshards.prep.sources.arrays.source",
     "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
+    "FeatureRoles": "tfshards.prep.adoption.roles",
+    "ImageFolder": "tfshards.prep.sources.images.folder",
+    "ImageOptions": "tfshards.prep.imaging.options",
+    "Options": "tfshards.prep.planning.options",
+    "Pruned": "tfshards.prep.building.prune",
+    "RecordProblem": "tfshards.prep.verification.report",
+    "RepairReport": "tfshards.prep.verification.report",
+    "ShardCounts": "tfshards.prep.planning.shard_counts",
+    "ShardOptions": "tfshards.prep.derivation.shard_options",
+    "Table": "tfshards.prep.sources.tables.source",
+    "VerificationReport": "tfshards.prep.verification.report",
+    "adopt": "tfshards.prep.adoption.adopt",
+    "append": "tfshards.prep.derivation.append",
+    "audit": "tfshards.prep.auditing.audit",
+    "build": "tfshards.prep.building.build",
+    "info": "tfshards.schemas",
+    "merge": "tfshards.prep.derivation.merge",
+    "plan": "tfshards.prep.building.preview",
+    "prune": "tfshards.prep.building.prune",
+    "repair": "tfshards.prep.verification.repair",
+    "reshard": "tfshards.prep.derivation.reshard",
+    "verify": "tfshards.prep.verification.verify",
 }
+# names under which a module has them, if they are others
+_ELSEWHERE = {"info": "read_manifest"}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tfshards import prep
 from tfshards.prep import Arrays, build
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,21 @@ def test_schemas_import_only_numpy_and_the_standard_library():
     blocked = set(packages_distributions()) - {"numpy", "tfshards"}
     assert {"tensorflow", "apache_beam", "PIL", "google", "tqdm"} <= blocked
     assert run_without(blocked, f"import {modules}") == ""
+
+
+def test_a_package_that_prep_lacks_is_named_with_the_command_that_installs_it():
+    code = "import sys; sys.modules['tqdm'] = None; import tfshards.prep.cli.main"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: tfshards.prep and the command need tqdm: pip install 'tfshards[prep]'"
+    )
+
+
+def test_the_names_of_prep_are_imported_when_they_are_first_used():
+    assert set(prep.__all__) <= set(dir(prep))
+    assert all(getattr(prep, name) for name in prep.__all__)
+    with pytest.raises(AttributeError, match=r"^module 'tfshards\.prep' has no attribute 'bild'$"):
+        _ = prep.bild
 
 
 def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
