@@ -31,6 +31,7 @@ MODULES = (
     "tfshards.prep.building.build",
     "tfshards.prep.derivation.append",
     "tfshards.prep.engines.beam",
+    "tfshards.prep.engines.local",
     "tfshards.prep.sources.tables.source",
 )
 

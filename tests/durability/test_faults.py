@@ -88,15 +88,7 @@ def make(folder: Path, name: str, seed: int) -> Path:
     source, options = DATASETS[name]
     (folder / "in").mkdir(exist_ok=True)
     out = folder / f"out{seed}" / "data"
-    build(
-        source(folder / "in"),
-        out,
-        shards=2,
-        seed=seed,
-        options=options,
-        engine="in_process",
-        log=lambda _: None,
-    )
+    build(source(folder / "in"), out, shards=2, seed=seed, options=options, log=lambda _: None)
     assert verify(out, decode=True)
     return out
 

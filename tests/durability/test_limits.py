@@ -344,7 +344,10 @@ def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, comm
     resumes(commands, command, out)
 
 
-@pytest.mark.parametrize("kind", mostly_nightly(["threads", "processes"], kept=["threads"]))
+AGAIN = {"threads": ("--direct_running_mode=multi_threading",), "processes": WORKERS[1:]}
+
+
+@pytest.mark.parametrize("kind", mostly_nightly(AGAIN, kept=["threads"]))
 def test_a_program_whose_build_lost_a_worker_can_build_again(kind, tmp_path):
     for number in range(12):
         write(tmp_path / "slow" / f"{number:02}.bmp", image(number, side=200))
@@ -361,8 +364,8 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(kind, tmp_path):
     with pytest.raises(BuildError, match="a worker process died, perhaps because memory ran out"):
         build(source, out, shards=6, beam_args=WORKERS[1:], log=lambda _: None)
     killer.join()
-    build(source, out, shards=6, beam_args=WORKERS[1:] if kind == "processes" else (), log=lambda _: None)
-    build(source, elsewhere, shards=6, engine="in_process", log=lambda _: None)
+    build(source, out, shards=6, beam_args=AGAIN[kind], log=lambda _: None)
+    build(source, elsewhere, shards=6, log=lambda _: None)
     assert contents(out) == contents(elsewhere)
     for left in set(children(os.getpid())) - mine:
         os.kill(left, signal.SIGKILL)

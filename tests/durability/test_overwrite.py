@@ -141,7 +141,7 @@ def test_one_of_many_concurrent_builds_succeeds_and_the_others_are_refused(tmp_p
 
     def run() -> None:
         try:
-            made = build(source, out, shards=3, engine="in_process", log=lambda _: None)
+            made = build(source, out, shards=3, log=lambda _: None)
             outcomes.append(made.build_id)
         except InputError as error:
             outcomes.append(str(error))

@@ -402,13 +402,7 @@ def test_a_manifest_that_cannot_be_read_is_replaced_only_on_request(tmp_path):
 
 
 def test_a_built_dataset_needs_no_adoption(tmp_path):
-    built = build(
-        Arrays({"x": np.arange(9), "label": np.arange(9) % 2}),
-        tmp_path / "out",
-        shards=2,
-        engine="in_process",
-        **QUIET,
-    )
+    built = build(Arrays({"x": np.arange(9), "label": np.arange(9) % 2}), tmp_path / "out", shards=2, **QUIET)
     with pytest.raises(
         InputError, match=f"is already a dataset, build {built.build_id}, and needs no adoption"
     ):
@@ -814,7 +808,7 @@ def test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses(t
 
 
 def test_a_built_dataset_is_not_adopted_even_with_overwrite(tmp_path):
-    build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, engine="in_process", **QUIET)
+    build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
     before = (tmp_path / "dataset.json").read_bytes()
     with pytest.raises(InputError, match=r"is already a dataset, build .*, and needs no adoption$"):
         adopt(tmp_path, overwrite=True, **QUIET)
@@ -823,7 +817,7 @@ def test_a_built_dataset_is_not_adopted_even_with_overwrite(tmp_path):
 
 def test_class_names_are_restored_from_the_view_if_the_manifest_is_lost(tmp_path):
     source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
-    built = build(source, tmp_path / "out", shards=2, engine="in_process", **QUIET)
+    built = build(source, tmp_path / "out", shards=2, **QUIET)
     (tmp_path / "out" / "dataset.json").unlink()
     made = adopt(tmp_path / "out", **QUIET)
     assert made.schema.class_names == ("cat", "dog")

@@ -85,11 +85,11 @@ def grown(kind: str, tmp_path: Path) -> tuple[Path, list[str], Source, Manifest]
     """Build from 20 inputs and append twice; return the dataset, the paths, the source and the manifest."""
     make, options = KINDS[kind]
     source, _ = make(tmp_path, 20)
-    build(source, tmp_path / "out", shards=2, options=options, engine="in_process")
+    build(source, tmp_path / "out", shards=2, options=options)
     for count in (30, 45):
         source, paths = make(tmp_path, count)
         new = {"new_classes": True} if kind.startswith("images") else {}
-        append(paths, tmp_path / "out", shards=2, max_rejected=1, engine="in_process", **new)
+        append(paths, tmp_path / "out", shards=2, max_rejected=1, **new)
     return tmp_path / "out", paths, source, read_manifest(tmp_path / "out")
 
 
@@ -122,8 +122,8 @@ def test_damage_in_two_parts_is_repaired_from_each_part(tmp_path, contents):
     first = write_images(tmp_path / "first", range(12))
     more = write_images(tmp_path / "more", range(20, 27))
     out = tmp_path / "out"
-    old = build(ImageFolder(first), out, shards=2, engine="in_process")
-    made = append(more, out, shards=2, engine="in_process")
+    old = build(ImageFolder(first), out, shards=2)
+    made = append(more, out, shards=2)
     before = contents(out)
     for shard in (old.shards[0], made.shards[-1]):
         damage(out, shard.path)
@@ -163,10 +163,10 @@ def test_without_the_record_of_the_inputs_of_a_part_it_is_refused(tmp_path, cont
 
 def test_a_dataset_that_was_resharded_and_appended_to_is_refused(tmp_path):
     photos = write_images(tmp_path / "photos", range(8))
-    build(ImageFolder(photos), tmp_path / "old", shards=1, engine="in_process")
+    build(ImageFolder(photos), tmp_path / "old", shards=1)
     reshard(tmp_path / "old", tmp_path / "out", log=lambda _: None)
     write_images(photos, range(8, 12))
-    made = append(photos, tmp_path / "out", engine="in_process")
+    made = append(photos, tmp_path / "out")
     damage(tmp_path / "out", made.shards[0].path)
     with pytest.raises(InputError, match="was made by reshard; only shards of a dataset that one build made"):
         repair(tmp_path / "out", photos)

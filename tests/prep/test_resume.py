@@ -285,12 +285,12 @@ PROGRAM = """
 import sys
 from tfshards.prep import ImageFolder, Options, build
 options = Options(max_rejected=1, duplicates=sys.argv[3])
-build(ImageFolder(sys.argv[1]), sys.argv[2], shards=8, options=options, engine="in_process")
+build(ImageFolder(sys.argv[1]), sys.argv[2], shards=8, options=options)
 """
 
 
 def build_command(root: Path, out: Path, duplicates: str = "keep") -> list[str]:
-    """Return the command of a build that need not import Beam."""
+    """Return the command of a build of eight shards, whatever is rejected."""
     return [sys.executable, "-c", PROGRAM, str(root), str(out), duplicates]
 
 

@@ -89,8 +89,7 @@ def test_a_killed_build_can_be_resumed(image_folder, tmp_path, quiet_build, cont
     path, out = mixed(root, 20), tmp_path / "out"
     code = (
         "import sys; from tfshards.prep import ColumnRoles, Table, build; "
-        "build(Table(sys.argv[1], columns=ColumnRoles(drop=('unused',))), sys.argv[2], shards=10, "
-        "engine='in_process')"
+        "build(Table(sys.argv[1], columns=ColumnRoles(drop=('unused',))), sys.argv[2], shards=10)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, path, out], stderr=subprocess.DEVNULL)
     end = time.monotonic() + 100

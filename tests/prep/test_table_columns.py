@@ -261,13 +261,7 @@ def test_every_row_is_read_back_once_with_its_values(tmp_path_factory, made):
     table, num_shards = made
     folder = tmp_path_factory.mktemp("table")
     pa.parquet.write_table(table, folder / "rows.parquet")
-    manifest = build(
-        Table(folder / "rows.parquet"),
-        folder / "out",
-        shards=num_shards,
-        engine="in_process",
-        log=lambda _: None,
-    )
+    manifest = build(Table(folder / "rows.parquet"), folder / "out", shards=num_shards, log=lambda line: None)
     sizes = [shard.num_examples for shard in manifest.splits["train"].shards]
     assert max(sizes) - min(sizes) <= 1
     expected = [

@@ -392,18 +392,8 @@ def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
 
 def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, capsys):
     root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m/": b""})
-    manifest = build(
-        ImageFolder(root),
-        tmp_path / "o\nut",
-        options=Options(name="n", duplicates="drop"),
-        engine="in_process",
-    )
-    build(
-        ImageFolder(root),
-        tmp_path / "o\nut",
-        options=Options(name="n", duplicates="drop"),
-        engine="in_process",
-    )
+    manifest = build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
     lines = capsys.readouterr().err.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines[1] == r"warning: 'C\n' and 'c\n' look alike, but are two classes"
