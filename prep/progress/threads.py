@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 Item = TypeVar("Item")
@@ -14,7 +17,23 @@ Result = TypeVar("Result")
 # Called with the number of bytes that were processed since the last call.
 Tick: TypeAlias = Callable[[int], object]
 
-NUM_CORES = os.cpu_count() or 1
+# CPU time that a container may use, in a period, both in microseconds:
+# https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cores(quota: Path = _QUOTA) -> int:
+    """Return the number of cores that this process may use, on which a container may have a quota."""
+    # macOS has no affinity
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        allowed, period = quota.read_text().split()
+        # "max" without a quota
+        return max(1, min(cores, math.ceil(int(allowed) / int(period))))
+    return cores
+
+
+NUM_CORES = available_cores()
 # Threads that write shards: more of them than cores would only wait for each other.
 NUM_WRITERS = max(2, min(4, NUM_CORES))
 

@@ -19,6 +19,7 @@ from tfshards.prep.engines import local
 from tfshards.prep.engines.helper import Helper, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress, Written
+from tfshards.prep.progress.threads import available_cores
 from tfshards.schemas import BuildError
 
 MIB = 1 << 20
@@ -44,6 +45,23 @@ def test_more_work_has_more_helpers_but_no_more_than_cores_and_shards(
     num_examples, num_bytes, num_shards, num_cores, expected
 ):
     assert local.num_helpers(Written(num_examples, num_bytes), num_shards, num_cores) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("max 100000\n", None),
+        ("150000 100000\n", 2),
+        ("50000 100000", 1),
+        ("10000000 100000", None),
+        ("", None),
+    ],
+)
+def test_a_container_may_have_a_quota_of_cores(text, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    (tmp_path / "cpu.max").write_text(text)
+    assert available_cores(tmp_path / "cpu.max") == (expected or 8)
+    assert available_cores(tmp_path / "none") == 8
 
 
 @pytest.fixture
