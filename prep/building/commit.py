@@ -46,11 +46,12 @@ def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea) -> No
 
 
 def complete(manifest: Manifest, folder: Path, log: Log) -> None:
-    """Write the views of a committed dataset, and remove build areas and temporary files."""
-    for warning in write_views(manifest, folder):
-        log(f"warning: {warning}")
+    """Remove temporary files, write the views of a committed dataset, and remove build areas."""
+    # before the views, which remove folders that are empty
     for path in temporary_files(folder):
         path.unlink()
+    for warning in write_views(manifest, folder):
+        log(f"warning: {warning}")
     for area in (folder / AREA_NAME).glob("????????"):
         # a name that the next build removes without a word, if this process is killed
         area.rename(area.with_name(f"staged-{area.name}"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import FormatError, Manifest, Problem, Shard, read_manifest
@@ -146,9 +147,9 @@ def unnamed_files(folder: Path, manifest: Manifest | None) -> Iterator[Path]:
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """Return the temporary files that killed processes left in a folder and its ``index/``."""
-    paths = (*_listed(folder), *_listed(folder / "index"))
-    return [path for path in paths if _TEMPORARY.fullmatch(path.name)]
+    """Return the temporary files that killed processes left in a dataset or one of its folders."""
+    folders = (folder, folder / "index", *_listed(folder / PARTS_NAME))
+    return [path for each in folders for path in _listed(each) if _TEMPORARY.fullmatch(path.name)]
 
 
 def _manifest(folder: Path) -> tuple[Manifest | None, FormatError | None]:

@@ -246,11 +246,14 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
 def test_only_temporary_files_of_a_killed_process_are_removed(small_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(ImageFolder(small_folder), out)
-    for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
-        (out / name).touch()
-        (out / "index" / name).touch()
+    # of the metadata of TensorFlow Datasets after append
+    folders = (out, out / "index", out / "tfds" / "00001")
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
+            (folder / name).touch()
     quiet_build(ImageFolder(small_folder), out)
-    for folder in (out, out / "index"):
+    for folder in folders:
         assert {path.name for path in folder.glob("*mine*")} == {".mine.tmp", "mine.tmp", ".mine"}
         assert not list(folder.glob(".dataset*"))
 
