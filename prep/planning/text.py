@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -9,6 +12,12 @@ from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, schema_lines, span, table
 
 _WORKER_COUNTS = range(1, 9)
+# The tail of a build, in which workers have no shard left, is then about a fifth of its time at most.
+_SHARDS_PER_WORKER = 4
+# Bytes of a source for whose build the number of workers matters.
+_LARGE_BUILD = 1 << 30
+# That many shards below this size are worth a line.
+_MANY_SHARDS, _SMALL_SHARD = 100, 1 << 20
 
 
 def plan_text(plan: Plan, batch_size: int = 32) -> str:
@@ -36,6 +45,7 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
         *_step_lines(steps, batch_size),
+        *_advice(plan),
         *map(one_line, plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
     ]
@@ -47,6 +57,23 @@ def _step_lines(steps: list[tuple[str, ...]], batch_size: int) -> list[str]:
     if any(count != "0" for _, *counts in steps[1:] for count in counts):
         return table(steps)
     return [f"no steps: every split has fewer examples than a batch of {batch_size}; see --batch-size"]
+
+
+def _advice(plan: Plan) -> Iterator[str]:
+    """Yield how many workers the shards of a large build keep busy, and whether many of them are small."""
+    num_shards = sum(map(len, plan.layouts.values()))
+    num_bytes = int(plan.listing.sizes.sum())
+    if num_bytes >= _LARGE_BUILD:
+        workers = max(1, num_shards // _SHARDS_PER_WORKER)
+        yield (
+            f"{num_shards:,} shards keep {workers:,} worker{'s' if workers > 1 else ''} busy until the build "
+            f"ends, with {_SHARDS_PER_WORKER} for each; more workers need more shards"
+        )
+    if num_shards >= _MANY_SHARDS and num_bytes < num_shards * _SMALL_SHARD:
+        yield (
+            f"{num_shards:,} shards hold only {size(num_bytes // num_shards)} each; fewer are faster to "
+            f"read: the default size is {size(DEFAULT_SHARD_SIZE)}"
+        )
 
 
 def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
