@@ -63,7 +63,7 @@ class LayoutWriter:
         self.area.open()
         digests = {
             ShardId(split, index): self.area.write_plan(
-                phase, ShardId(split, index), self.plan.listing.rows(numbers)
+                phase, ShardId(split, index), self.plan.listing.columns(numbers)
             )
             for split, shards in layouts.items()
             for index, numbers in enumerate(shards)

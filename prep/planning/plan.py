@@ -28,6 +28,8 @@ from tfshards.schemas.manifest import FORMAT_VERSION
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 
 _SHOWN = 5
+# Joining all keys at once would need as much memory as the keys.
+_KEYS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,10 +208,12 @@ def _inputs_digest(listing: Listing, membership: Membership) -> str:
     """Return a digest of what a listing says of the inputs, except their modification times."""
     digest = hashlib.sha256()
     digest.update(listing.identity.encode("utf-8", "surrogateescape"))
-    digest.update(b"\0".join(listing.keys))
+    for start in range(0, listing.num_examples, _KEYS_AT_ONCE):
+        keys = listing.keys[start : start + _KEYS_AT_ONCE]
+        digest.update((b"\0" if start else b"") + b"\0".join(keys))
     digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
     for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
-        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").tobytes())
+        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").data)
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -33,6 +33,29 @@ class Row(NamedTuple):
     stamp: int
 
 
+class Columns(NamedTuple):
+    """Examples as in ``Row``, by column: a plan has millions of them, too many for an object each."""
+
+    keys: Sequence[str]
+    labels: Sequence[int]
+    sizes: Sequence[int]
+    stamps: Sequence[int]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Columns:
+        """Return the columns of these rows."""
+        return cls(
+            [row.key for row in rows],
+            [row.label for row in rows],
+            [row.size for row in rows],
+            [row.stamp for row in rows],
+        )
+
+    def rows(self) -> list[Row]:
+        """Return the examples one by one."""
+        return list(map(Row._make, zip(*self, strict=True)))
+
+
 class Accepted(NamedTuple):
     """The values of an example, in the order of the schema, and how its images were converted."""
 
@@ -98,12 +121,15 @@ class Listing:
             number = bisect_left(self.keys, wanted)
         return number if number < len(self.keys) and self.keys[number] == wanted else None
 
-    def rows(self, numbers: IntArray) -> list[Row]:
-        """Return the plan rows of these examples."""
+    def columns(self, numbers: IntArray) -> Columns:
+        """Return what plans hold of these examples."""
         keys = [to_text(self.keys[number]) for number in numbers.tolist()]
         labels = np.full(len(numbers), -1) if self.labels is None else self.labels[numbers]
-        columns = (keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
-        return list(map(Row._make, zip(*columns, strict=True)))
+        return Columns(keys, labels.tolist(), self.sizes[numbers].tolist(), self.stamps[numbers].tolist())
+
+    def rows(self, numbers: IntArray) -> list[Row]:
+        """Return the plan rows of these examples."""
+        return self.columns(numbers).rows()
 
 
 class Reader(Protocol):

@@ -114,9 +114,12 @@ def _reason(
         return "link to a folder"
     if not stat.S_ISREG(status.st_mode):
         return "special file"
-    if not follow_links and is_link_out(entry.path, root):
+    # most entries are no links, which is known without a further look at the file
+    if not follow_links and entry.is_symlink() and is_link_out(entry.path, root):
         return "link out of the root"
-    suffix = os.path.splitext(entry.name)[1].lower()
+    # hidden names, which start with a dot, have another reason
+    dot = entry.name.rfind(b".")
+    suffix = entry.name[dot:].lower() if dot > 0 else b""
     return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
 
 

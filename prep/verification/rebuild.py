@@ -156,7 +156,7 @@ class Rebuild:
     ) -> FinishedShard:
         """Write one shard of these examples into the area, and check that it is the expected one."""
         self.area.open()
-        self.area.write_plan(phase, shard, self.plan.listing.rows(numbers))
+        self.area.write_plan(phase, shard, self.plan.listing.columns(numbers))
         task = ShardTask(
             area=self.area,
             reader=self.reader,

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tfshards.prep.sources.base import Row
+from tfshards.prep.sources.base import Columns, Row
 from tfshards.prep.writing.shard_names import build_of, with_build_id
 from tfshards.schemas import Shard
 from tfshards.schemas.files import write_atomically
@@ -118,18 +118,18 @@ class BuildArea:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self._take_back()
 
-    def write_plan(self, phase: Phase, shard: ShardId, rows: Sequence[Row]) -> str:
+    def write_plan(self, phase: Phase, shard: ShardId, planned: Columns) -> str:
         """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""
-        text = _rows_text(rows)
-        stamps = json.dumps([row.stamp for row in rows]).encode("ascii")
+        text = _rows_text(planned)
+        stamps = json.dumps(planned.stamps).encode("ascii")
         self._path(phase, shard, "plan").write_bytes(text + b"\n" + stamps)
         return hashlib.sha256(text).hexdigest()
 
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
         text, stamps = self._path(phase, shard, "plan").read_bytes().split(b"\n")
-        columns = (*json.loads(text), json.loads(stamps))
-        return list(map(Row._make, zip(*columns, strict=True))), hashlib.sha256(text).hexdigest()
+        keys, labels, sizes = json.loads(text)
+        return Columns(keys, labels, sizes, json.loads(stamps)).rows(), hashlib.sha256(text).hexdigest()
 
     def read_stamps(self, phase: Phase, shard: ShardId) -> IntArray | None:
         """Return the stamps of the rows of a shard; None if its plan file is missing or damaged."""
@@ -232,9 +232,8 @@ class BuildArea:
 
 def rows_digest(rows: Sequence[Row]) -> str:
     """Return the SHA-256, in hex, of the rows without their stamps."""
-    return hashlib.sha256(_rows_text(rows)).hexdigest()
+    return hashlib.sha256(_rows_text(Columns.of(rows))).hexdigest()
 
 
-def _rows_text(rows: Sequence[Row]) -> bytes:
-    columns = [[row.key for row in rows], [row.label for row in rows], [row.size for row in rows]]
-    return json.dumps(columns, separators=(",", ":")).encode("ascii")
+def _rows_text(rows: Columns) -> bytes:
+    return json.dumps([rows.keys, rows.labels, rows.sizes], separators=(",", ":")).encode("ascii")

@@ -589,7 +589,7 @@ def task_of(folder: Path, out: Path, reader: Reader | None = None) -> ShardTask:
     listing = source.listing()
     area = BuildArea(out, "12345678")
     area.open()
-    area.write_plan("first", SHARD, listing.rows(np.arange(3)))
+    area.write_plan("first", SHARD, listing.columns(np.arange(3)))
     return ShardTask(
         area=area,
         reader=reader or source,

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfshards import prep
+from tfshards.prep import ImageFolder
 from tfshards.prep.planning.balance import lay_out, permutation, rebalance
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -29,6 +31,16 @@ def layouts(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
 
 def as_lists(layout: list[np.ndarray]) -> list[list[int]]:
     return [shard.tolist() for shard in layout]
+
+
+@pytest.mark.parametrize("keys_at_once", [1, 2, 3, 7])
+def test_the_digest_of_the_inputs_does_not_depend_on_how_many_keys_are_joined(
+    keys_at_once, image_folder, tmp_path, monkeypatch
+):
+    source = ImageFolder(image_folder({f"{number}.png": number for number in range(6)}))
+    expected = prep.plan(source, tmp_path / "out").inputs_digest
+    monkeypatch.setattr("tfshards.prep.planning.plan._KEYS_AT_ONCE", keys_at_once)
+    assert prep.plan(source, tmp_path / "out").inputs_digest == expected
 
 
 @given(count=st.integers(0, 300), seed=SEEDS, purpose=st.text(max_size=9))

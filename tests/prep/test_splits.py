@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.planning.splits import Membership, check_ratios, parse_ratios, split_by_ratio
+from tfshards.prep.planning.splits import Membership, check_ratios, key_hash, parse_ratios, split_by_ratio
 from tfshards.schemas import InputError, OptionsError
 
 KEYS = st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=60, unique=True)
@@ -116,6 +116,19 @@ def test_groups_of_equal_size_match_the_ratios_as_closely_as_possible(count, siz
     halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
     membership = split_by_ratio(keys, halves, seed, groups=groups)
     assert abs(len(membership.examples["train"]) - count * size / 2) <= size / 2
+
+
+def test_hashes_that_end_with_zeros_are_compared_in_full():
+    # NumPy drops zeros at the end of its strings of bytes
+    keys = [b"%d" % number for number in range(3000)]
+    keys = [key for key in keys if key_hash(key, 0).endswith("00")]
+    assert len(keys) > 5
+    for share in range(1, len(keys)):
+        ratios = {"train": Fraction(share, len(keys)), "val": 1 - Fraction(share, len(keys))}
+        membership = split_by_ratio(keys, ratios, 0)
+        (cut,) = membership.cuts["cuts"]["all"]
+        assert cut == sorted(key_hash(key, 0) for key in keys)[share]
+        assert [["train", "val"][place(key, 0, [cut])] for key in keys] == split_of(membership, len(keys))
 
 
 def test_membership_never_changes_between_releases():

@@ -322,8 +322,9 @@ def test_hostile_names_are_read_back_from_a_plan_file(hostile, tmp_path):
     listing = ImageFolder(hostile).listing()
     area = BuildArea(tmp_path, "12345678")
     area.open()
-    rows = listing.rows(np.arange(listing.num_examples))
-    area.write_plan("first", ShardId("train", 0), rows)
+    numbers = np.arange(listing.num_examples)
+    rows = listing.rows(numbers)
+    area.write_plan("first", ShardId("train", 0), listing.columns(numbers))
     assert area.read_plan("first", ShardId("train", 0))[0] == rows
     assert [listing.find(row.key) for row in rows] == list(range(listing.num_examples))
 

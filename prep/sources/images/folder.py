@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.options import ImageOptions
@@ -24,6 +26,7 @@ from tfshards.prep.sources.image_file import (
     mask_options,
     read_image,
 )
+from tfshards.prep.sources.images.file_table import FileTable
 from tfshards.prep.sources.images.layout import arrange
 from tfshards.prep.sources.images.masks import (
     MaskFolders,
@@ -35,7 +38,7 @@ from tfshards.prep.sources.images.masks import (
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.tree import ImageFile, images_in
+from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
@@ -149,17 +152,17 @@ class ImageFolder:
             raise InputError(f"{self.location()} {problem}")
         skipped: Counter[str] = Counter()
         try:
-            found = sorted(images_in(root, skipped, follow_links=self.follow_links))
+            found = FileTable.of(images_in(root, skipped, follow_links=self.follow_links)).by_key()
             return self._listed(root, found, skipped)
         except OSError as error:
             raise InputError(
                 f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
             ) from None
 
-    def _listed(self, root: bytes, found: list[ImageFile], skipped: Counter[str]) -> Listing:
+    def _listed(self, root: bytes, found: FileTable, skipped: Counter[str]) -> Listing:
         masks = self._mask_folders(root)
         # patterns choose images; their masks follow
-        images = [file.key for file in found if masks is None or not masks.is_mask(file.key)]
+        images = found.keys if masks is None else [key for key in found.keys if not masks.is_mask(key)]
         chosen = choose_keys(images, self.include, self.exclude)
         if images and len(chosen.excluded) == len(images):
             patterns = " and ".join(
@@ -171,8 +174,9 @@ class ImageFolder:
             )
         if chosen.excluded:
             skipped["excluded"] += len(chosen.excluded)
-            found = [file for file in found if file.key not in chosen.excluded]
-        if not found:
+            is_chosen = [key not in chosen.excluded for key in found.keys]
+            found = found.take(np.flatnonzero(is_chosen))
+        if not len(found):
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
             if next(self.location().rglob("*.npy"), None) is not None:
@@ -187,8 +191,8 @@ class ImageFolder:
         features = [image_feature("image", self.images)]
         if masks is not None:
             features.append(mask_feature("mask", self.images))
-            found, pairing = pair_files(root, masks, found, skipped, follow_links=self.follow_links)
-            found = [file._replace(key=masks.path(file.key)) for file in found]
+            files, pairing = pair_files(root, masks, [*found], skipped, follow_links=self.follow_links)
+            found = FileTable.of(file._replace(key=masks.path(file.key)) for file in files)
             excluded = {masks.path(key) for key in excluded if masks.is_image(key)}
             if self.mask_dir is None and not self._is_restored:
                 pairing.append(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
+from tfshards.prep.sources.images.file_table import FileTable
 from tfshards.prep.sources.images.likely_mistakes import splits_further_down, unread_files
 from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
-from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
@@ -23,7 +24,7 @@ _NO_FOLDER = "there is no folder of that name; create empty folders for classes 
 
 def arrange(
     root: bytes,
-    found: Sequence[ImageFile],
+    found: FileTable,
     skipped: Counter[str],
     *,
     images: Sequence[Feature],
@@ -49,10 +50,11 @@ def arrange(
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
-    holding = _folders_of(file.key for file in found)
-    emptied = _folders_of(excluded) - holding
+    held = _Folders.of(found.keys)
+    holding = _upper(held.names)
+    emptied = _upper(_Folders.of(excluded).names) - holding
     folders = [name for name in folders_of(b"") if name not in emptied]
-    with_images = {_top(file.key) for file in found if b"/" in file.key}
+    with_images = {_top(name) for name in held.names if name}
     tops = find_split_folders(root, folders, with_images, split_folders, may_lack=allow_missing_classes)
     split_of = tops.split_of
     below = {name: folders_of(name) for name in split_of} or {b"": folders}
@@ -78,41 +80,43 @@ def arrange(
     depth = 1 if split_of else 0
     # a file outside the class or split folders has no class or split; in a split without class folders, files
     # have no class
-    inside = [
-        file
-        for file in found
-        if (top := _top(file.key) if split_of else b"") in below
-        and file.key.count(b"/") >= depth + bool(below[top])
+    is_inside = [
+        (top := _top(name) if split_of else b"") in below and _depth(name) >= depth + bool(below[top])
+        for name in held.names
     ]
-    if len(inside) < len(found):
-        skipped["beside the folders"] += len(found) - len(inside)
-    if not inside:
+    numbers = np.flatnonzero(np.array(is_inside, np.bool_)[held.of_file])
+    if not len(numbers):
         raise InputError(
             f"{os.fsdecode(root)} holds no images inside its folders, only {len(found)} outside them; move "
             "them into the folders"
         )
+    if len(numbers) < len(found):
+        skipped["beside the folders"] += len(found) - len(numbers)
+        found, held = found.take(numbers), _Folders(held.names, held.of_file[numbers])
     number = {to_bytes(name): index for index, name in enumerate(names)}
-    keys = [file.key for file in inside]
     bare = {top for top, inside in below.items() if names and not inside}
-    labels = (
-        _numbers(-1 if _top(key) in bare else number[key.split(b"/", depth + 1)[depth]] for key in keys)
-        if names
-        else None
-    )
+    labels = None
+    if names:
+        label_of = [
+            number[name.split(b"/")[depth]] if inside and _top(name) not in bare else -1
+            for name, inside in zip(held.names, is_inside, strict=True)
+        ]
+        labels = np.array(label_of, np.int64)[held.of_file]
+    members = {top: held.below(top) for top in split_of}
     return Listing(
         schema=Schema((*images, _LABEL, KEY_FEATURE) if names else (*images, KEY_FEATURE), names),
-        keys=keys,
-        sizes=_numbers(file.size for file in inside),
-        stamps=_numbers(file.stamp for file in inside),
+        keys=found.keys,
+        sizes=found.sizes,
+        stamps=found.stamps,
         labels=labels,
-        splits=_splits(keys, split_of) if split_of else None,
+        splits={split_of[top]: inside for top, inside in members.items() if len(inside)} or None,
         skipped=dict(sorted(skipped.items())),
         warnings=(
             *unread_files(root, folders),
             *tops.warnings,
             *_skipped_folders(bare_folders),
-            *(() if split_of else splits_further_down(root, below[b""], keys)),
-            *_split_warnings(keys, split_of, bare),
+            *(() if split_of else splits_further_down(root, below[b""], found.keys)),
+            *_split_warnings(members, split_of, bare),
             *_class_warnings(names, folder_names, labels),
         ),
     )
@@ -124,47 +128,65 @@ def _skipped_folders(names: Sequence[bytes]) -> Iterator[str]:
         yield f"the folder {to_text(name)!r} holds no images and is no class; class_names= can name it as one"
 
 
-def _top(key: bytes) -> bytes:
-    """Return the top-level folder of a key, or the name of a file that is in none."""
-    return key.split(b"/", 1)[0]
+@dataclass(frozen=True, eq=False)
+class _Folders:
+    """The folders in which files are. There are few of them, so that decisions are made for each folder once.
+
+    Attributes:
+        names: path of each folder, relative to the root, which is empty.
+        of_file: number of the folder of each file, shape ``(num_files,)`` int64.
+    """
+
+    names: Sequence[bytes]
+    of_file: IntArray
+
+    @classmethod
+    def of(cls, keys: Iterable[bytes]) -> _Folders:
+        """Return the folders of the files with these keys."""
+        number: dict[bytes, int] = {}
+        folders = (number.setdefault(key.rpartition(b"/")[0], len(number)) for key in keys)
+        of_file = np.fromiter(folders, dtype=np.int64)
+        return cls([*number], of_file)
+
+    def below(self, top: bytes) -> IntArray:
+        """Return the numbers of the files in a top-level folder, ascending."""
+        return np.flatnonzero(np.array([_top(name) == top for name in self.names], np.bool_)[self.of_file])
 
 
-def _folders_of(keys: Iterable[bytes]) -> set[bytes]:
-    """Return the folders of the first two levels in which the files with these keys are."""
-    parts = [key.split(b"/", 2) for key in keys]
-    return {each[0] for each in parts if len(each) > 1} | {
-        b"/".join(each[:2]) for each in parts if len(each) > 2
-    }
+def _top(folder: bytes) -> bytes:
+    """Return the top-level folder of a folder; of the root, which is empty, the root."""
+    return folder.split(b"/", 1)[0]
 
 
-def _splits(keys: Sequence[bytes], split_of: Mapping[bytes, str]) -> dict[str, IntArray]:
-    members: dict[bytes, list[int]] = {top: [] for top in split_of}
-    for number, key in enumerate(keys):
-        members[_top(key)].append(number)
-    return {split_of[top]: _numbers(numbers) for top, numbers in members.items() if numbers}
+def _depth(folder: bytes) -> int:
+    """Return the number of names in the path of a folder."""
+    return folder.count(b"/") + 1 if folder else 0
 
 
-def _split_warnings(keys: Sequence[bytes], split_of: Mapping[bytes, str], bare: Set[bytes]) -> Iterator[str]:
+def _upper(folders: Iterable[bytes]) -> set[bytes]:
+    """Return the folders of the first two levels that these folders are, or are in."""
+    parts = [name.split(b"/", 2) for name in folders if name]
+    return {each[0] for each in parts} | {b"/".join(each[:2]) for each in parts if len(each) > 1}
+
+
+def _split_warnings(
+    members: Mapping[bytes, IntArray], split_of: Mapping[bytes, str], bare: Set[bytes]
+) -> Iterator[str]:
     """Yield a warning for each split folder without images, or without the class folders of others."""
-    counts = Counter(map(_top, keys))
     for top, split in sorted(split_of.items()):
-        if not counts[top]:
+        if not len(members[top]):
             yield f"the split folder {os.fsdecode(top)!r} holds no images; the dataset lacks this split"
         elif top in bare:
             yield (
                 f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of "
-                f"all examples of {split!r} ({counts[top]:,}) is -1, for no class"
+                f"all examples of {split!r} ({len(members[top]):,}) is -1, for no class"
             )
 
 
 def _class_warnings(names: Sequence[str], folder_names: Set[str], labels: IntArray | None) -> Iterator[str]:
     """Yield warnings about likely mistakes in the names of classes, and about classes without images."""
     yield from twins(names)
-    present = set() if labels is None else set(labels.tolist())
+    present = set() if labels is None else set(np.unique(labels).tolist())
     for index, class_name in enumerate(names):
         if index not in present and class_name in folder_names:
             yield f"the class folder {class_name!r} holds no images; it keeps its number"
-
-
-def _numbers(values: Iterator[int] | list[int]) -> IntArray:
-    return np.fromiter(values, dtype=np.int64)
