@@ -81,6 +81,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/distribute.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:
 	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
