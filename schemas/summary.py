@@ -69,17 +69,20 @@ def schema_lines(schema: Schema) -> list[str]:
 def class_lines(
     counts: Mapping[str, Mapping[str, int]], schema: Schema | None = None, *, all_classes: bool = False
 ) -> list[str]:
-    """Return a table of the classes, with a column of counts per split.
+    """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
     Of many classes, it has those with most and with fewest examples, and the quantiles of all of them.
 
     Args:
         counts: number of examples of each class, by split.
-        schema: the schema, which names classes that are not counted.
+        schema: the schema, which has the class names in the order of their numbers.
         all_classes: list every class, with its full name.
     """
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
-    if all(name.isdecimal() for name in names):
+    if schema is not None and schema.class_names:
+        # by their numbers, also those that only a later split has
+        names.sort(key={name: label for label, name in enumerate(schema.class_names)}.__getitem__)
+    elif all(name.isdecimal() for name in names):
         # class numbers; each split lists only those that occur in it
         names.sort(key=int)
     if not names:

@@ -56,6 +56,7 @@ def preview_lines(plan: Plan) -> Iterator[str]:
             {
                 split: {name: count for name, count in of_split.items() if name in with_new}
                 for split, of_split in counts.items()
-            }
+            },
+            plan.listing.schema,
         )
     yield "nothing was written, and no new image was decoded: damaged ones are found when they are appended"

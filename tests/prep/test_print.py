@@ -137,3 +137,28 @@ def test_a_manifest_prints_the_text_of_info_and_is_compared_by_content(array_fil
     assert capsys.readouterr().out == f"{manifest!r}\n"
     assert prep.info(tmp_path / "data") == manifest
     assert replace(manifest, name="other") != manifest
+
+
+def test_classes_are_listed_by_their_numbers_and_numbers_as_names_are_warned_of(
+    image_folder, tmp_path, quiet_build, log
+):
+    root = image_folder({f"{number}/a.png": number for number in range(11)})
+    manifest = quiet_build(ImageFolder(root), tmp_path / "out")
+    listed = [
+        line.split()[0] for line in class_lines({"train": {}} | label_counts(manifest), manifest.schema)
+    ]
+    assert listed[1:] == [*manifest.schema.class_names] == sorted(map(str, range(11)))
+    (warning,) = [line for line in log if "numbers" in line]
+    assert warning == (
+        "warning: the class names are numbers, but not the labels, which follow the names sorted as text: "
+        "class '10' has label 2; class_names= gives them in another order"
+    )
+    log.clear()
+    names = tuple(map(str, range(11)))
+    manifest = quiet_build(ImageFolder(root, class_names=names), tmp_path / "other")
+    assert manifest.schema.class_names == names
+    assert not [line for line in log if "numbers" in line]
+
+
+def label_counts(manifest):
+    return {name: split.label_counts for name, split in manifest.splits.items()}
