@@ -23,6 +23,7 @@ from tfshards.prep.building.output import (
     staged,
 )
 from tfshards.prep.building.output_state import OutputState, note_build
+from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY
@@ -97,7 +98,7 @@ def build(
         wanted = wanted_of(plan)
         if overwrite:
             state = read_damage(state, wanted, log)
-        changes = partial(_changes, state, plan.listing)
+        changes = partial(changes_of_inputs, state, plan.listing)
         if is_up_to_date(state, wanted, overwrite=overwrite, changes=changes):
             assert state.manifest is not None
             changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
@@ -129,17 +130,10 @@ def build(
             check_comparable(plan.listing.schema)
         discard_others(state, plan.plan_id, plan.options, log)
         forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
-        written = write_shards(writer, options)
-        manifest = identified(manifest_of(writer, written))
-        write_inputs(folder, manifest.build_id, plan)
-        commit(manifest, written.rejects, area)
-        complete(manifest, folder, log)
-        log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, log)
-        _explain_size(manifest, plan, log)
-    return manifest
+        return commit_build(writer, write_shards(writer, options))
 
 
-def _changes(state: OutputState, now: Listing) -> str:
+def changes_of_inputs(state: OutputState, now: Listing) -> str:
     """Return how the inputs differ from those of the dataset in an output, as far as it is recorded."""
     recorded = read_inputs(state.folder, state.manifest.build_id) if state.manifest else None
     return describe_changes(recorded, now) if recorded else ""
@@ -167,24 +161,66 @@ def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool =
 
     See ``final_layouts`` for ``may_be_empty``.
     """
-    plan = writer.plan
-    _require_space(writer.area, plan)
-    note_build(writer.area.root, plan.options)
-    first = writer.write("first", plan.layouts)
-    rejects = [reject for shard in first.values() for reject in shard.rejected]
-    check_rejects(rejects, plan, options, writer.area)
-    rejects += repeated_inputs(plan, first, options, writer.log)
-    layouts = final_layouts(plan, rejects, options, may_be_empty=may_be_empty)
+    prepare(writer)
+    first = writer.write("first", writer.plan.layouts)
+    layouts, rejects = balanced(writer, first, options, may_be_empty=may_be_empty)
     shards = writer.write("final", layouts) if rejects else first
+    return written_shards(writer, layouts, shards, rejects)
+
+
+def prepare(build: PlannedBuild) -> None:
+    """Check that there is space for the shards of a build, and record its options in the build area.
+
+    Raises:
+        InputError: there is too little space.
+    """
+    _require_space(build.area, build.plan)
+    note_build(build.area.root, build.plan.options)
+
+
+def balanced(
+    build: PlannedBuild,
+    first: Mapping[ShardId, FinishedShard],
+    options: Options,
+    *,
+    may_be_empty: bool = False,
+) -> tuple[Layouts, list[Reject]]:
+    """Return the final layouts, and the inputs that are not in them because the first shards rejected them.
+
+    Raises:
+        BuildError: more inputs are rejected than the options allow.
+    """
+    rejects = [reject for shard in first.values() for reject in shard.rejected]
+    check_rejects(rejects, build.plan, options, build.area)
+    rejects += repeated_inputs(build.plan, first, options, build.log)
+    return final_layouts(build.plan, rejects, options, may_be_empty=may_be_empty), rejects
+
+
+def written_shards(
+    build: PlannedBuild, layouts: Layouts, shards: Mapping[ShardId, FinishedShard], rejects: list[Reject]
+) -> WrittenShards:
+    """Return the shards of the final layouts with what they have in common; log what conversions lost."""
     for warning in loss_warnings(shards.values()):
-        writer.log(f"warning: {warning}")
+        build.log(f"warning: {warning}")
     conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
     return WrittenShards(layouts, shards, rejects, conversions)
 
 
-def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
+def commit_build(build: PlannedBuild, written: WrittenShards) -> Manifest:
+    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest."""
+    plan, folder = build.plan, build.area.out
+    manifest = identified(manifest_of(build, written))
+    write_inputs(folder, manifest.build_id, plan)
+    commit(manifest, written.rejects, build.area)
+    complete(manifest, folder, build.log)
+    log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, build.log)
+    _explain_size(manifest, plan, build.log)
+    return manifest
+
+
+def manifest_of(build: PlannedBuild, written: WrittenShards) -> Manifest:
     """Return the manifest of a build's shards, with the plan id instead of the build id."""
-    plan = writer.plan
+    plan = build.plan
     splits = {
         split: Split(
             tuple(written.shards[ShardId(split, index)].shard for index in range(len(layout))),
@@ -193,14 +229,14 @@ def manifest_of(writer: LayoutWriter, written: WrittenShards) -> Manifest:
         for split, layout in written.layouts.items()
     }
     return Manifest(
-        name=writer.name,
+        name=build.name,
         build_id=plan.plan_id,
         schema=plan.listing.schema,
         splits=splits,
         totals=_totals(plan.listing, written.rejects, written.conversions),
         options=plan.options,
         split_cuts=plan.membership.cuts,
-        compression=writer.compression,
+        compression=build.compression,
         rejects_digest=bytes_digest(rejects_text(written.rejects)) if written.rejects else "",
         inputs_digest=plan.inputs_digest,
     )

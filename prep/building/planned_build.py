@@ -1,0 +1,129 @@
+"""A build between its plan and its commit: which shards are to be written, and which are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tfshards.prep.planning.plan import Layouts, Plan
+from tfshards.prep.progress.lines import Log, Reporter, counted
+from tfshards.prep.sources.base import Reader
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
+from tfshards.prep.writing.shard import ShardTask
+from tfshards.schemas import BuildError
+from tfshards.schemas.files import file_digest
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.sizes import size
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedBuild:
+    """A build with a plan, whose shards are written in the build area.
+
+    Attributes:
+        reader: reads the source.
+        plan: the plan of the build.
+        area: holds the plan of each shard, and the finished shards.
+        name: name of the dataset.
+        log: receives status lines.
+        finds_duplicates: whether the contents of examples are compared.
+        compression: compression of the shards.
+    """
+
+    reader: Reader
+    plan: Plan
+    area: BuildArea
+    name: str
+    log: Log
+    finds_duplicates: bool
+    compression: Compression
+
+    def begin(self, phase: Phase, layouts: Layouts) -> list[ShardId]:
+        """Write the plans of all shards of these layouts; return the shards that are not finished."""
+        self.area.open()
+        digests = {
+            ShardId(split, index): self.area.write_plan(
+                phase, ShardId(split, index), self.plan.listing.columns(numbers)
+            )
+            for split, shards in layouts.items()
+            for index, numbers in enumerate(shards)
+        }
+        finished = self._intact(phase, digests)
+        missing = [shard for shard in digests if shard not in finished]
+        self._log_start(phase, len(finished), len(digests))
+        for shard in missing:
+            # its record may be there, but its file may be damaged
+            self.area.forget(phase, shard)
+        return missing
+
+    def task(self, phase: Phase, layouts: Layouts, reporter: Reporter) -> ShardTask:
+        """Return what a worker needs to write any shard of these layouts."""
+        return ShardTask(
+            area=self.area,
+            reader=self.reader,
+            schema=self.plan.listing.schema,
+            phase=phase,
+            name=self.name,
+            num_shards={split: len(shards) for split, shards in layouts.items()},
+            reporter=reporter,
+            finds_duplicates=self.finds_duplicates and phase == "first",
+            compression=self.compression,
+        )
+
+    def finished(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
+        """Return the shards of these layouts, all of which have been written since ``begin``.
+
+        Raises:
+            BuildError: a shard is not finished.
+        """
+        shards = [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
+        found = {shard: self._record(phase, shard) for shard in shards}
+        lost = [shard for shard, one in found.items() if one is None]
+        if lost:
+            raise BuildError(
+                f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
+            )
+        return {shard: one for shard, one in found.items() if one}
+
+    def _record(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
+        """Return the record of a shard that is finished, and of which no other rows are planned."""
+        if phase == "first":
+            return self.area.read_finished(phase, shard)
+        digest = self.area.plan_digest(phase, shard)
+        found = (self.area.read_finished(of, shard) for of in ("final", "first"))
+        return next((one for one in found if one and one.rows_digest == digest), None)
+
+    def _intact(self, phase: Phase, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
+        """Return the shards of an earlier attempt, or of the first layout, that need not be rewritten."""
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda shard: self._intact_one(phase, shard, digests[shard]), digests)
+            return {shard: one for shard, one in zip(digests, found, strict=True) if one}
+
+    def _intact_one(self, phase: Phase, shard: ShardId, digest: str) -> FinishedShard | None:
+        first, final = (self.area.read_finished(of, shard) for of in ("first", "final"))
+        if phase == "first" and first and final:
+            # The file may already hold the final layout; of the first one only the rejects are needed.
+            return first
+        for found in (final, first) if phase == "final" else (first,):
+            # Without the rejected rows, the shard of the first layout may equal that of the final one.
+            if found and (phase == "first" or found.rows_digest == digest) and self._is_intact(found):
+                return found
+        return None
+
+    def _is_intact(self, found: FinishedShard) -> bool:
+        """Return whether a shard, its index and its labels still have their recorded digests."""
+        digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
+        files = {self.area.shards / path: digest for path, digest in digests.items()}
+        return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
+
+    def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
+        missing, of = num_shards - num_finished, counted(num_shards, "shard")
+        if phase == "final":
+            self.log(f"balancing after rejects: {missing} of {of} to rewrite")
+        elif num_finished:
+            self.log(f"resuming the build: {num_finished} of {of} finished")
+        else:
+            listing = self.plan.listing
+            what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
+            self.log(f"starting build: {what}")
