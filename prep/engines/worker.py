@@ -44,7 +44,7 @@ class Requirements:
         write_atomically(folder / _TOKEN_NAME, token.encode("ascii"))
         is_relative = not all(path.is_absolute() for path in (folder, source) if path is not None)
         entry = _any_entry(source) if source is not None and source.is_dir() else ""
-        return Requirements(_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
+        return Requirements(own_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
 
     def check(self) -> None:
         """Record in the folder that a worker has arrived.
@@ -57,13 +57,9 @@ class Requirements:
             raise BuildError(f"a worker on {platform.node()} {fault}")
 
     def _fault(self) -> str:
-        own = _versions()
-        for name, needed in self.versions.items():
-            if own.get(name) != needed:
-                return (
-                    f"has {name} {own.get(name, 'not at all')}, but the command runs with {needed}; give "
-                    f"every worker the same versions: {_listed(self.versions)}"
-                )
+        fault = _version_fault(self.versions)
+        if fault:
+            return fault
         if self.working_folder and os.getcwd() != self.working_folder:
             return "runs in another folder; give the paths of source and dataset as absolute paths"
         everywhere = "mount it on every worker under the same path"
@@ -89,13 +85,32 @@ def has_arrived(folder: Path) -> bool:
     return any(folder.glob(f"{_ARRIVAL_PREFIX}*"))
 
 
+def check_versions(needed: Mapping[str, str]) -> None:
+    """Raise BuildError if this process has other versions than the main process (see ``own_versions``)."""
+    fault = _version_fault(needed)
+    if fault:
+        raise BuildError(f"a worker on {platform.node()} {fault}")
+
+
+def _version_fault(needed: Mapping[str, str]) -> str:
+    own = own_versions()
+    for name, number in needed.items():
+        if own.get(name) != number:
+            return (
+                f"has {name} {own.get(name, 'not at all')}, but the command runs with {number}; give "
+                f"every worker the same versions: {_listed(needed)}"
+            )
+    return ""
+
+
 def _any_entry(folder: Path) -> str:
     # only one, since a folder may have millions of them
     with os.scandir(folder) as entries:
         return next((entry.name for entry in entries), "")
 
 
-def _versions() -> dict[str, str]:
+def own_versions() -> dict[str, str]:
+    """Return the version of each program and package on which the bytes of a dataset depend."""
     try:
         own = version("tfshards")
     except PackageNotFoundError:

@@ -69,6 +69,11 @@ def check_types(source: Source, seed: int, options: Options) -> None:
     """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
     if not hasattr(source, "stage"):
         raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+    check_option_types(seed, options)
+
+
+def check_option_types(seed: int, options: Options) -> None:
+    """Raise OptionsError if the seed or the options have another type."""
     if not isinstance(options, Options):
         raise OptionsError(f"options={options!r} must be an Options(...)")
     if not isinstance(seed, int) or isinstance(seed, bool):

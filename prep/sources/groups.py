@@ -1,8 +1,12 @@
-"""Groups of examples: what the values that name them have in common in tables and arrays."""
+"""Groups of examples: by a regular expression on their keys, or by values in tables and arrays."""
 
 from __future__ import annotations
 
-from tfshards.schemas import InputError
+import os
+import re
+from collections.abc import Sequence
+
+from tfshards.schemas import InputError, OptionsError
 
 
 def require_values(by: str, num_missing: int, where: str) -> None:
@@ -18,3 +22,28 @@ def require_values(by: str, num_missing: int, where: str) -> None:
         raise InputError(
             f"group_by={by!r}: {rows} no value in this {where}; fill them in, or group by another {where}"
         )
+
+
+def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
+    """Return what the one group of the regular expression ``by`` matches in each key.
+
+    Args:
+        by: the regular expression, which is searched for.
+        keys: key of each example.
+        allowed: what ``by`` may be, for messages.
+
+    Raises:
+        OptionsError: ``by`` is not a regular expression with one group.
+        InputError: it does not match a key.
+    """
+    try:
+        pattern = re.compile(os.fsencode(by))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise OptionsError(f"group_by={by!r} is not a regular expression: {error}") from None
+    if pattern.groups != 1:
+        raise OptionsError(f"group_by={by!r} must be {allowed}")
+    found = [pattern.search(key) for key in keys]
+    for key, match in zip(keys, found, strict=True):
+        if not match or match[1] is None:
+            raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
+    return [match[1] for match in found if match]

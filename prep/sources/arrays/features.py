@@ -10,12 +10,12 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
+from tfshards.prep.sources.arrays.mapped import AnyArray, ArrayLayout
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.feature import ITEM_SIZES, KINDS
 
 
-def feature_of(name: str, array: MappedArray, *, as_list: bool, is_label: bool) -> Feature:
+def feature_of(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:
     """Return the feature that an array is stored as.
 
     Args:
@@ -33,13 +33,13 @@ def feature_of(name: str, array: MappedArray, *, as_list: bool, is_label: bool) 
         raise InputError(f"array {name!r}: {error}") from None
 
 
-def row_bytes(array: MappedArray) -> int:
+def row_bytes(array: ArrayLayout) -> int:
     """Return the number of bytes of one row in memory."""
     item = 2 if array.dtype == "bfloat16" else np.dtype(array.dtype).itemsize
     return math.prod(array.shape[1:]) * item
 
 
-def is_text(array: MappedArray) -> bool:
+def is_text(array: ArrayLayout) -> bool:
     """Return whether an array holds byte strings or text."""
     return array.dtype != "bfloat16" and np.dtype(array.dtype).kind in "SU"
 
@@ -74,7 +74,7 @@ def widened(block: AnyArray, dtype: str) -> AnyArray:
     return (block.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else block
 
 
-def is_class_dtype(array: MappedArray) -> bool:
+def is_class_dtype(array: ArrayLayout) -> bool:
     """Return whether a label is stored with the dtype of an array, rather than as int64."""
     return array.dtype != "bfloat16" and np.dtype(array.dtype).newbyteorder("=").name in KINDS["label"].dtypes
 
@@ -99,7 +99,7 @@ def strings(name: str, block: AnyArray) -> list[bytes]:
         raise InputError(f"array {name!r}: holds text that is not valid Unicode: {error}") from None
 
 
-def _feature(name: str, array: MappedArray, *, as_list: bool, is_label: bool) -> Feature:
+def _feature(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:
     shape = array.shape[1:]
     if is_text(array):
         if as_list:

@@ -18,8 +18,8 @@ from tfshards.schemas.index import IntArray
 AnyArray: TypeAlias = npt.NDArray[np.generic]
 
 
-class MappedArray(Protocol):
-    """One feature of every example.
+class ArrayLayout(Protocol):
+    """What the feature of an array depends on.
 
     Attributes:
         dtype: NumPy's string for the dtype, with the byte order, or ``bfloat16``.
@@ -33,6 +33,10 @@ class MappedArray(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """See the class."""
+
+
+class MappedArray(ArrayLayout, Protocol):
+    """One feature of every example, whose layout is that of the class above."""
 
     def take(self, numbers: IntArray) -> AnyArray:
         """Return a copy of these rows; bfloat16 values are returned as uint16.

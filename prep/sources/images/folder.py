@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.deep_files import depth_warning
+from tfshards.prep.sources.groups import groups_of_keys
 from tfshards.prep.sources.image_file import (
     decoders_of,
     image_feature,
@@ -234,17 +234,7 @@ class ImageFolder:
         """
         if by == "folder":
             return [os.path.dirname(key) for key in listing.keys]
-        try:
-            pattern = re.compile(os.fsencode(by))
-        except (re.error, OverflowError, RecursionError) as error:
-            raise OptionsError(f"group_by={by!r} is not a regular expression: {error}") from None
-        if pattern.groups != 1:
-            raise OptionsError(f"group_by={by!r} must be 'folder', or a regular expression with one (group)")
-        found = [pattern.search(key) for key in listing.keys]
-        for key, match in zip(listing.keys, found, strict=True):
-            if not match or match[1] is None:
-                raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
-        return [match[1] for match in found if match]
+        return groups_of_keys(by, listing.keys, "'folder', or a regular expression with one (group)")
 
     def _real_root(self) -> bytes:
         return os.path.realpath(os.fsencode(self.root))
