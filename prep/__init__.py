@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tfshards.prep.building.build import build
     from tfshards.prep.building.preview import plan
     from tfshards.prep.building.prune import Pruned, prune
+    from tfshards.prep.building.write_shards import WriteShards
     from tfshards.prep.derivation.append import append
     from tfshards.prep.derivation.merge import merge
     from tfshards.prep.derivation.reshard import reshard
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tfshards.prep.planning.options import Options
     from tfshards.prep.planning.shard_counts import ShardCounts
     from tfshards.prep.sources.arrays.source import Arrays
+    from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.images.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
     from tfshards.prep.sources.tables.source import Table
@@ -44,6 +46,7 @@ __all__ = [
     "AdoptOptions",
     "Arrays",
     "ColumnRoles",
+    "Elements",
     "FeatureRoles",
     "ImageFolder",
     "ImageOptions",
@@ -55,6 +58,7 @@ __all__ = [
     "ShardOptions",
     "Table",
     "VerificationReport",
+    "WriteShards",
     "adopt",
     "append",
     "audit",
@@ -85,6 +89,7 @@ _MODULES = {
     "AdoptOptions": "tfshards.prep.adoption.manifest",
     "Arrays": "tfshards.prep.sources.arrays.source",
     "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
+    "Elements": "tfshards.prep.sources.elements.source",
     "FeatureRoles": "tfshards.prep.adoption.roles",
     "ImageFolder": "tfshards.prep.sources.images.folder",
     "ImageOptions": "tfshards.prep.imaging.options",
@@ -96,6 +101,7 @@ _MODULES = {
     "ShardOptions": "tfshards.prep.derivation.shard_options",
     "Table": "tfshards.prep.sources.tables.source",
     "VerificationReport": "tfshards.prep.verification.report",
+    "WriteShards": "tfshards.prep.building.write_shards",
     "adopt": "tfshards.prep.adoption.adopt",
     "append": "tfshards.prep.derivation.append",
     "audit": "tfshards.prep.auditing.audit",

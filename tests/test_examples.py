@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tfshards.prep import ImageFolder, build
+from tfshards.schemas import read_manifest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -70,6 +71,17 @@ def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run
     assert float(re.search(r"^accuracy: ([\d.]+)$", output, re.M)[1]) > 0.6, output
     assert re.search(r"^input: steps waited for \d+% of the time", output, re.M), output
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
+
+
+def test_write_shards_writes_balanced_shards_from_a_pipeline(run, digits, tmp_path):
+    output = run("write_shards.py", digits.parent / "all", tmp_path / "quarters")
+    num_images = len(list((digits.parent / "all").rglob("*.png")))
+    assert re.findall(r"^(train|test) +[\d,]+ +(\d+) ", output, re.M) == [("train", "8"), ("test", "2")]
+    manifest = read_manifest(tmp_path / "quarters")
+    assert manifest.num_examples == 4 * num_images
+    for split in manifest.splits.values():
+        counts = [shard.num_examples for shard in split.shards]
+        assert max(counts) - min(counts) <= 1
 
 
 # test_distribute.py trains on two replicas more often, and make demo runs this example

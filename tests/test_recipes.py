@@ -30,6 +30,20 @@ def commands(question):
     return found
 
 
+def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos("photos/cat/1.jpg", "photos/dog/2.jpg")
+    _, _, section = HOW_TO.partition("\n### How do I write shards from my own Beam pipeline?\n")
+    first, again = re.findall(r"^```python\n(.*?)^```$", section.partition("\n#")[0], re.M | re.S)
+    names = {"__name__": "recipe"}
+    for program in (first, again):
+        exec(program, names)
+    gray = read_manifest("data/gray")
+    assert sorted(shard.num_examples for shard in gray.shards) == [12] * 4 + [13] * 4
+    assert gray.schema.class_names == ("bright", "dark")
+    assert read_manifest("data/again").schema.class_names == ("cat", "dog")
+
+
 def photos(*names):
     for number, name in enumerate(names):
         path = Path(name)

@@ -1,0 +1,277 @@
+"""Write shards from a Beam pipeline of the user: the public transform, and its steps on the workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfshards.prep.building.build import (
+    balanced,
+    changes_of_inputs,
+    commit_build,
+    prepare,
+    written_shards,
+)
+from tfshards.prep.building.commit import complete
+from tfshards.prep.building.decisions import check_usable, is_up_to_date, up_to_date, wanted_of
+from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
+from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.building.planned_build import PlannedBuild
+from tfshards.prep.engines.transform import Collection, Transform, run_steps
+from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.plan import Layouts, check_option_types, make_plan, plan_id_of
+from tfshards.prep.planning.shard_counts import ShardCounts, Shards
+from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.records.content import check_comparable
+from tfshards.prep.sources.elements.reader import ElementsReader
+from tfshards.prep.sources.elements.source import Elements
+from tfshards.prep.sources.elements.spill import Description, Spill
+from tfshards.prep.sources.elements.staging import TABLE_NAME, stage_elements
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, Phase, ShardId
+from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas.argument_types import check_instance
+
+_LOGGER = logging.getLogger("tfshards")
+_WARNING = "warning: "
+_GONE = "{} is gone: another build of the dataset has begun or ended; let one at a time write to it"
+
+
+class WriteShards(Transform):  # type: ignore[misc]
+    """Write the elements of a PCollection as a dataset, in your own Beam pipeline.
+
+    The elements are ``(key, features)``: a string, and a dict of NumPy arrays, numbers, ``str`` or ``bytes``.
+    The dataset is that of ``build``: balanced shards, the same bytes for the same elements in any order, on
+    any runner and any number of workers, committed by its manifest. Of each element, Beam shuffles only a
+    description of some 100 bytes: the values are written to files in the folder of the dataset and read from
+    there again, or read twice by ``Elements.read``. Every worker must see that folder under the same path.
+
+    The result is a PCollection of one string, the build id. If the folder already holds this build, nothing
+    is written. Without elements there is no dataset, and the result is empty.
+
+    Args:
+        dataset: folder of the dataset; created if it does not exist.
+        elements: what the features of the elements are.
+        shards: number of shards of every split, or a dict of them by split; by default as many as
+            ``options.shard_size`` gives.
+        seed: random seed for the order of examples and for splits by ratio.
+        overwrite: replace a dataset with other elements or options; it stays complete until the commit.
+        options: all other options; ``group_by`` is a regular expression with one group, for the keys.
+
+    Raises:
+        OptionsError: an argument is not valid.
+        InputError: the folder holds other files than a dataset. When the pipeline runs: the elements or the
+            dataset in the folder do not allow the build.
+        BuildError: when the pipeline runs: too many images are rejected.
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str],
+        elements: Elements | None = None,
+        *,
+        shards: Shards = None,
+        seed: int = 0,
+        overwrite: bool = False,
+        options: Options | None = None,
+    ) -> None:
+        super().__init__()
+        elements = Elements() if elements is None else elements
+        options = Options() if options is None else options
+        check_instance("elements", elements, Elements)
+        check_option_types(seed, options)
+        counts = ShardCounts.of(shards)
+        counts.check_shard_size(options.shard_size)
+        # workers may run in other folders
+        folder = output_folder(dataset).absolute()
+        self._request = _Request(
+            folder, dataset_name(folder, options), elements, counts, seed, overwrite, options
+        )
+
+    def expand(self, elements: Collection) -> Collection:
+        """Return the PCollection of the build id; see the class."""
+        return run_steps(elements, self._steps())
+
+    def _steps(self) -> Steps:
+        """Return the steps of one run."""
+        # on the workers it holds the values of elements, too
+        check_usable(inspect_output(self._request.folder), overwrite=self._request.overwrite)
+        return Steps(self._request, secrets.token_hex(4))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of ``WriteShards``, checked, and the name of the dataset."""
+
+    folder: Path
+    name: str
+    elements: Elements
+    shards: ShardCounts
+    seed: int
+    overwrite: bool
+    options: Options
+
+
+class _Task(NamedTuple):
+    """A shard to write."""
+
+    task: ShardTask
+    shard: ShardId
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one run on its workers, each of which may be repeated.
+
+    Between the steps, everything is in files: the staged elements and the build area. When a build is
+    committed, or was found complete, there are no files any more, and the following steps do nothing.
+
+    Attributes:
+        request: the arguments of ``WriteShards``.
+        run_id: hex digits that tell the files of this run from those of others.
+    """
+
+    request: _Request
+    run_id: str
+
+    @property
+    def _staging(self) -> Path:
+        # the next build of the dataset removes files with this name, if this one is killed
+        return self.request.folder / AREA_NAME / f"staged-{self.run_id}"
+
+    def bundle(self) -> Spill:
+        """Return a bundle, whose values are spilled into the folder of this run."""
+        return Spill(self.request.elements, self._staging)
+
+    def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
+        """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
+        request = self.request
+        with claimed(request.folder, overwrite=request.overwrite) as state:
+            for other in (request.folder / AREA_NAME).glob("staged-*"):
+                if other != self._staging:
+                    # of a pipeline that failed or was killed
+                    shutil.rmtree(other, ignore_errors=True)
+            stage_elements(request.elements, map(Description._make, descriptions), self._staging)
+            build = self._planned()
+            plan = build.plan
+            for line in (*(f"{_WARNING}{warning}" for warning in plan.warnings), *plan.notes):
+                _log(line)
+            wanted = wanted_of(plan)
+            if request.overwrite:
+                state = read_damage(state, wanted, _log)
+            if self._is_up_to_date(state, build):
+                assert state.manifest is not None
+                discard_others(state, plan.plan_id, plan.options, _log, keep_previous=True)
+                complete(state.manifest, request.folder, _log)
+                _log(up_to_date(request.folder, is_compared=request.overwrite))
+                return plan.plan_id, []
+            if build.finds_duplicates:
+                check_comparable(plan.listing.schema)
+            discard_others(state, plan.plan_id, plan.options, _log)
+            prepare(build)
+            return plan.plan_id, _tasks(build, "first", plan.layouts)
+
+    def write(self, task: _Task) -> None:
+        """Write one shard.
+
+        The attempts at shards do not stop each other, since the runner may repeat one that has failed.
+        """
+        area = replace(task.task.area, attempt=secrets.token_hex(4))
+        unfinished = area.unfinished_path("")
+        try:
+            unfinished.mkdir()
+        except FileNotFoundError:
+            raise BuildError(_GONE.format(area.root)) from None
+        reader = ElementsReader.open(self.request.elements, self._staging)
+        write_shard(replace(task.task, area=area, reader=reader), task.shard)
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+    def balance(self, plan_id: str) -> list[_Task]:
+        """Return the shards to write again because inputs were rejected."""
+        with claimed(self.request.folder, overwrite=self.request.overwrite) as state:
+            if self._committed(state, plan_id):
+                return []
+            build = self._planned()
+            first = build.finished("first", build.plan.layouts)
+            layouts, rejects = balanced(build, first, self.request.options)
+            return _tasks(build, "final", layouts) if rejects else []
+
+    def commit(self, plan_id: str) -> str:
+        """Commit the build, and return the build id.
+
+        Raises:
+            InputError: meanwhile another dataset was committed.
+        """
+        with claimed(self.request.folder, overwrite=self.request.overwrite) as state:
+            committed = self._committed(state, plan_id)
+            if committed:
+                return committed.build_id
+            build = self._planned()
+            self._is_up_to_date(state, build)
+            # takes back the shards that this step placed if it was killed
+            build.area.open()
+            first = build.finished("first", build.plan.layouts)
+            # the step above has logged the same
+            layouts, rejects = balanced(replace(build, log=_ignore), first, self.request.options)
+            shards = build.finished("final", layouts) if rejects else first
+            return commit_build(build, written_shards(build, layouts, shards, rejects)).build_id
+
+    def _planned(self) -> PlannedBuild:
+        """Return the build of the staged elements; it is the same in each step."""
+        request = self.request
+        # tasks hold this reader: runners pickle them by other means than functions
+        reader = ElementsReader.open(replace(request.elements, read=None), self._staging)
+        plan = make_plan(reader, request.name, request.shards, request.seed, request.options)
+        return PlannedBuild(
+            reader=reader,
+            plan=plan,
+            area=BuildArea(request.folder, plan.plan_id),
+            name=request.name,
+            log=_log,
+            finds_duplicates=request.options.duplicates != "keep",
+            compression=request.options.compression,
+        )
+
+    def _is_up_to_date(self, state: OutputState, build: PlannedBuild) -> bool:
+        changes = partial(changes_of_inputs, state, build.plan.listing)
+        return is_up_to_date(state, wanted_of(build.plan), overwrite=self.request.overwrite, changes=changes)
+
+    def _committed(self, state: OutputState, plan_id: str) -> Manifest | None:
+        """Return the manifest if the build was committed, or was found complete.
+
+        Raises:
+            InputError: another build has removed the files of this run.
+        """
+        found = state.manifest
+        area = BuildArea(self.request.folder, plan_id)
+        if found and area.placed_id() == found.build_id and not any(area.shards.glob("*.tfrecord-*")):
+            # a step was killed after the commit
+            complete(found, self.request.folder, _log)
+            return found
+        if (self._staging / TABLE_NAME).exists():
+            return None
+        if found and plan_id == plan_id_of(found.name, found.schema, found.options, found.inputs_digest):
+            return found
+        raise InputError(_GONE.format(self._staging))
+
+
+def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:
+    task = build.task(phase, layouts, Reporter())
+    return [_Task(task, shard) for shard in build.begin(phase, layouts)]
+
+
+def _log(line: str) -> None:
+    """Log a status line on a worker, from which runners collect the log."""
+    level = logging.WARNING if line.startswith(_WARNING) else logging.INFO
+    _LOGGER.log(level, "%s", line.removeprefix(_WARNING))
+
+
+def _ignore(_: str) -> None:
+    """Drop a status line."""

@@ -1,0 +1,156 @@
+"""Run the steps of a build inside a Beam pipeline of the user: a chain that every runner supports.
+
+It is linear, and has no side inputs, state, timers, tagged outputs or outputs at the end of a bundle. Runners
+may repeat or duplicate any call, so each step must give the same result when it is called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import apache_beam as beam
+from apache_beam.internal import pickler
+from apache_beam.transforms.window import GlobalWindows
+
+from tfshards.prep.engines.worker import check_versions, own_versions
+from tfshards.schemas import OptionsError
+
+# for annotations and base classes in other files, which do not import Beam
+Collection: TypeAlias = beam.PCollection
+Transform: TypeAlias = beam.PTransform
+Task = TypeVar("Task")
+
+
+class Bundle(Protocol):
+    """Describes the elements of one bundle."""
+
+    def describe(self, element: object) -> tuple[object, ...]:
+        """Return the description of an element, which is all that the runner shuffles of it."""
+
+    def close(self) -> None:
+        """Finish the bundle, before the runner passes its descriptions on."""
+
+
+class Steps(Protocol[Task]):
+    """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers."""
+
+    def bundle(self) -> Bundle:
+        """Return a new bundle."""
+
+    def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]:
+        """Plan the build of all described elements; return its id, and its first tasks."""
+
+    def write(self, task: Task) -> None:
+        """Do one task."""
+
+    def balance(self, build: str) -> Iterable[Task]:
+        """Return the further tasks of a build whose first ones are done."""
+
+    def commit(self, build: str) -> str:
+        """Commit a build whose tasks are done; return the element of the result."""
+
+
+_Function: TypeAlias = Callable[[Steps[Any], Any], Iterator[object]]
+
+
+def run_steps(elements: Collection, steps: Steps[Any]) -> Collection:
+    """Return a PCollection with the result of the commit; without elements it is empty.
+
+    Raises:
+        OptionsError: the elements are unbounded, so that they are never complete.
+    """
+    if not elements.is_bounded:
+        raise OptionsError("the elements are unbounded, so they are never complete; use a bounded source")
+    # PCollection[element] -> [(b"", description)] -> [(b"", descriptions)] -> [(build, task or None)]
+    # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [result]
+    return (
+        elements
+        | "Describe" >> beam.ParDo(_Describe(steps)).with_output_types(tuple[bytes, Any])
+        # one group of all elements, whatever their windows
+        | "WindowAll" >> beam.WindowInto(GlobalWindows())
+        | "GatherElements" >> beam.GroupByKey()
+        | "Plan" >> _step(_plan, steps, tuple[str, Any])
+        | "SpreadFirst" >> beam.Reshuffle()
+        | "WriteFirst" >> _step(_write, steps, tuple[str, Any])
+        | "GatherFirst" >> beam.GroupByKey()
+        | "Balance" >> _step(_balance, steps, tuple[str, Any])
+        | "SpreadFinal" >> beam.Reshuffle()
+        | "WriteFinal" >> _step(_write, steps, tuple[str, Any])
+        | "GatherFinal" >> beam.GroupByKey()
+        | "Commit" >> _step(_commit, steps, str)
+    )
+
+
+def _plan(
+    steps: Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...]]]
+) -> Iterator[tuple[str, Task | None]]:
+    build, tasks = steps.plan(group[1])
+    # without an element, the runner would not call the following steps
+    yield build, None
+    for task in tasks:
+        yield build, task
+
+
+def _write(steps: Steps[Task], assigned: tuple[str, Task | None]) -> Iterator[tuple[str, None]]:
+    build, task = assigned
+    if task is not None:
+        steps.write(task)
+    yield build, None
+
+
+def _balance(steps: Steps[Task], group: tuple[str, object]) -> Iterator[tuple[str, Task | None]]:
+    build, _ = group
+    yield build, None
+    for task in steps.balance(build):
+        yield build, task
+
+
+def _commit(steps: Steps[Any], group: tuple[str, object]) -> Iterator[str]:
+    yield steps.commit(group[0])
+
+
+def _step(function: _Function, steps: Steps[Any], output: object) -> beam.ParDo:
+    return beam.ParDo(_Call(steps, function)).with_output_types(output)
+
+
+class _Checked(beam.DoFn):  # type: ignore[misc]
+    """A function of the chain that checks the versions of a worker before it unpickles the steps."""
+
+    def __init__(self, steps: Steps[Any]) -> None:
+        super().__init__()
+        self._versions = own_versions()
+        self._content = pickler.dumps(steps)
+
+    def setup(self) -> None:
+        """Check the worker; runners call this once before the first element."""
+        check_versions(self._versions)
+        self._steps: Steps[Any] = pickler.loads(self._content)
+
+
+class _Describe(_Checked):
+    """Describes elements."""
+
+    def start_bundle(self) -> None:
+        """Begin a bundle; what one that failed has left is not used."""
+        self._bundle = self._steps.bundle()
+
+    def process(self, element: object) -> Iterator[tuple[bytes, object]]:
+        """Yield the description of an element."""
+        yield b"", self._bundle.describe(element)
+
+    def finish_bundle(self) -> None:
+        """Finish the bundle; nothing is output here, which some runners would lose."""
+        self._bundle.close()
+
+
+class _Call(_Checked):
+    """Calls one of the functions above."""
+
+    def __init__(self, steps: Steps[Any], function: _Function) -> None:
+        super().__init__(steps)
+        self._function = function
+
+    def process(self, element: object) -> Iterator[object]:
+        """Yield what the function yields."""
+        yield from self._function(self._steps, element)

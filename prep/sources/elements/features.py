@@ -1,0 +1,185 @@
+"""The values of one element: their features, and the bytes from which a worker reads them later."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from tfshards.prep.records.example import Decoded, Values, decode_example, example_encoder
+from tfshards.prep.sources.arrays.features import feature_of, values_of
+from tfshards.prep.sources.arrays.mapped import AnyArray
+from tfshards.prep.sources.elements.source import Elements
+from tfshards.prep.sources.image_file import image_feature
+from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas.names import name_fault
+
+_DIGEST_BYTES = 16
+
+
+class Encoded(NamedTuple):
+    """The features of one element.
+
+    Attributes:
+        features: its features, sorted by name; label and split as they are given.
+        data: the values, as a ``tf.train.Example`` of these features.
+        label: number or name of the class; -1 if there are no labels.
+        split: name of the split; empty if the elements name none.
+    """
+
+    features: tuple[Feature, ...]
+    data: bytes
+    label: int | str
+    split: str
+
+
+def encode_key(key: object) -> bytes:
+    """Return the key of an element as bytes.
+
+    Raises:
+        InputError: it is not a string, or cannot be the key of an example.
+    """
+    if not isinstance(key, str):
+        raise InputError(f"the key {key!r} is of type {type(key).__name__}; keys must be strings")
+    try:
+        encoded = to_bytes(key)
+    except UnicodeEncodeError as error:
+        raise InputError(f"the key {key!r} is not valid Unicode: {error.reason}") from None
+    if not encoded or b"\0" in encoded:
+        raise InputError(f"the key {key!r} must be one or more characters without NUL")
+    return encoded
+
+
+def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -> Encoded:
+    """Return the features of an element, and its values as bytes.
+
+    Raises:
+        InputError: a feature is missing, or its value cannot be stored; the message names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{key}: the features must be a dict by name, not {type(values).__name__}")
+    for name in elements.named:
+        if name not in values:
+            raise InputError(f"{key}: the feature {name!r} is missing; it has {', '.join(map(str, values))}")
+    if KEY_FEATURE.name in values:
+        raise InputError(f"{key}: a feature is named 'key', which is the key of the element; rename it")
+    label: int | str = -1
+    split = ""
+    features: list[Feature] = []
+    parts: list[Values] = []
+    feature: Feature
+    value: Values
+    try:
+        for name in sorted(values):
+            if name in elements.images:
+                feature, value = image_feature(name, elements.image_options), _image(name, values[name])
+            elif name == elements.label:
+                label = _label(name, values[name])
+                feature, value = _stored(name, label, as_list=False)
+            elif name == elements.split:
+                split = _split(name, values[name])
+                feature, value = _stored(name, split, as_list=False)
+            else:
+                feature, value = _stored(name, values[name], as_list=name in elements.lists)
+            features.append(feature)
+            parts.append(value)
+    except InputError as error:
+        raise InputError(f"{key}: {error}") from None
+    known = tuple(features)
+    return Encoded(known, b"".join(_encoder(known)(parts)), label, split)
+
+
+def decode_element(features: Sequence[Feature], data: bytes) -> dict[str, Values]:
+    """Return the values by feature in the bytes of an element, as ``example_encoder`` expects them."""
+    decoded = decode_example(data)
+    return {feature.name: _single_or_list(feature, decoded[feature.name]) for feature in features}
+
+
+def data_digest(data: bytes) -> bytes:
+    """Return the digest of an element's bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _single_or_list(feature: Feature, decoded: Decoded) -> Values:
+    is_single = feature.shape == () or feature.is_encoded or feature.kind == "raw"
+    return decoded[0] if is_single else decoded
+
+
+# the elements of a pipeline have one set of features
+@lru_cache(maxsize=16)
+def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequence[bytes]]:
+    return example_encoder(Schema(features))
+
+
+def _image(name: str, value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise InputError(
+            f"the image {name!r} is of type {type(value).__name__}; images must be encoded bytes"
+        )
+    return value
+
+
+def _label(name: str, value: object) -> int | str:
+    if isinstance(value, str) and value:
+        return str(value)
+    array = np.asarray(value)
+    if not array.shape and array.dtype.kind in "biu" and 0 <= int(array) < 1 << 63:
+        return int(array)
+    raise InputError(
+        f"the label {name!r} is {_shown(array)}; a label is an integer of at least 0, or the name of a class"
+    )
+
+
+def _split(name: str, value: object) -> str:
+    fault = name_fault(value) if isinstance(value, str) else f"{value!r} must be a string"
+    if fault:
+        raise InputError(f"the split {name!r}: {fault}")
+    return cast("str", value)
+
+
+class _Layout(NamedTuple):
+    """The dtype and the shape of one value, as those of an array with one row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values]:
+    """Return the feature of a value that is not an image, and the value as the encoder expects it."""
+    if isinstance(value, (str, bytes)) and not as_list:
+        return Feature(name, "bytes", "bytes"), _text(name, value)
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise InputError(
+            f"the feature {name!r} is of type {type(value).__name__}; give an array, a number, str or bytes"
+        )
+    if as_list and not array.shape:
+        raise InputError(f"lists={name!r}: {_shown(array)} is a single value; give an array, or leave it out")
+    # NumPy cannot read back the string of ml_dtypes' bfloat16
+    is_bfloat16 = array.dtype.name == "bfloat16"
+    layout = _Layout("bfloat16" if is_bfloat16 else array.dtype.str, (1, *array.shape))
+    feature = feature_of(name, layout, as_list=as_list, is_label=False)
+    block = array[np.newaxis].view(np.uint16) if is_bfloat16 else array[np.newaxis]
+    (stored,) = values_of(feature, block, layout.dtype)
+    if not as_list:
+        return feature, stored
+    try:
+        return replace(feature, shape=(None, *array.shape[1:])), stored
+    except ValueError as error:
+        raise InputError(f"lists={name!r}: {error}") from None
+
+
+def _text(name: str, value: str | bytes) -> bytes:
+    try:
+        return value if isinstance(value, bytes) else to_bytes(value)
+    except UnicodeEncodeError as error:
+        raise InputError(f"the feature {name!r} is not valid Unicode: {error.reason}") from None
+
+
+def _shown(array: AnyArray) -> str:
+    return f"{array.dtype} {array.shape}" if array.shape else repr(array.item())

@@ -1,0 +1,184 @@
+"""Describe elements in a few bytes each, after storing their values where every worker can read them.
+
+The files are in a folder that every worker sees: ``FILE.spill`` for each bundle, and ``DIGEST.features`` for
+each set of features, of which there should be one. A bundle that a runner repeats writes another file; then
+no description names the first one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import secrets
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tfshards.prep.sources.elements.features import data_digest, encode_element, encode_key
+from tfshards.prep.sources.elements.source import Elements
+from tfshards.prep.sources.keys import to_text
+from tfshards.schemas import Feature, InputError
+from tfshards.schemas.files import write_atomically
+
+# Of a pickled value that is read again: it is shuffled, so it must not be the example itself.
+MAX_VALUE_BYTES = 4096
+
+_NAME_BYTES = 8
+_FEATURES_BYTES = 8
+# offset and length; origins in a file sort by offset
+_NUMBERS = struct.Struct(">QQ")
+
+
+class Description(NamedTuple):
+    """What the plan needs to know of one element.
+
+    Attributes:
+        key: the key.
+        size: number of bytes of its values.
+        label: number or name of its class; -1 if there are no labels.
+        split: name of its split, or nothing.
+        features: digest of its features, which names their file.
+        digest: digest of its values.
+        origin: file name, offset and length of its values; or the pickled value that is read again.
+    """
+
+    key: bytes
+    size: int
+    label: int | str
+    split: str
+    features: bytes
+    digest: bytes
+    origin: bytes
+
+
+class Spill:
+    """Describes the elements of one bundle, and stores the values of those that cannot be read again."""
+
+    def __init__(self, elements: Elements, folder: Path) -> None:
+        """Create nothing yet, since a bundle may be empty."""
+        self._elements = elements
+        self._folder = folder
+        self._name = secrets.token_bytes(_NAME_BYTES)
+        self._file: IO[bytes] | None = None
+        self._offset = 0
+        self._known: dict[tuple[Feature, ...], bytes] = {}
+
+    def describe(self, element: object) -> tuple[object, ...]:
+        """Return the ``Description`` of an element ``(key, features)``, or ``(key, value)`` to be read again.
+
+        It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
+
+        Raises:
+            InputError: the element has another form, or a value that cannot be stored.
+        """
+        if not isinstance(element, tuple) or len(element) != 2:
+            raise InputError(f"an element is of type {type(element).__name__}; each must be (key, features)")
+        key = encode_key(element[0])
+        shown = to_text(key)
+        if not self._known:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        if self._elements.read is None:
+            found = encode_element(self._elements, shown, element[1])
+            origin = self._append(found.data)
+        else:
+            origin = _pickled(shown, element[1])
+            found = encode_element(self._elements, shown, read_again(self._elements, shown, origin))
+        features = self._known.get(found.features) or self._write_features(found.features)
+        digest = data_digest(found.data)
+        description = Description(key, len(found.data), found.label, found.split, features, digest, origin)
+        return tuple(description)
+
+    def close(self) -> None:
+        """Write what is buffered; other machines may see a file only when it is closed."""
+        if self._file is not None:
+            self._file.close()
+
+    def _append(self, data: bytes) -> bytes:
+        if self._file is None:
+            self._file = _spill_path(self._folder, self._name).open("xb")
+        self._file.write(data)
+        origin = self._name + _NUMBERS.pack(self._offset, len(data))
+        self._offset += len(data)
+        return origin
+
+    def _write_features(self, features: tuple[Feature, ...]) -> bytes:
+        text = json.dumps([feature.to_json() for feature in features]).encode("ascii")
+        digest = hashlib.blake2b(text, digest_size=_FEATURES_BYTES).digest()
+        write_atomically(_features_path(self._folder, digest), text)
+        self._known[features] = digest
+        return digest
+
+
+def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
+    """Return the values at these origins; fewer bytes of one whose file has been cut.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    found = [b""] * len(origins)
+    # one open file at a time: there are as many files as bundles
+    in_order = sorted(range(len(origins)), key=origins.__getitem__)
+    for name, numbers in groupby(in_order, key=lambda number: origins[number][:_NAME_BYTES]):
+        path = _spill_path(folder, name)
+        try:
+            with path.open("rb", buffering=0) as file:
+                for number in numbers:
+                    offset, length = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
+                    found[number] = os.pread(file.fileno(), length, offset)
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset"
+            ) from None
+    return found
+
+
+def read_features(folder: Path, digest: bytes) -> tuple[Feature, ...]:
+    """Return the features that elements with this digest have.
+
+    Raises:
+        InputError: their file is missing.
+    """
+    path = _features_path(folder, digest)
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} is missing: mount the folder of the dataset on every worker under the same path, and "
+            "let no other build write to it"
+        ) from None
+    return tuple(Feature(**{**each, "shape": tuple(each["shape"])}) for each in found)
+
+
+def read_again(elements: Elements, key: str, origin: bytes) -> Mapping[str, object]:
+    """Return the features of an element that can be read again.
+
+    Raises:
+        InputError: the user's function failed.
+    """
+    assert elements.read is not None
+    try:
+        return elements.read(pickle.loads(origin))
+    except Exception as error:  # a function of the user
+        raise InputError(f"{key}: read= failed: {type(error).__name__}: {error}") from error
+
+
+def _pickled(key: str, value: object) -> bytes:
+    data = pickle.dumps(value)
+    if len(data) > MAX_VALUE_BYTES:
+        raise InputError(
+            f"{key}: the value for read= has {len(data)} bytes, more than the {MAX_VALUE_BYTES} that are "
+            "shuffled for an element; give a path, or another name of what read= returns"
+        )
+    return data
+
+
+def _spill_path(folder: Path, name: bytes) -> Path:
+    return folder / f"{name.hex()}.spill"
+
+
+def _features_path(folder: Path, digest: bytes) -> Path:
+    return folder / f"{digest.hex()}.features"

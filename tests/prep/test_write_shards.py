@@ -1,0 +1,652 @@
+"""``prep.WriteShards``: datasets from pipelines of the user, on Beam's local runner."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import apache_beam as beam
+import ml_dtypes
+import numpy as np
+import pytest
+from apache_beam.coders.coder_impl import create_InputStream
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.pvalue import PCollection
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from PIL import Image
+
+from tfshards import loader, prep
+from tfshards.prep.building.write_shards import Steps
+from tfshards.prep.engines import transform
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.reader import read_records
+from tfshards.prep.sources.elements.spill import Spill
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
+
+Features = dict[str, object]
+Element = tuple[str, Features]
+
+PHOTOS = prep.Elements(images=["image"], label="label")
+
+
+def png(number: int) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (4 + number % 3, 5, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def photo(number: int) -> Element:
+    label = ("cat", "dog")[number % 2]
+    return f"{label}/{number:02d}.png", {"image": png(number), "label": label}
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[Element]:
+    return [photo(number) for number in range(21)]
+
+
+def write(elements: Iterable[object], transform: prep.WriteShards, *arguments: str) -> None:
+    """Run a pipeline on Beam's local runner; each of ``elements`` is in a bundle of its own."""
+    options = PipelineOptions(list(arguments))
+    with beam.Pipeline(FnApiRunner(), options) as pipeline:
+        result = pipeline | beam.Create(list(elements)) | transform
+        assert_that(result | beam.combiners.Count.Globally(), equal_to([1]))
+
+
+def in_steps(elements: Iterable[object], transform: prep.WriteShards, *, repeats: int = 1) -> str:
+    """Take the steps of a pipeline without a runner, in two bundles; repeat each step as runners may."""
+    steps = transform._steps()
+    elements = list(elements)
+    descriptions: list[tuple[object, ...]] = []
+    for half in (elements[::2], elements[1::2]):
+        for _ in range(repeats):
+            bundle = steps.bundle()
+            described = [bundle.describe(element) for element in half]
+            bundle.close()
+        descriptions += described
+    for _ in range(repeats):
+        plan_id, tasks = steps.plan(descriptions)
+    write_all(steps, tasks, repeats)
+    for _ in range(repeats):
+        tasks = steps.balance(plan_id)
+    write_all(steps, tasks, repeats)
+    for _ in range(repeats):
+        build_id = steps.commit(plan_id)
+    return build_id
+
+
+def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[Steps, str, list]:
+    """Take the first two steps; return all steps, the plan id and the tasks."""
+    steps = transform._steps()
+    bundle = steps.bundle()
+    descriptions = [bundle.describe(element) for element in elements]
+    bundle.close()
+    return steps, *steps.plan(descriptions)
+
+
+def write_all(steps: Steps, tasks: Sequence[object], repeats: int) -> None:
+    for task in tasks:
+        for _ in range(repeats):
+            steps.write(task)
+
+
+def records(out: Path) -> dict[str, dict[str, list]]:
+    """Return the values of all records by key."""
+    manifest = read_manifest(out)
+    found = [
+        decode_example(data)
+        for shard in manifest.shards
+        for _, data in read_records(out / shard.path, manifest.compression)
+    ]
+    return {values["key"][0].decode(): values for values in found}
+
+
+def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_path, quiet_build):
+    for key, features in photos:
+        path = tmp_path / "folder" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(features["image"])
+    quiet_build(prep.ImageFolder(tmp_path / "folder"), tmp_path / "built" / "pets", shards=4, seed=3)
+    out = tmp_path / "written" / "pets"
+    write(photos, prep.WriteShards(out, PHOTOS, shards=4, seed=3))
+    built, written = read_manifest(tmp_path / "built" / "pets"), read_manifest(out)
+    assert [shard.digest for shard in written.shards] == [shard.digest for shard in built.shards]
+    assert written.schema == built.schema
+    assert written.totals == built.totals
+    assert prep.verify(out, deep=True)
+    assert not (out / AREA_NAME).exists()
+
+
+ORDERS = {
+    "one worker": [],
+    "three workers": ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
+    "two processes": ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
+}
+
+
+def test_order_and_bundles_and_processes_do_not_change_a_byte(photos, tmp_path, contents):
+    found = []
+    for seed, (name, arguments) in enumerate(ORDERS.items()):
+        shuffled = random.Random(seed).sample(photos, len(photos))
+        out = tmp_path / name / "pets"
+        write(shuffled, prep.WriteShards(out, PHOTOS, shards=4), *arguments)
+        found.append(contents(out))
+    assert found[0] == found[1] == found[2]
+
+
+def test_elements_that_are_read_again_give_the_same_bytes_without_copies(
+    photos, tmp_path, contents, monkeypatch
+):
+    write(photos, prep.WriteShards(tmp_path / "spilled" / "pets", PHOTOS, shards=4))
+    monkeypatch.setattr(Spill, "_append", None)
+    # a function that plain pickle cannot handle
+    again = replace(PHOTOS, read=lambda number: photo(number)[1])
+    keys = [(key, number) for number, (key, _) in enumerate(photos)]
+    write(keys, prep.WriteShards(tmp_path / "again" / "pets", again, shards=4))
+    assert contents(tmp_path / "spilled" / "pets") == contents(tmp_path / "again" / "pets")
+
+
+def varints(payload: bytes) -> list[int]:
+    stream, found = create_InputStream(payload), []
+    while stream.size():
+        found.append(stream.read_var_int64())
+    return found
+
+
+def test_beam_shuffles_less_than_150_bytes_of_an_element(tmp_path):
+    def big(number: int) -> Element:
+        image = np.random.default_rng(number).bytes(100_000)
+        return f"folder/of/photos/IMG_{number:06}.jpg", {"image": image, "label": number % 3}
+
+    kept = prep.Elements(["image"], "label", image_options=prep.ImageOptions(check="none"))
+    pipeline = beam.Pipeline(FnApiRunner())
+    transform = prep.WriteShards(tmp_path / "out", kept, shards=3)
+    _ = pipeline | beam.Create(range(40)) | beam.Map(big) | transform
+    result = pipeline.run()
+    result.wait_until_finish()
+    infos = [info for info in result.monitoring_infos() if info.urn.endswith("sampled_byte_size:v1")]
+    # count, sum, smallest and largest of the elements of each collection
+    largest = sorted(varints(info.payload)[3] for info in infos)
+    # one collection has the images: that of the user; another has the group of all descriptions
+    assert largest[-1] > 100_000
+    assert 40 * 80 < largest[-2] < 40 * 150
+
+
+def test_the_graph_is_a_chain_without_what_some_runners_lack(tmp_path):
+    pipeline = beam.Pipeline(FnApiRunner())
+    elements = pipeline | beam.Impulse()
+    _ = elements | prep.WriteShards(tmp_path / "out")
+    transforms = pipeline.to_runner_api().components.transforms.values()
+    assert len([each for each in transforms if "Write" in each.unique_name]) > 10
+    readers: Counter[str] = Counter()
+    for each in transforms:
+        assert len(each.inputs) <= 1
+        assert len(each.outputs) <= 1
+        if each.spec.urn == common_urns.primitives.PAR_DO.urn:
+            payload = beam_runner_api_pb2.ParDoPayload.FromString(each.spec.payload)
+            assert not payload.side_inputs
+            assert not payload.state_specs
+            assert not payload.timer_family_specs
+        if not each.subtransforms:
+            readers.update(each.inputs.values())
+    assert set(readers.values()) == {1}
+
+
+@pytest.fixture(scope="module")
+def with_rejects(photos) -> list[Element]:
+    bad = [(f"cat/bad-{number}.png", {"image": b"no image", "label": "cat"}) for number in range(3)]
+    return [*bad, *photos]
+
+
+def test_rejected_images_leave_exactly_balanced_shards(with_rejects, tmp_path, contents, caplog):
+    options = prep.Options(max_rejected=0.2)
+    out = tmp_path / "one" / "pets"
+    caplog.set_level("INFO", "tfshards")
+    write(with_rejects, prep.WriteShards(out, PHOTOS, shards=4, seed=1, options=options))
+    assert any(
+        re.fullmatch("balancing after rejects: [234] of 4 shards to rewrite", line)
+        for line in caplog.messages
+    )
+    manifest = read_manifest(out)
+    assert sorted(shard.num_examples for shard in manifest.shards) == [5, 5, 5, 6]
+    assert (manifest.totals.accepted, manifest.totals.rejected) == (21, 3)
+    assert prep.verify(out, deep=True)
+    again = tmp_path / "repeated" / "pets"
+    in_steps(with_rejects, prep.WriteShards(again, PHOTOS, shards=4, seed=1, options=options), repeats=2)
+    assert contents(again) == contents(out)
+
+
+def test_too_many_rejected_images_end_the_pipeline(with_rejects, tmp_path):
+    with pytest.raises(
+        Exception, match=r"3 of 24 inputs are rejected \(3 .+\), more than max_rejected= allows"
+    ):
+        write(with_rejects, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
+    assert not (tmp_path / "pets" / "dataset.json").exists()
+
+
+def test_duplicates_are_dropped(photos, tmp_path):
+    copies = [(f"{key} copy", features) for key, features in photos[:2]]
+    options = prep.Options(duplicates="drop", max_rejected=0)
+    in_steps([*copies, *photos], prep.WriteShards(tmp_path / "pets", PHOTOS, shards=2, options=options))
+    assert sorted(records(tmp_path / "pets")) == sorted(key for key, _ in photos)
+
+
+def test_ratios_with_classes_give_splits(photos, tmp_path):
+    options = prep.Options(splits={"train": "2/3", "val": "1/3"}, stratify=True)
+    shards = {"train": 3, "val": 2}
+    in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=shards, options=options))
+    splits = read_manifest(tmp_path / "pets").splits
+    assert {name: len(split.shards) for name, split in splits.items()} == shards
+    assert {name: split.label_counts for name, split in splits.items()} == {
+        "train": {"cat": 7, "dog": 7},
+        "val": {"cat": 4, "dog": 3},
+    }
+
+
+def test_groups_are_found_in_keys(photos, tmp_path):
+    options = prep.Options(splits={"train": 0.5, "val": 0.5}, group_by="^(cat|dog)")
+    in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, options=options))
+    counts = [split.label_counts for split in read_manifest(tmp_path / "pets").splits.values()]
+    assert counts in (
+        [{"cat": 11, "dog": 0}, {"cat": 0, "dog": 10}],
+        [{"cat": 0, "dog": 10}, {"cat": 11, "dog": 0}],
+    )
+
+
+def test_a_feature_names_splits_and_is_not_stored(tmp_path):
+    elements = [(f"{n}", {"x": n, "part": "train" if n % 3 else "test"}) for n in range(9)]
+    out = tmp_path / "numbers"
+    in_steps(elements, prep.WriteShards(out, prep.Elements(split="part"), shards=2))
+    manifest = read_manifest(out)
+    assert [(name, split.num_examples) for name, split in manifest.splits.items()] == [
+        ("train", 6),
+        ("test", 3),
+    ]
+    assert manifest.schema.names == ("x", "key")
+
+
+def test_values_of_every_type_are_loaded_as_they_were_given(tmp_path):
+    def example(number: int) -> Features:
+        return {
+            "boxes": np.arange(4 * number, dtype=np.float32).reshape(number, 4),
+            "bytes": b"a\0b\0",
+            "float": 0.5 * number,
+            "half": ml_dtypes.bfloat16(number),
+            "image": png(number),
+            "int": number,
+            "ints": np.arange(number),
+            "is_even": number % 2 == 0,
+            "label": np.uint8(number),
+            "names": np.array(["é", "b"]),
+            "pixels": np.full((2, 3), number, ">u2"),
+            "text": "é",
+        }
+
+    elements = prep.Elements(["image"], "label", lists=("boxes", "ints"), class_names=["a", "b", "c", "d"])
+    out = tmp_path / "out"
+    in_steps([(str(number), example(number)) for number in range(4)], prep.WriteShards(out, elements))
+    assert read_manifest(out).schema.class_names == ("a", "b", "c", "d")
+    loaded = loader.load(out, "train", batch_size=1, shuffle=None)
+    found = {int(batch["label"][0]): batch for batch in loaded}
+    assert sorted(found) == [0, 1, 2, 3]
+    for number, batch in found.items():
+        expected = example(number)
+        for name in ("float", "half", "int", "is_even", "label", "pixels"):
+            np.testing.assert_array_equal(batch[name][0].numpy(), expected[name], name)
+        for name in ("boxes", "ints"):
+            np.testing.assert_array_equal(
+                batch[name].to_tensor(shape=(1, *expected[name].shape))[0], expected[name]
+            )
+        assert batch["names"][0].numpy().tolist() == ["é".encode(), b"b"]
+        assert (batch["text"][0], batch["bytes"][0]) == ("é".encode(), b"a\0b\0")
+        assert batch["key"][0] == str(number).encode()
+        assert batch["image"][0] == expected["image"]
+
+
+def test_a_key_that_is_given_twice_is_named(photos, tmp_path):
+    other = (photos[4][0], photos[5][1])
+    with pytest.raises(Exception, match=r"several elements have the same key: 'cat/04\.png'; give each"):
+        write([*photos, other], prep.WriteShards(tmp_path / "pets", PHOTOS))
+    assert not (tmp_path / "pets" / "dataset.json").exists()
+
+
+def test_repeated_steps_change_nothing_and_leave_nothing(photos, tmp_path, contents):
+    for repeats in (1, 3):
+        in_steps(
+            photos, prep.WriteShards(tmp_path / str(repeats) / "pets", PHOTOS, shards=4), repeats=repeats
+        )
+    assert contents(tmp_path / "1" / "pets") == contents(tmp_path / "3" / "pets")
+
+
+@pytest.mark.parametrize(
+    "place", ["commit.write_manifest", "commit.write_views", "write_shards.commit_build"]
+)
+def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, monkeypatch):
+    in_steps(photos, prep.WriteShards(tmp_path / "once" / "pets", PHOTOS, shards=4))
+    out = tmp_path / "killed" / "pets"
+    steps, plan_id, tasks = planned(photos, prep.WriteShards(out, PHOTOS, shards=4))
+    write_all(steps, tasks, 1)
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"tfshards.prep.building.{place}", kill)
+        with pytest.raises(KeyboardInterrupt):
+            steps.commit(plan_id)
+    # runners may repeat a step that was done, too
+    assert steps.balance(plan_id) == []
+    steps.commit(plan_id)
+    assert contents(out) == contents(tmp_path / "once" / "pets")
+
+
+class FailOnce(beam.DoFn):
+    """Passes elements on, and fails at the tenth one until a file exists."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def process(self, element: Element) -> Iterator[Element]:
+        if element[0].endswith("/10.png") and not self.mark.exists():
+            self.mark.touch()
+            raise ValueError("not now")
+        yield element
+
+
+def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_path, contents):
+    out = tmp_path / "failed" / "pets"
+
+    def run() -> None:
+        with beam.Pipeline(FnApiRunner()) as pipeline:
+            elements = pipeline | beam.Create(photos) | beam.ParDo(FailOnce(tmp_path / "mark"))
+            _ = elements | prep.WriteShards(out, PHOTOS, shards=4)
+
+    with pytest.raises(Exception, match="not now"):
+        run()
+    assert list(out.glob(f"{AREA_NAME}/*/*.spill"))
+    run()
+    in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
+    assert contents(out) == contents(tmp_path / "pets")
+
+
+def test_finished_shards_of_a_failed_pipeline_are_kept(photos, tmp_path):
+    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4)
+    steps, _, tasks = planned(photos, transform)
+    write_all(steps, tasks[:3], 1)
+    later, _, missing = planned(photos, transform)
+    assert [task.shard for task in missing] == [tasks[3].shard]
+    assert [path.name for path in tmp_path.glob(f"pets/{AREA_NAME}/staged-*")] == [f"staged-{later.run_id}"]
+    with pytest.raises(
+        InputError, match=r"staged-\w+ is gone: another build of the dataset has begun or ended"
+    ):
+        steps.balance("0" * 8)
+
+
+def test_a_task_after_its_build_has_ended_fails(photos, tmp_path):
+    steps, plan_id, tasks = planned(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
+    write_all(steps, tasks, 1)
+    steps.commit(plan_id)
+    with pytest.raises(BuildError, match=rf"{plan_id} is gone: another build"):
+        steps.write(tasks[0])
+
+
+def test_a_pipeline_that_runs_again_writes_nothing(photos, tmp_path, caplog):
+    out = tmp_path / "pets"
+    write(photos, prep.WriteShards(out, PHOTOS, shards=4))
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.suffix != ".txt"}
+    caplog.set_level("INFO", "tfshards")
+    write(photos[::-1], prep.WriteShards(out, PHOTOS, shards=4))
+    assert f"{out} is up to date" in caplog.messages[-1]
+    assert {
+        path for path, time in before.items() if path.is_file() and path.stat().st_mtime_ns != time
+    } == set()
+    assert not (out / AREA_NAME).exists()
+
+
+def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
+    out = tmp_path / "pets"
+    first = in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
+    # of the same size
+    changed = [(key, {**features, "label": "cat"}) for key, features in photos[1:2]]
+    others = [photos[0], *changed, *photos[2:]]
+    for elements, how in ((photos[1:], "1 missing, such as 'cat/00.png'"), (others, "other inputs")):
+        with pytest.raises(
+            InputError, match=rf"{out} holds a dataset with other inputs.*; give overwrite=True"
+        ) as error:
+            in_steps(elements, prep.WriteShards(out, PHOTOS, shards=4))
+        assert how in str(error.value)
+    assert read_manifest(out).build_id == first
+    second = in_steps(others, prep.WriteShards(out, PHOTOS, shards=4, overwrite=True))
+    assert second != first
+    assert read_manifest(out).build_id == second
+    shard = out / read_manifest(out).shards[0].path
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:-1] + b"?")
+    in_steps(others, prep.WriteShards(out, PHOTOS, shards=4, overwrite=True))
+    assert shard.read_bytes() == sound
+
+
+def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match="holds files but no dataset"):
+        write(photos, prep.WriteShards(tmp_path, PHOTOS))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_without_elements_there_is_no_dataset(tmp_path):
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        result = pipeline | beam.Create([]) | prep.WriteShards(tmp_path / "out")
+        assert_that(result, equal_to([]))
+    assert not (tmp_path / "out").exists()
+
+
+def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        elements = pipeline | beam.Create([(str(number), {"x": number}) for number in range(6)])
+        stamped = elements | beam.Map(lambda one: beam.window.TimestampedValue(one, int(one[0])))
+        windowed = stamped | beam.WindowInto(beam.window.FixedWindows(2))
+        _ = windowed | prep.WriteShards(tmp_path / "out", shards=2)
+    assert [shard.num_examples for shard in read_manifest(tmp_path / "out").shards] == [3, 3]
+
+
+def test_unbounded_elements_are_refused(tmp_path):
+    with pytest.raises(OptionsError, match="the elements are unbounded, so they are never complete"):
+        PCollection(beam.Pipeline(FnApiRunner()), is_bounded=False) | prep.WriteShards(tmp_path / "out")
+
+
+def test_a_worker_with_other_versions_is_refused(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(transform, "own_versions", lambda: {"tfshards": "0.0"})
+    with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
+        write(photos, prep.WriteShards(tmp_path / "pets", PHOTOS))
+
+
+ARGUMENTS = {
+    "images": ({"images": "image"}, r"images='image' must be a list of strings"),
+    "lists": ({"lists": "x"}, r"lists='x' must be a list of strings"),
+    "two roles": ({"images": ["x"], "label": "x"}, "the feature 'x' is named twice; a feature has one role"),
+    "no label": ({"class_names": ["a"]}, "class_names= needs a feature that holds the classes"),
+    "names": ({"class_names": [], "label": "y"}, "class_names= is empty"),
+    "no images": (
+        {"image_options": prep.ImageOptions(channels=1)},
+        "image_options= has no effect without images=",
+    ),
+    "options": ({"images": ["x"], "image_options": {}}, r"image_options=\{\} must be ImageOptions"),
+    "read": ({"read": "path"}, "read='path' must be a function from a value to its features"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
+def test_wrong_arguments_of_elements_are_refused(arguments, message):
+    with pytest.raises(OptionsError, match=message):
+        prep.Elements(**arguments)
+
+
+TRANSFORMS = {
+    "elements": ({"elements": ["image"]}, r"elements=\['image'\] must be Elements\(...\)"),
+    "seed": ({"seed": "0"}, "seed='0' must be an integer"),
+    "options": ({"options": {}}, r"options=\{\} must be an Options"),
+    "shards": ({"shards": 0}, "shards=0"),
+    "size": (
+        {"shards": 2, "options": prep.Options(shard_size=9)},
+        "shards= and shard_size= exclude each other",
+    ),
+    "name": ({"dataset": "a b"}, "the output's name 'a b' must be"),
+    "no path": ({"dataset": ""}, "the path of the output is empty"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), TRANSFORMS.values(), ids=TRANSFORMS.keys())
+def test_wrong_arguments_of_the_transform_are_refused(arguments, message):
+    with pytest.raises(OptionsError, match=message):
+        prep.WriteShards(**{"dataset": "out", **arguments})
+
+
+PLAIN = prep.Elements()
+WRONG = {
+    "no pair": (PLAIN, ["x"], r"an element is of type str; each must be \(key, features\)"),
+    "key": (PLAIN, [(1, {"x": 1})], "the key 1 is of type int; keys must be strings"),
+    "empty key": (PLAIN, [("", {"x": 1})], "the key '' must be one or more characters without NUL"),
+    "surrogate": (PLAIN, [("\ud800", {"x": 1})], "is not valid Unicode"),
+    "features": (PLAIN, [("a", [1])], "a: the features must be a dict by name, not list"),
+    "missing": (prep.Elements(images=["i"]), [("a", {"x": 1})], "a: the feature 'i' is missing; it has x"),
+    "named key": (PLAIN, [("a", {"key": 1})], "a: a feature is named 'key', which is the key of the element"),
+    "no image": (prep.Elements(images=["i"]), [("a", {"i": "x"})], "a: the image 'i' is of type str; images"),
+    "label": (
+        prep.Elements(label="y"),
+        [("a", {"y": -1})],
+        "a: the label 'y' is -1; a label is an integer of",
+    ),
+    "labels": (prep.Elements(label="y"), [("a", {"y": np.ones(2)})], r"the label 'y' is float64 \(2,\); a"),
+    "no name": (
+        prep.Elements(label="y"),
+        [("a", {"y": ""})],
+        "a: the label 'y' is ''; a label is an integer",
+    ),
+    "split": (prep.Elements(split="s"), [("a", {"s": 1})], "a: the split 's': 1 must be a string"),
+    "split name": (
+        prep.Elements(split="s"),
+        [("a", {"s": "a b"})],
+        "a: the split 's': 'a b' must be letters",
+    ),
+    "object": (PLAIN, [("a", {"x": [None]})], "a: the feature 'x' is of type list; give an array, a number"),
+    "text": (PLAIN, [("a", {"x": "\ud800"})], "a: the feature 'x' is not valid Unicode"),
+    "dtype": (PLAIN, [("a", {"x": np.datetime64("now")})], r"a: array 'x': dtype datetime64\[s\] cannot be"),
+    "scalar list": (prep.Elements(lists=["x"]), [("a", {"x": 1})], "lists='x': 1 is a single value; give an"),
+    "text list": (prep.Elements(lists=["x"]), [("a", {"x": "b"})], "a: lists='x': 'b' is a single value"),
+    "list": (prep.Elements(lists=["x"]), [("a", {"x": np.ones((1, 2, 3), np.int8)})], r"lists='x': shape is"),
+    "name": (PLAIN, [("a", {"": 1})], "name is '', must be one or more printable characters"),
+    "other shape": (
+        PLAIN,
+        [("a", {"x": np.ones(2)}), ("b", {"x": np.ones(3)})],
+        r"the feature 'x' is float64 \[2\] in 'a' but float64 \[3\] in 'b'; give it one dtype and shape, or "
+        r"name it in lists= if only its first dimension differs$",
+    ),
+    "other label": (
+        prep.Elements(label="y"),
+        [("a", {"y": "cat"}), ("b", {"y": 1})],
+        r"the feature 'y' is text in 'a' but int64 \[\] in 'b'; give it one dtype and shape$",
+    ),
+    "other features": (
+        PLAIN,
+        [("b", {"x": 1}), ("a", {"x": 1, "z": 2})],
+        r"the feature 'z' is int64 \[\] in 'a' but missing in 'b'; give every element the same features",
+    ),
+    "unknown class": (
+        prep.Elements(label="y", class_names=["cat"]),
+        [("a", {"y": "cat"}), ("b", {"y": "dog"})],
+        "b: the label 'dog' is not one of the 1 class names; add it at their end, or correct the label",
+    ),
+    "unknown number": (
+        prep.Elements(label="y", class_names=["cat"]),
+        [("a", {"y": 0}), ("b", {"y": 1})],
+        "b: the label is 1; the 1 class names are numbered from 0 to 0",
+    ),
+    "many classes": (
+        prep.Elements(label="y"),
+        [(str(number), {"y": f"c{number}"}) for number in range(10_001)],
+        "label='y' has 10001 different values, more than 10,000; leave out label= to store them as text",
+    ),
+    "nothing": (
+        prep.Elements(split="s"),
+        [("a", {"s": "train"})],
+        "the elements have no features besides the",
+    ),
+    "read": (
+        prep.Elements(read=lambda path: {"x": Path(path).read_bytes()}),
+        [("a", "missing")],
+        r"a: read= failed: FileNotFoundError: .+ 'missing'",
+    ),
+    "large value": (
+        prep.Elements(read=dict),
+        [("a", b"x" * 5000)],
+        "a: the value for read= has 50.. bytes, more",
+    ),
+}
+
+
+@pytest.mark.parametrize(("elements", "given", "message"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_elements_are_named(elements, given, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        in_steps(given, prep.WriteShards(tmp_path / "out", elements))
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_duplicates_of_nothing_but_labels_are_refused(tmp_path):
+    options = prep.Options(duplicates="drop")
+    with pytest.raises(InputError, match="duplicates= compares images, or values other than the label"):
+        in_steps(
+            [("a", {"y": 1})], prep.WriteShards(tmp_path / "out", prep.Elements(label="y"), options=options)
+        )
+
+
+def test_a_value_that_reads_otherwise_later_is_reported(tmp_path):
+    values = iter(range(9))
+    elements = prep.Elements(read=lambda _: {"x": next(values)})
+    with pytest.raises(InputError, match=r"a: read= returned other features since they were listed; run the"):
+        in_steps([("a", 1)], prep.WriteShards(tmp_path / "out", elements))
+
+
+def test_values_are_copied_once_or_read_twice(tmp_path):
+    images = {f"{number}.png": np.random.default_rng(number).bytes(50_000) for number in range(9)}
+    kept = prep.Elements(["image"], image_options=prep.ImageOptions(check="none"))
+    given = [(key, {"image": image}) for key, image in images.items()]
+    planned(given, prep.WriteShards(tmp_path / "spilled", kept))
+    (spilled,) = tmp_path.glob(f"spilled/{AREA_NAME}/*/*.spill")
+    assert 9 * 50_000 < spilled.stat().st_size < 9 * 50_100
+    reads: Counter[str] = Counter()
+
+    def read(key: str) -> Features:
+        reads[key] += 1
+        return {"image": images[key]}
+
+    in_steps([(key, key) for key in images], prep.WriteShards(tmp_path / "again", replace(kept, read=read)))
+    assert reads == dict.fromkeys(images, 2)
+
+
+def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
+    steps, _, tasks = planned(photos, prep.WriteShards(tmp_path / "out", PHOTOS, shards=2))
+    (spilled,) = tmp_path.glob(f"out/{AREA_NAME}/*/*.spill")
+    spilled.write_bytes(spilled.read_bytes()[:-1])
+    with pytest.raises(
+        InputError, match=r"dog/\d+\.png|cat/\d+\.png: its values are damaged since they were listed"
+    ):
+        write_all(steps, tasks, 1)
+    spilled.unlink()
+    with pytest.raises(InputError, match=r"\.spill: cannot be read: No such file or directory; let no"):
+        write_all(steps, tasks, 1)
+    for path in tmp_path.glob(f"out/{AREA_NAME}/*/*.features"):
+        path.unlink()
+    with pytest.raises(
+        InputError, match=r"\.features is missing: mount the folder of the dataset on every worker"
+    ):
+        write_all(steps, tasks, 1)
