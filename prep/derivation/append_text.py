@@ -14,7 +14,7 @@ from tfshards.schemas.summary import class_lines, table
 
 
 def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
-    """Yield a line about known inputs that have changed, and about those that the source does not have."""
+    """Yield a line about changed inputs, about those that the source does not have, and renamed ones."""
     if new.changed:
         have = "has" if len(new.changed) == 1 else "have"
         yield (
@@ -30,6 +30,19 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
         yield (
             f"{counted(new.num_missing, 'known input')} {are} not in the source, such as {new.missing!r}; "
             f"the dataset keeps {them}, and a build with --overwrite would leave {them} out"
+        )
+    if new.renamed:
+        is_one = len(new.renamed) == 1
+        have, of, was = (
+            ("has", "a known one that is", "it was")
+            if is_one
+            else ("have", "known ones that are", "they were")
+        )
+        key, missing = new.renamed[0]
+        yield (
+            f"warning: {counted(len(new.renamed), 'new input')} {have} the content of {of} not in the source,"
+            f" such as {key!r} that of {missing!r}; if {was} moved or renamed, build again with --overwrite, "
+            "since append adds another example"
         )
 
 

@@ -48,8 +48,8 @@ def find_changed(
     return numbers[is_changed]
 
 
-def _may_differ(listing: Listing, origin: Origin, numbers: IntArray) -> BoolArray:
-    """Return for each input whether its size or time is not the recorded one, or not recorded."""
+def recorded_inputs(origin: Origin) -> dict[bytes, tuple[int, int]]:
+    """Return the size and the time of each input of the builds of a dataset, as far as they are recorded."""
     recorded: dict[bytes, tuple[int, int]] = {}
     for build_id in sorted({build_of(shard.path) for shard in origin.manifest.shards}):
         inputs = read_inputs(origin.root, build_id)
@@ -57,6 +57,12 @@ def _may_differ(listing: Listing, origin: Origin, numbers: IntArray) -> BoolArra
             recorded |= zip(
                 inputs.keys, zip(inputs.sizes.tolist(), inputs.stamps.tolist(), strict=True), strict=True
             )
+    return recorded
+
+
+def _may_differ(listing: Listing, origin: Origin, numbers: IntArray) -> BoolArray:
+    """Return for each input whether its size or time is not the recorded one, or not recorded."""
+    recorded = recorded_inputs(origin)
     now = zip(listing.sizes[numbers].tolist(), listing.stamps[numbers].tolist(), strict=True)
     keys = (listing.keys[number] for number in numbers.tolist())
     return np.array([recorded.get(key) != each for key, each in zip(keys, now, strict=True)], np.bool_)

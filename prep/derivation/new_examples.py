@@ -15,6 +15,7 @@ from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
 from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.derivation.renamed_inputs import find_renamed
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log
@@ -44,6 +45,7 @@ class NewExamples:
         changed: keys of the inputs that the dataset holds with another label, split or content.
         num_missing: number of examples of the dataset whose inputs the source does not have.
         missing: key of one of them; empty if there are none.
+        renamed: keys of new inputs with the images of missing ones, each with the key of the missing one.
     """
 
     listing: Listing
@@ -54,6 +56,7 @@ class NewExamples:
     changed: list[str]
     num_missing: int
     missing: str
+    renamed: list[tuple[str, str]]
 
 
 def find_new_examples(
@@ -123,6 +126,7 @@ def find_new_examples(
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
+        renamed=find_renamed(new, reader, known, missing),
     )
 
 

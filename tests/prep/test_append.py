@@ -787,6 +787,21 @@ def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
     assert lines[0] == f"the source holds only new inputs; the 20 known inputs of {tmp_path / 'out'} stay"
 
 
+def test_renamed_inputs_are_reported_by_their_content(photos, tmp_path):
+    (photos / "cat" / "004.png").rename(photos / "dog" / "moved.png")
+    # a new image of the size of a missing one
+    (photos / "dog" / "big.bmp").unlink()
+    (photos / "dog" / "other.bmp").write_bytes(bmp("green"))
+    lines: list[str] = []
+    append(photos, tmp_path / "out", dry_run=True, log=lines.append)
+    assert lines[1] == (
+        "warning: 1 new input has the content of a known one that is not in the source, such as "
+        "'dog/moved.png' that of 'cat/004.png'; if it was moved or renamed, build again with --overwrite, "
+        "since append adds another example"
+    )
+    assert "2 new inputs, 18 known" in lines
+
+
 def test_rows_with_another_class_or_split_have_changed(tmp_path):
     table, out = make_table(tmp_path, 12), tmp_path / "out"
     columns = ColumnRoles(label="color", split="part", drop=("noise",))
