@@ -87,9 +87,8 @@ def decoded_images(
         shape = encoded[name].shape
         if value.size is None and None in shape[:2] and not is_mapped:
             raise OptionsError(
-                f"image {name!r} differs in size from example to example, shape {shape}, so "
-                "it cannot be batched; use Image(size=(height, width)), "
-                "leave image= out, or resize in map_fn="
+                f"the sizes of the images in {name!r} are not known to be equal (shape {shape}), so they "
+                "cannot be batched; use Image(size=(height, width)), leave image= out, or resize in map_fn="
             )
     return {
         name: replace(

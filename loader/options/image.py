@@ -40,8 +40,9 @@ class Image:
     mask without a crop and a flip gets those of the images, and their size unless it has its own.
 
     Attributes:
-        size: ``(height, width)`` of the result; None keeps the stored size, which must then be
-            the same for all images, because a batch has one shape.
+        size: ``(height, width)`` of the result; None keeps the stored size, which the schema must state,
+            because a batch has one shape; that of a build from image files does not, even if all are equal.
+            With ``map_fn=``, which may resize, the stored size may be unknown.
         crop: None resizes the whole image without keeping its aspect ratio; "center" first crops the largest
             centered box of the result's aspect ratio; "random" crops a random box of 8 to 100 % of the area
             with an aspect ratio of 3/4 to 4/3, as in the training of Inception (Szegedy et al.,

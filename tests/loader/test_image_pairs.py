@@ -137,5 +137,7 @@ def test_channels_unknown_to_the_schema_are_those_of_the_image(pairs, channels):
 
 
 def test_only_an_image_of_varying_size_requires_a_size(pairs):
-    with pytest.raises(OptionsError, match=r"image 'mask' differs in size .*; use Image\(size="):
+    with pytest.raises(
+        OptionsError, match=r"images in 'mask' are not known to be equal .*; use Image\(size="
+    ):
         loader.load(pairs, batch_size=7, image={"thumb": Image(), "mask": Image()})
