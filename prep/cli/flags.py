@@ -58,4 +58,6 @@ def _as_typed(flag: str, value: str) -> str:
         values = [str(item) for item in found]
     else:
         values = [str(found) if isinstance(found, str) else value]
-    return " ".join(f"{flag} {one_line(shlex.quote(text))}" for text in values)
+    typed = [one_line(shlex.quote(text)) for text in values]
+    # a positional argument is not repeated before each of its values
+    return " ".join(f"{flag} {text}" for text in typed) if flag.startswith("-") else " ".join([flag, *typed])

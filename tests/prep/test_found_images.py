@@ -11,7 +11,7 @@ import pytest
 
 from tests.prep.test_table_images import records
 from tests.prep.test_table_nested import encoded
-from tfshards.prep import ColumnRoles, Options, Table, plan
+from tfshards.prep import ColumnRoles, Options, Table, append, plan
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
@@ -137,6 +137,24 @@ def test_a_named_column_of_images_without_files_ends_the_build(header, columns, 
         InputError, match=rf"^column '{header}': none of the image files exists, such as 'a' in .*; name the"
     ):
         Table(path, columns=columns).stage(tmp_path / "stage")
+
+
+def test_a_dataset_names_the_folder_of_its_images_after_its_table(
+    image_folder, tmp_path, quiet_build, capsys
+):
+    root = image_folder({"root/a.png": 1, "root/b.png": 2}) / "root"
+    path, out = write_csv(tmp_path / "rows.csv", "file_name,n", "a.png,1", "b.png,2"), tmp_path / "out"
+    manifest = quiet_build(Table(path, root=root), out)
+    remedy = "give the table, and after it the folder of its images:"
+    with pytest.raises(InputError, match=rf"none of the .*; {remedy} source=\['.*rows.csv', 'FOLDER'\]$"):
+        append([path], out)
+    assert main(["append", str(path), str(out)]) == 1
+    assert f"{remedy} SOURCE {path} FOLDER\n" in capsys.readouterr().err
+    (out / manifest.shards[0].path).unlink()
+    assert main(["verify", str(out), "--repair", str(path)]) == 1
+    assert f"{remedy} --repair {path} --repair FOLDER" in capsys.readouterr().err
+    assert main(["verify", str(out), "--repair", str(path), "--repair", str(root)]) == 0
+    assert main(["append", str(path), str(root), str(out)]) == 0
 
 
 HINTS = {

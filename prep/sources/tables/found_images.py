@@ -76,20 +76,21 @@ def with_found_images(
     return assigned, list(_unused(table, assigned, samples))
 
 
-def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes) -> None:
+def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: str) -> None:
     """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage.
 
     Args:
         rows: staged rows, with the sizes of the files.
         images: feature of each column.
         root: folder to which the paths are relative.
+        remedy: what to do, for the message.
     """
     for column, name in images.items():
         paths = [path for path in rows[PATH + name].to_pylist() if path]
         if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
             raise InputError(
                 f"column {column!r}: none of the image files exists, such as {to_text(paths[0][:_SHOWN])!r} "
-                f"in {os.fsdecode(root)}; name the folder of the images with root="
+                f"in {os.fsdecode(root)}; {remedy}"
             )
 
 

@@ -106,7 +106,7 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
-    from tfshards.prep.sources.tables.source import Table
+    from tfshards.prep.sources.tables.source import RestoredTable
 
     schema, options = recorded.schema, recorded.options
     images = cast("dict[str, str]", options.get("image_columns", {}))
@@ -120,7 +120,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     root = inputs[1] if len(inputs) == 2 else None
     form = cast("Form", options.get("form", "table"))
     named = ColumnRoles(images=tuple(images.values()))
-    given = Table(inputs[0], columns=named, root=root, follow_links=recorded.follow_links, form=form)
+    given = RestoredTable(inputs[0], columns=named, root=root, follow_links=recorded.follow_links, form=form)
     names = given.column_names()
     stored = {*images.values(), *schema.names, split}
     drop = tuple(name for name in names if name not in stored)
@@ -135,7 +135,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         drop=drop,
         no_images=True,
     )
-    return Table(
+    return RestoredTable(
         inputs[0],
         restored_images(options),
         columns,

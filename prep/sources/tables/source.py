@@ -104,6 +104,10 @@ class Table:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
+    def root_remedy(self) -> str:
+        """Return what to do if the images are in another folder, for the message of an error."""
+        return "name the folder of the images with root="
+
     def column_names(self) -> list[str]:
         """Return the names of the columns; a field of a struct is ``NAME/FIELD``.
 
@@ -138,7 +142,7 @@ class Table:
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
-        check_found(rows, assigned.images, root)
+        check_found(rows, assigned.images, root, self.root_remedy())
         stage_table(same_images(root, rows, images), rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
@@ -255,3 +259,12 @@ def _may_be_label(table: pa.Table, name: str) -> bool:
     kind = table[name].type
     has_rows = is_list_type(kind) and is_list_type(kind.value_type)
     return not has_rows and label_fault(name, table[name]) is None
+
+
+class RestoredTable(Table):
+    """A table by its path and perhaps that of the folder of its images, with the options of a manifest."""
+
+    def root_remedy(self) -> str:
+        """Return what to do if the images are in another folder; there is no parameter for it."""
+        paths = [os.fspath(self.path), "FOLDER"]
+        return f"give the table, and after it the folder of its images: source={paths!r}"
