@@ -135,8 +135,10 @@ def build(
 
 def changes_of_inputs(state: OutputState, now: Listing) -> str:
     """Return how the inputs differ from those of the dataset in an output, as far as it is recorded."""
-    recorded = read_inputs(state.folder, state.manifest.build_id) if state.manifest else None
-    return describe_changes(recorded, now) if recorded else ""
+    if state.manifest is None:
+        return ""
+    recorded = read_inputs(state.folder, state.manifest.build_id)
+    return describe_changes(recorded, now, state.manifest) if recorded else ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ def balanced(
         BuildError: more inputs are rejected than the options allow.
     """
     rejects = [reject for shard in first.values() for reject in shard.rejected]
-    check_rejects(rejects, build.plan, options, build.area)
+    # only appended examples may leave a split without shards
+    check_rejects(rejects, build.plan, options, build.area, is_append=may_be_empty)
     rejects += repeated_inputs(build.plan, first, options, build.log)
     return final_layouts(build.plan, rejects, options, may_be_empty=may_be_empty), rejects
 

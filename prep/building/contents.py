@@ -11,7 +11,7 @@ import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.duplicates import REASON, is_still_duplicate
-from tfshards.prep.building.inputs_file import read_inputs, write_inputs
+from tfshards.prep.building.inputs_file import has_masks, read_inputs, write_inputs
 from tfshards.prep.building.rejects import final_layouts
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
@@ -135,7 +135,8 @@ def changed_line(listing: Listing, changed: IntArray) -> str:
     """Return a line about inputs whose content has changed."""
     have = "has" if len(changed) == 1 else "have"
     example = to_text(listing.keys[int(changed[0])])
-    return f"{counted(len(changed), 'input')} {have} changed, such as {example!r}"
+    mask = " or its mask" if has_masks(listing.schema) else ""
+    return f"{counted(len(changed), 'input')} {have} changed, such as {example!r}{mask}"
 
 
 def comparison_line(count: int, why: str, *, checksum: bool) -> str:

@@ -22,8 +22,15 @@ _PARAMETERS = {
     "split_array": "split",
     "split_column": "split",
 }
+# Versions that are recorded with the options, since they change the output.
+_VERSIONS = ("pillow", "pillow_heif", "zlib")
 # What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = ("pillow", "pillow_heif", "same_image", "source", "zlib")
+_NOT_PARAMETERS = (*_VERSIONS, "same_image", "source")
+# What differs if the keys, sizes and times of the inputs are those of the dataset.
+_CONTENTS = {
+    "arrays": "the values or the order of the rows have changed",
+    "table": "the content of the table has changed",
+}
 
 
 @dataclass(frozen=True)
@@ -113,17 +120,30 @@ def is_up_to_date(
 def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
     """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
     changed = _changed(manifest.options, wanted.options)
-    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+    kind = manifest.options.get("source")
+    is_other_kind = kind != wanted.options.get("source")
+    if is_other_kind:
+        # each kind has options of its own
+        both = {*manifest.options} & {*wanted.options}
+        changed = [name for name in changed if name != "source" and (name in both or name in _INPUTS)]
+    versions = [name for name in changed if name in _VERSIONS]
+    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, *_VERSIONS, "appended")]
     causes = []
     if manifest.name != wanted.name:
         causes.append(f"another name ({manifest.name!r})")
+    if is_other_kind:
+        causes.append(f"another kind of source ({kind!r})")
     if named:
         causes.append(f"other options ({', '.join(named)})")
-    is_appended = "appended" in changed
-    if set(_INPUTS) & set(changed):
+    if versions:
+        causes.append(f"another version of {' and '.join(versions)}")
+    is_appended = "appended" in manifest.options
+    if is_other_kind:
+        pass
+    elif set(_INPUTS) & set(changed):
         causes.append("other inputs")
     elif not is_appended and manifest.inputs_digest != wanted.inputs_digest:
-        found = changes()
+        found = changes() or ("" if causes else _CONTENTS.get(str(kind), ""))
         # with other options, the same inputs may be divided into other splits
         causes.append(f"other inputs ({found})" if found else f"{'possibly ' if causes else ''}other inputs")
     elif not (causes or is_appended):
@@ -141,7 +161,7 @@ def up_to_date(folder: Path, *, is_compared: bool) -> str:
         folder: folder of the dataset.
         is_compared: whether the contents of its files were compared, and not only their sizes.
     """
-    how = "all bytes" if is_compared else "sizes"
+    how = "all bytes" if is_compared else "sizes of its files"
     see = "" if is_compared else "; 'tfshards verify' compares contents"
     return f"{folder} is up to date ({how} were compared{see})"
 

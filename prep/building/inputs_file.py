@@ -18,9 +18,13 @@ import numpy.typing as npt
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import RowKeys, to_text
+from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
+
+_SIZE = "of another size"
+_STAMP = "with other values or times of images"
 
 
 @dataclass(frozen=True)
@@ -38,21 +42,46 @@ class RecordedInputs:
     splits: dict[str, IntArray]
 
 
-def describe_changes(recorded: RecordedInputs, now: Listing) -> str:
-    """Return how the inputs differ from those of a build, such as ``2 added, such as 'a.jpg'``."""
+def describe_changes(recorded: RecordedInputs, now: Listing, manifest: Manifest) -> str:
+    """Return how the inputs differ from those of a dataset, such as ``2 added, such as 'a.jpg'``.
+
+    The text is empty if that is not recorded.
+    """
     if isinstance(now.keys, RowKeys):
         before, count = len(recorded.keys), len(now.keys)
         return f"{count:,} rows instead of {before:,}" if count != before else ""
     sizes = dict(zip(recorded.keys, recorded.sizes.tolist(), strict=True))
     current = dict(zip(now.keys, now.sizes.tolist(), strict=True))
-    changes = {
-        "added": [key for key in now.keys if key not in sizes],
-        "missing": [key for key in recorded.keys if key not in current],
-        "of another size": [key for key, size in current.items() if sizes.get(key, size) != size],
-    }
-    return ", ".join(
-        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in changes.items() if keys
-    )
+    is_table = manifest.options.get("source") == "table"
+    # whose size it is: that of a row includes its images, and that of an image its mask
+    nouns = ("row", "rows") if is_table else ("image or mask", "images or masks")
+    if not is_table and not has_masks(now.schema):
+        nouns = ("", "")
+    found = [
+        *_described([key for key in now.keys if key not in sizes], "added"),
+        *_described([key for key in recorded.keys if key not in current], "missing"),
+        *_described([key for key in now.keys if sizes.get(key, current[key]) != current[key]], _SIZE, nouns),
+    ]
+    if is_table and not found and manifest.schema == now.schema:
+        # also of rows whose images were only touched
+        stamps = dict(zip(recorded.keys, recorded.stamps.tolist(), strict=True))
+        stamped = zip(now.keys, now.stamps.tolist(), strict=True)
+        found = _described([key for key, stamp in stamped if stamps[key] != stamp], _STAMP, nouns)
+    return ", ".join(found)
+
+
+def _described(keys: Sequence[bytes], how: str, nouns: tuple[str, str] = ("", "")) -> list[str]:
+    """Return a text about inputs with one of their keys, or nothing if there are none."""
+    if not keys:
+        return []
+    noun = nouns[len(keys) > 1]
+    what = f"{noun} {how}, such as that of" if noun else f"{how}, such as"
+    return [f"{len(keys):,} {what} {to_text(keys[0])!r}"]
+
+
+def has_masks(schema: Schema) -> bool:
+    """Return whether the size and the time of an input are also those of a mask."""
+    return any(feature.kind == "mask" for feature in schema.features)
 
 
 def write_inputs(folder: Path, build_id: str, plan: Plan) -> None:

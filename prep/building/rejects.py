@@ -28,7 +28,9 @@ _SHOWN = 5
 _SHOWN_DETAIL = 100
 
 
-def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
+def check_rejects(
+    rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea, *, is_append: bool
+) -> None:
     """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; list them in a file."""
     inputs = plan.listing.num_examples
     if len(rejects) <= options.rejected_share * inputs:
@@ -36,11 +38,16 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area:
     path = area.root / "rejected.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(rejects_text(rejects))
+    remedy = (
+        "fix them and append again, or allow more with max_rejected="
+        if is_append
+        else "fix them and build again, or allow more and append the fixed files later"
+    )
     raise BuildError(
-        f"{len(rejects)} of {inputs} inputs are rejected ({_reasons(rejects)}), more than max_rejected= "
-        f"allows ({_percent(options.rejected_share)})",
+        f"{len(rejects)} of {inputs} inputs {_are(rejects)} rejected ({_reasons(rejects)}), more than "
+        f"max_rejected= allows ({_percent(options.rejected_share)})",
         *_first(rejects),
-        f"{path} lists them; fix them and build again, or allow more and append the fixed files later",
+        f"{path} lists them; {remedy}",
     )
 
 
@@ -58,11 +65,15 @@ def log_rejects(
     """
     if rejects:
         log(
-            f"warning: {len(rejects):,} of {num_inputs:,} inputs are rejected ({_reasons(rejects)}); "
-            f"{folder / rejects_name(manifest.build_id)} lists them"
+            f"warning: {len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected "
+            f"({_reasons(rejects)}); {folder / rejects_name(manifest.build_id)} lists them"
         )
         for line in _first(rejects):
             log(line)
+
+
+def _are(rejects: Sequence[Reject]) -> str:
+    return "is" if len(rejects) == 1 else "are"
 
 
 def _percent(share: Fraction) -> str:

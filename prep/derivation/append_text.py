@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfshards.prep.building.inputs_file import has_masks
 from tfshards.prep.derivation.new_examples import NewExamples
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.plan import Plan, label_counts
@@ -17,10 +18,11 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
     """Yield a line about changed inputs, about those that the source does not have, and renamed ones."""
     if new.changed:
         have = "has" if len(new.changed) == 1 else "have"
+        mask = " or its mask" if has_masks(new.listing.schema) else ""
         yield (
             f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
-            f"{new.changed[0]!r}; the dataset keeps the old content: a new input needs another name, and to "
-            "replace an old one, build again with --overwrite"
+            f"{new.changed[0]!r}{mask}; the dataset keeps the old content: a new input needs another name, "
+            "and to replace an old one, build again with --overwrite"
         )
     if new.num_missing and not new.num_known:
         known = counted(new.num_missing, "known input")

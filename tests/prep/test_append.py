@@ -276,7 +276,7 @@ def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grow
     assert contents(out) == before
     # of the same size, but rejected for another reason
     (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    with pytest.raises(BuildError, match=r"^1 of 1 inputs are rejected"):
+    with pytest.raises(BuildError, match=r"^1 of 1 inputs is rejected"):
         append(source, out, log=quiet)
 
 
@@ -419,7 +419,7 @@ def test_new_inputs_that_are_all_rejected_are_counted(tmp_path, contents):
     photos = write_images(tmp_path / "photos", range(10))
     build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     write_images(photos, (), ["cat/x.png"])
-    with pytest.raises(BuildError, match="1 of 1 inputs are rejected"):
+    with pytest.raises(BuildError, match="1 of 1 inputs is rejected"):
         append(ImageFolder(photos), tmp_path / "out", log=quiet)
     assert read_manifest(tmp_path / "out").totals.rejected == 0
     made = append(ImageFolder(photos), tmp_path / "out", max_rejected=1, log=quiet)

@@ -207,7 +207,7 @@ def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
     log.clear()
     image_folder({"good/5.png": 5, "good/6.png": b""})
     append(source.root, out, max_rejected=1, engine="local", log=log.append)
-    assert log[-2].startswith(f"warning: 1 of 2 inputs are rejected (1 empty); {out}/rejected-")
+    assert log[-2].startswith(f"warning: 1 of 2 inputs is rejected (1 empty); {out}/rejected-")
     assert log[-1] == "  'good/6.png' (empty): the file has no bytes"
 
 
@@ -235,7 +235,7 @@ def test_one_percent_of_rejects_is_allowed_by_default(image_folder, tmp_path, qu
     root = image_folder(with_rejects(99, 1))
     assert quiet_build(ImageFolder(root), tmp_path / "out", shards=1).totals.rejected == 1
     (root / "a" / "000.png").unlink()
-    with pytest.raises(BuildError, match=r"^1 of 99 inputs are rejected .*allows \(1%\)"):
+    with pytest.raises(BuildError, match=r"^1 of 99 inputs is rejected .*allows \(1%\)"):
         quiet_build(ImageFolder(root), tmp_path / "out2", shards=1)
 
 

@@ -65,7 +65,7 @@ def test_build_images_makes_a_dataset_and_prints_its_contents(small_folder, run)
     assert run("build", "images", "photos", "data/pets", "--shards", 4) == (
         0,
         out,
-        "data/pets is up to date (sizes were compared; 'tfshards verify' compares contents)\n",
+        "data/pets is up to date (sizes of its files were compared; 'tfshards verify' compares contents)\n",
     )
 
 
@@ -608,7 +608,7 @@ def test_a_failed_build_is_reported_in_one_to_three_lines(image_folder, run):
     lines = err.splitlines()
     assert lines[0].startswith("starting build: ")
     assert lines[1].startswith(
-        "tfshards: 1 of 2 inputs are rejected (1 unreadable), more than --max-rejected allows"
+        "tfshards: 1 of 2 inputs is rejected (1 unreadable), more than --max-rejected allows"
     )
     assert re.fullmatch(
         r"out/\.build/[0-9a-f]{8}/rejected\.jsonl lists them; fix them and build again, or .*",

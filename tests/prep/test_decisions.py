@@ -192,11 +192,26 @@ DISTINCTIONS = [
         "y",
         {"seed": 1, "image_columns": ["a"], "pillow": "1"},
         OTHER,
-        "with another name ('x'), other options (images=, pillow, seed=) and possibly other inputs",
+        "with another name ('x'), other options (images=, seed=), another version of pillow and possibly "
+        "other inputs",
     ),
     ({}, "x", {}, OTHER, "with other inputs"),
     ({"of": ["a"]}, "x", {"of": ["b"]}, OTHER, "with other inputs"),
     ({}, "x", {"of": ["b"]}, BEFORE, "with other inputs"),
+    (
+        {"source": "arrays", "lists": ["x"], "pillow": "1"},
+        "x",
+        {"source": "images", "check": "decode", "seed": 1},
+        OTHER,
+        "with another kind of source ('arrays') and other options (seed=)",
+    ),
+    (
+        {"source": "arrays"},
+        "x",
+        {"source": "arrays"},
+        OTHER,
+        "with other inputs (the values or the order of the rows have changed)",
+    ),
     ({"appended": [{}]}, "x", {}, OTHER, "that was appended to"),
     ({"appended": [{}]}, "y", {}, OTHER, "that was appended to, with another name ('x')"),
 ]

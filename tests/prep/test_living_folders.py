@@ -120,7 +120,9 @@ def test_the_numbers_of_rows_are_described(tmp_path, quiet_build):
     quiet_build(Arrays({"x": np.arange(5)}), out)
     with pytest.raises(InputError, match=r"holds a dataset with other inputs \(7 rows instead of 5\); give"):
         quiet_build(Arrays({"x": np.arange(7)}), out)
-    with pytest.raises(InputError, match="holds a dataset with other inputs; give"):
+    with pytest.raises(
+        InputError, match=r"inputs \(the values or the order of the rows have changed\); give"
+    ):
         quiet_build(Arrays({"x": np.arange(5)[::-1]}), out)
 
 
@@ -441,7 +443,9 @@ def test_members_of_an_archive_are_identified_by_their_content(compressed, tmp_p
     assert quiet_build(Arrays.open([str(path)]), out) == manifest
     save(path, x=np.arange(9)[::-1])
     touch(path)
-    with pytest.raises(InputError, match="out holds a dataset with other inputs; give overwrite"):
+    with pytest.raises(
+        InputError, match=r"inputs \(the values or the order of the rows have changed\); give"
+    ):
         quiet_build(Arrays.open([str(path)]), out)
 
 
@@ -456,8 +460,15 @@ def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, tmp_pa
     edit(bitmaps / "cat" / "06.bmp")
     with pytest.raises(InputError, match=r"1 input has changed, such as"):
         quiet_build(Table(table), out)
+    edit(bitmaps / "cat" / "06.bmp")
+    touch(bitmaps / "cat" / "06.bmp")
+    quiet_build(Table(table), out, overwrite=True)
     table.write_text("file_name,n\n" + "\n".join(reversed(lines)) + "\n")
-    with pytest.raises(InputError, match="out holds a dataset with other inputs; give overwrite"):
+    with pytest.raises(InputError, match=r"inputs \(the content of the table has changed\); give overwrite"):
+        quiet_build(Table(table), out)
+    table.write_text("file_name,n\n" + "\n".join([*lines[:2], "cat/04.bmp,5", *lines[3:]]) + "\n")
+    changes = "1 row with other values or times of images, such as that of 'cat/04.bmp'"
+    with pytest.raises(InputError, match=rf"inputs \({changes}\); give overwrite"):
         quiet_build(Table(table), out)
 
 

@@ -14,7 +14,7 @@ from tfshards import loader
 from tfshards.prep import ImageFolder, ImageOptions, Options, append, plan, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.base import Accepted, Listing, Rejected
-from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas import BuildError, Feature, InputError, OptionsError
 
 from .deep_files import noise, pixels, png
 
@@ -226,7 +226,8 @@ def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, cap
 def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_build):
     root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png")
     source = ImageFolder(root)
-    warning = "1 of 3 images has no mask in 'masks', such as 'images/lone3.png'; the build rejects them"
+    warning = "1 of 3 images has no mask in 'masks', such as 'images/lone3.png'"
+    warning += "; images without a mask are not added to the dataset"
     assert warning in plan(source, tmp_path / "out").warnings
     manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
     assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
@@ -348,3 +349,24 @@ def test_the_palette_of_a_mask_is_left_out_even_if_images_are_unchecked(write):
     found = outcome(source, source.listing())
     assert found.values[0] == (root / "images/a1.png").read_bytes(), "unchecked, as it is"
     assert np.array_equal(pixels(found.values[1], "uint8")[:, :, 0], mask_of(1)), "no colors of a palette"
+
+
+def test_an_edited_mask_is_named_as_such(write, tmp_path, quiet_build):
+    root, out, log = write(*pairs("{}/a1", "{}/b2")), tmp_path / "out", []
+    quiet_build(ImageFolder(root), out)
+    mask = root / "masks" / "a1.png"
+    mask.write_bytes(mask.read_bytes() + b"more")
+    with pytest.raises(
+        InputError, match=r"\(1 image or mask of another size, such as that of 'images/a1.png'\);"
+    ):
+        quiet_build(ImageFolder(root), out)
+    (root / "masks" / "b2.png").unlink()
+    append([root], out, log=log.append)
+    assert any(
+        "2 known inputs have changed, such as 'images/a1.png' or its mask; the" in line for line in log
+    )
+    (write(*pairs("{}/a3"), "images/lone4.png") / "masks" / "a3.png").unlink()
+    with pytest.raises(
+        BuildError, match=r"lists them; fix them and append again, or allow more with max_rejected=$"
+    ):
+        append([root], out, log=log.append)

@@ -173,7 +173,7 @@ def test_a_dataset_does_not_change_if_the_build_that_replaces_it_fails(
     quiet_build(ImageFolder(image_folder({"a/1.png": 1, "a/2.png": 2})), out, shards=2)
     before = contents(out)
     bad = image_folder({"b/1.png": 3, "b/2.png": b"no image"}, name="bad")
-    with pytest.raises(BuildError, match="1 of 2 inputs are rejected"):
+    with pytest.raises(BuildError, match="1 of 2 inputs is rejected"):
         quiet_build(ImageFolder(bad), out, shards=1, overwrite=True)
     assert before.items() <= contents(out).items()
     assert verify(out, deep=True)
@@ -278,7 +278,10 @@ def test_overwrite_rebuilds_files_that_were_damaged_without_a_change_of_size(
     if damaged.startswith("missing"):
         path.unlink()
     assert call() == manifest
-    assert log[-1] == f"{out} is up to date (sizes were compared; 'tfshards verify' compares contents)"
+    assert (
+        log[-1]
+        == f"{out} is up to date (sizes of its files were compared; 'tfshards verify' compares contents)"
+    )
     assert contents(out) != whole
     log.clear()
     assert call(overwrite=True) == manifest

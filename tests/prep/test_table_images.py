@@ -228,7 +228,7 @@ def test_a_row_without_its_file_is_rejected(path, detail, image_folder, tmp_path
     os.mkfifo(root / "pipe.png")
     table = parquet(root, file_name=["a.png", path, "sub/b.png"])
     with pytest.raises(
-        BuildError, match=r"^1 of 3 inputs are rejected \(1 missing\), more than max_rejected="
+        BuildError, match=r"^1 of 3 inputs is rejected \(1 missing\), more than max_rejected="
     ):
         quiet_build(Table(table), tmp_path / "out", shards=2)
     manifest = quiet_build(Table(table), tmp_path / "out", shards=2, options=ANY_REJECTS)

@@ -180,7 +180,7 @@ def pair_files(
     if lone:
         warnings.append(
             f"{len(lone):,} of {len(pairs):,} images {'has' if len(lone) == 1 else 'have'} no mask in "
-            f"{where!r}, such as {os.fsdecode(lone[0])!r}; the build rejects them"
+            f"{where!r}, such as {os.fsdecode(lone[0])!r}; images without a mask are not added to the dataset"
         )
     used = {mask.key for _, mask in pairs if mask}
     left = sorted(mask.key for mask in masks if mask.key not in used)
