@@ -61,14 +61,23 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     return tuple(given)
 
 
-def twins(names: Iterable[str]) -> list[str]:
-    """Return a warning for each pair of names that differ only by case or by Unicode normalization."""
+def not_classes(noun: str, name: str, kind: str) -> str:
+    """Return a warning that the column or array ``name`` holds numbers of a kind that classes do not have."""
+    remedy = "as integers or text" if kind == "floating-point" else "as integers from 0, or as text"
+    return (
+        f"the {noun} {name!r} holds {kind} numbers, so the values are not classes; if they are, save them "
+        f"{remedy}"
+    )
+
+
+def twins(names: Iterable[str], noun: str = "classes") -> list[str]:
+    """Return a warning for each pair of names that differ only by case, spaces or Unicode normalization."""
     first: dict[str, str] = {}
     lines = []
     for name in sorted(names):
-        alike = unicodedata.normalize("NFC", name).casefold()
+        alike = unicodedata.normalize("NFC", name).casefold().strip()
         if alike in first:
-            lines.append(f"{first[alike]!r} and {name!r} look alike, but are two classes")
+            lines.append(f"{first[alike]!r} and {name!r} look alike, but are two {noun}")
         else:
             first[alike] = name
     return lines

@@ -47,7 +47,7 @@ def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_
 def test_an_empty_string_is_not_a_class_name(tmp_path):
     with pytest.raises(
         InputError,
-        match=r"^array 'label', row 2: is an empty string, which is not a class name; fill it in, or",
+        match=r"^array 'label', row 2, holds an empty string, which is not a class name; fill it in, or",
     ):
         stage(Arrays({"label": np.array(["b", "a", "", ""])}), tmp_path / "staged").listing()
 

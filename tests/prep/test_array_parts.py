@@ -113,11 +113,11 @@ COMMAND_LINES = {
     "one file twice": (["x-0.npy", "x-0.npy"], r"have the same number; give each part once$"),
     "two folders": (
         ["a/x-0.npy", "b/x-1.npy"],
-        r"^parts of 'x': are not numbered in the same way in one folder; give them in order as NAME=A\.npy",
+        r"^parts of 'x': the files are not numbered in the same way in one folder; give them in order as",
     ),
     "two numbers of parts": (
         ["x-0-of-2.npy", "x-1-of-3.npy"],
-        r"^parts of 'x': are not numbered in the same way in o",
+        r"^parts of 'x': the files are not numbered in the same way in o",
     ),
     "with and without the number of parts": (
         ["x-0.npy", "x-1-of-2.npy"],
@@ -151,9 +151,12 @@ PATTERNS = {
     "only the fourth": (["x-4.npy"], r"^y=x-\*\.npy: number 1, 2, 3 is missing" + REMEDY),
     "no numbers": (
         ["x-a.npy", "x-b.npy"],
-        r"^y=x-\*\.npy: are not numbered in the same way in one folder; give them in order as NAME=A\.npy",
+        r"^y=x-\*\.npy: the files are not numbered in the same way in one folder; give them in order as",
     ),
-    "two arrays": (["x-0.npy", "x-1.npy", "x-y-0.npy"], r"^y=x-\*\.npy: are not numbered in the same way"),
+    "two arrays": (
+        ["x-0.npy", "x-1.npy", "x-y-0.npy"],
+        r"^y=x-\*\.npy: the files are not numbered in the same way",
+    ),
 }
 
 

@@ -197,6 +197,21 @@ def test_labels_in_a_column_are_reported(tmp_path):
     assert plan(Arrays({"x": np.zeros((3, 1)), "y": np.zeros((3, 2))}), tmp_path / "out").warnings == ()
 
 
+NOT_CLASSES = {
+    "whole floats": (np.array([1.0, 0.0, np.nan]), "floating-point", "as integers or text"),
+    "negative": (np.array([-1, 0, 1]), "negative", "as integers from 0, or as text"),
+    "fractions": (np.array([0.5, 1, 2], np.float16), None, ""),
+    "too many": (np.arange(10_001), None, ""),
+}
+
+
+@pytest.mark.parametrize(("labels", "kind", "remedy"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
+def test_numbers_that_look_like_classes_but_are_not_are_reported(labels, kind, remedy, tmp_path):
+    found = plan(Arrays({"x": np.zeros(len(labels)), "labels": labels}), tmp_path / "out").warnings
+    line = f"the array 'labels' holds {kind} numbers, so the values are not classes; if they are, save them"
+    assert found == ((f"{line} {remedy}",) if kind else ())
+
+
 def test_labels_in_a_column_of_splits_are_reported_by_the_names_that_were_given(tmp_path):
     columns = {name: array[:, None] if name.startswith("y") else array for name, array in MNIST.items()}
     (warning,) = plan(Arrays(columns), tmp_path / "out").warnings

@@ -157,6 +157,23 @@ def test_a_dataset_names_the_folder_of_its_images_after_its_table(
     assert main(["append", str(path), str(root), str(out)]) == 0
 
 
+def test_paths_without_suffixes_are_told_from_a_wrong_folder(image_folder, tmp_path):
+    path = write_csv(image_folder({"7.png": 1}) / "rows.csv", "id,n", "7,1")
+    (tmp_path / "stage").mkdir()
+    with pytest.raises(InputError, match=r"; write the paths with their suffixes, such as '7\.jpg', or name"):
+        Table(path, columns=ColumnRoles(images=("id",))).stage(tmp_path / "stage")
+
+
+@pytest.mark.parametrize("first", ["a.png,0", "0,./a.png"])
+def test_a_table_without_a_header_is_refused(first, image_folder, tmp_path):
+    path = write_csv(image_folder({"a.png": 1, "b.png": 2}) / "rows.csv", first, "b.png,b.png")
+    (tmp_path / "stage").mkdir()
+    with pytest.raises(
+        InputError, match=r"^the first row names an image file, '(\./)?a\.png'; add a header line with the"
+    ):
+        Table(path).stage(tmp_path / "stage")
+
+
 HINTS = {
     "bare ids": (["image,n", "1000268201_693b,1"], "such as '1000268201_693b', are not paths of files"),
     "numbers": (["image_path,n", "17,1"], "such as 17, are not paths of files: it is stored as it is; write"),

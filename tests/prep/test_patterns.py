@@ -97,7 +97,7 @@ def test_a_folder_of_which_all_images_are_excluded_is_no_class_or_split(image_fo
 
 
 def test_excluding_every_image_is_an_error(small_folder):
-    with pytest.raises(InputError, match=r"photos holds images \(13\), but exclude= leave none of them"):
+    with pytest.raises(InputError, match=r"photos holds images \(13\), but exclude= leaves none of them"):
         ImageFolder(small_folder, exclude=["**"]).listing()
 
 

@@ -153,13 +153,13 @@ def test_lists_of_float64_that_differ_in_length_are_stored_as_float32_with_a_war
 REFUSED = {
     "a missing integer": (
         pa.array([1, None, None]),
-        r"^column 'x': 2 values are missing, the first in row 2, not counting a header; fill",
+        r"^column 'x': 2 values are missing, the first in data row 2; fill",
     ),
     "missing text": (
         pa.array([None, "a", "b"]),
-        r"1 value is missing, the first in row 1, not counting a header; fill it in, or leav",
+        r"1 value is missing, the first in data row 1; fill it in, or leav",
     ),
-    "a missing truth value": (pa.array([True, None, True]), "1 value is missing, the first in row 2"),
+    "a missing truth value": (pa.array([True, None, True]), "1 value is missing, the first in data row 2"),
     "a missing integer in a list": (
         pa.array([[1], [None], [2]]),
         "1 value is missing, inside its lists; fill",

@@ -111,6 +111,34 @@ def test_a_column_of_numbers_that_stays_text_is_reported(tmp_path, quiet_build, 
     assert sorted(row["id"][0] for row in records(tmp_path / "out")) == [b" 007", b"8"]
 
 
+def test_a_column_of_paths_need_not_be_utf8(tmp_path):
+    content = b"file_name,x\n\xff,1\n\xc3\xa4,2\n"
+    assert column(csv(tmp_path, content), "file_name") == [b"\xff", b"\xc3\xa4"]
+
+
+LATIN = {
+    "classes": ("rows.csv", "n,label\n1,the\n2,café\n", "column 'label', data row 2,"),
+    "tabs": ("rows.tsv", "n\tlabel\n1\tcafé\n", "column 'label', data row 1,"),
+    "text": ("rows.csv", "n,note\n1,café\n", "column 'note', data row 1,"),
+    "splits": ("rows.csv", "n,split\n1,café\n", "column 'split', data row 1,"),
+    "text of JSON": ("rows.jsonl", '{"n": 1, "note": "thé"}\n', "column 'note', data row 1,"),
+    "classes of JSON": ("rows.jsonl", '{"n": 1, "label": "thé"}\n', "column 'label', data row 1,"),
+    "a list of JSON": (
+        "rows.jsonl",
+        '{"n": 1, "tags": []}\n{"n": 2, "tags": ["a", "thé"]}\n',
+        "column 'tags', data row 2,",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "where"), LATIN.values(), ids=LATIN.keys())
+def test_text_that_is_not_utf8_is_refused(name, content, where, tmp_path):
+    path = csv(tmp_path, content.encode("latin-1"), name)
+    (tmp_path / "stage").mkdir()
+    with pytest.raises(InputError, match=rf"^{path}: {where} is not UTF-8; save the table as UTF-8, which"):
+        Table(path).stage(tmp_path / "stage")
+
+
 BAD_FILES = {
     "empty": ("rows.csv", b"", r"rows\.csv: cannot be read: Empty CSV file$"),
     "empty lines of JSON": ("rows.jsonl", b"", r"rows\.jsonl: cannot be read: Empty JSON file$"),
@@ -231,7 +259,8 @@ def test_a_table_is_found_in_its_folder_or_by_its_suffix(tmp_path):
         table_path(tmp_path)
     assert table_path(csv(tmp_path, b"", "ROWS.CSV")).name == "ROWS.CSV"
     with pytest.raises(
-        OptionsError, match=r"rows\.xlsx: the suffix of a table must be one of \.csv, \.tsv, "
+        OptionsError,
+        match=r"rows\.xlsx: the suffix of a table must be one of \.csv, \.tsv, .*; rename the file if it",
     ):
         table_path(tmp_path / "rows.xlsx")
     with pytest.raises(InputError, match=r"none\.csv does not exist$"):

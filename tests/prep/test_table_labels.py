@@ -114,17 +114,17 @@ WRONG_LABELS = {
     "missing": (
         ["a", None],
         None,
-        r"^column 'y': 1 value is missing, the first in row 2, not counting a header; fill it in",
+        r"^column 'y': 1 value is missing, the first in data row 2; fill it in",
     ),
     "empty": (
         ["a", ""],
         None,
-        r"^column 'y', row 2, not counting a header: is an empty string, which is not a class name; write",
+        r"^column 'y', data row 2, holds an empty string, which is not a class name; write",
     ),
     "empty in a list": (
         [["a"], ["a", ""]],
         None,
-        r"^column 'y': is an empty string, which is not a class name; write the class",
+        r"^column 'y' holds an empty string, which is not a class name; write the class",
     ),
     "a new class": (
         ["a", "b", "c"],
@@ -220,6 +220,25 @@ def test_splits_may_be_numbered_and_in_any_column(tmp_path, quiet_build):
     assert {split: manifest.splits[split].num_examples for split in manifest.splits} == {"0": 1, "1": 2}
 
 
+NOT_CLASSES = {
+    "whole floats": ([1.0, 0.0], "floating-point", "as integers or text"),
+    "whole floats, one missing": ([1.0, None], "floating-point", "as integers or text"),
+    "negative": ([-1, 1], "negative", "as integers from 0, or as text"),
+    "fractions": ([0.5, 1.0], None, ""),
+    "lists": ([[1.0], [0.0]], None, ""),
+    "NaN": ([float("nan")] * 2, None, ""),
+}
+
+
+@pytest.mark.parametrize(("labels", "kind", "remedy"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
+def test_numbers_that_look_like_classes_but_are_not_are_reported(labels, kind, remedy, tmp_path):
+    (tmp_path / "stage").mkdir()
+    found = Table(parquet(tmp_path, label=labels, x=[1, 2])).stage(tmp_path / "stage")
+    assert found.schema["label"].kind != "label"
+    line = f"the column 'label' holds {kind} numbers, so the values are not classes; if they are, save them"
+    assert found.warnings == ((f"{line} {remedy}",) if kind else ())
+
+
 def test_another_split_column_is_another_build(tmp_path, quiet_build):
     path = parquet(tmp_path, x=[0, 1], a=["train", "val"], b=["val", "train"])
     quiet_build(Table(path, columns=ColumnRoles(split="a", drop=("b",))), tmp_path / "out")
@@ -233,10 +252,10 @@ def test_another_split_column_is_another_build(tmp_path, quiet_build):
 WRONG_SPLITS = {
     "no name of a split": (
         ["train", "a/b"],
-        r"^column 'split', row 2, not counting a header: the split name .*a/b.* must be letters, digi",
+        r"^column 'split', data row 2: the split name .*a/b.* must be letters, digi",
     ),
-    "an empty one": (["train", ""], r"^column 'split', row 2, not counting a header: the split name "),
-    "one that is missing": (["train", None], r"^column 'split': 1 value is missing, the first in row 2"),
+    "an empty one": (["train", ""], r"^column 'split', data row 2: the split name "),
+    "one that is missing": (["train", None], r"^column 'split': 1 value is missing, the first in data row 2"),
     "fractions": (
         [0.5, 1.0],
         r"^column 'split': names of splits must be text or integers, not float64$",

@@ -162,7 +162,7 @@ REFUSED = {
     "a missing row": (pa.array([[[1], None]]), r"^column 'x': 1 of its inner lists are missing; leave out"),
     "a missing number": (
         pa.array([[[1], [None]]]),
-        r"^column 'x': 1 value is missing, the first in row 2, not counting a header;",
+        r"^column 'x': 1 value is missing, the first in data row 2;",
     ),
     "text": (
         pa.array([[["a"]]]),

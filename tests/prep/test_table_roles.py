@@ -9,8 +9,9 @@ import pyarrow.parquet
 import pytest
 
 from tfshards.prep import ColumnRoles, Table
+from tfshards.prep.cli.main import main
 from tfshards.prep.sources.tables.column_roles import assign_columns
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, read_manifest
 
 
 def parquet(folder: Path, **columns: object) -> Path:
@@ -116,7 +117,11 @@ ROLES = {
         ColumnRoles(),
         r"the column 'a\\x1b' has a name that cannot be printed; rename it, or leave it",
     ),
-    "an empty name": (["", "x"], ColumnRoles(), r"the column '' has a name that cannot be printed"),
+    "an empty name": (
+        ["", "x"],
+        ColumnRoles(),
+        r"the name of a column is empty, as for the index of pandas; .* leave it out with drop=''$",
+    ),
     "nothing to store": (
         ["x"],
         ColumnRoles(drop=("x",)),
@@ -131,6 +136,15 @@ def test_columns_without_a_role_are_reported(names, columns, message, tmp_path, 
     path = parquet(tmp_path, **{name: [1, 2] for name in names})
     with pytest.raises(InputError, match=message):
         quiet_build(Table(path, columns=columns), tmp_path / "out")
+
+
+def test_the_index_of_pandas_is_dropped_by_its_empty_name(tmp_path, capsys):
+    table, out = tmp_path / "rows.csv", str(tmp_path / "out")
+    table.write_text(",x\n0,5\n1,6\n")
+    assert main(["build", "table", str(table), out]) == 1
+    assert "leave it out with --drop ''" in capsys.readouterr().err
+    assert main(["build", "table", str(table), out, "--drop", ""]) == 0
+    assert read_manifest(out).schema.names == ("x", "key")
 
 
 def test_a_column_of_paths_that_are_all_missing_is_reported(tmp_path, quiet_build):

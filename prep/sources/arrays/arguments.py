@@ -142,7 +142,8 @@ def _in_order(parts: Sequence[_Part | None]) -> _Group:
     alike = {(Path(part.path).parent, part.prefix, part.of) for part in numbered}
     if len(numbered) < len(parts) or len(alike) > 1:
         raise ValueError(
-            "are not numbered in the same way in one folder; give them in order as NAME=A.npy NAME=B.npy"
+            "the files are not numbered in the same way in one folder; give them in order as "
+            "NAME=A.npy NAME=B.npy"
         )
     by_number = {part.number: part for part in numbered}
     if len(by_number) < len(numbered):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tfshards.prep.sources.arrays.features import is_text, strings
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray, whole
-from tfshards.prep.sources.classes import MAX_CLASSES
+from tfshards.prep.sources.classes import MAX_CLASSES, not_classes
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
@@ -65,6 +65,18 @@ def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]
         not len(distinct) or _fits(int(distinct[0]), int(distinct[-1]))
     )
     return Labels(values.astype(np.int64), ()) if is_class else None
+
+
+def unused_label(name: str, array: MappedArray) -> list[str]:
+    """Return a warning if an array that does not hold classes has numbers that look like classes."""
+    if len(array.shape) != 1 or array.dtype == "bfloat16" or np.dtype(array.dtype).kind not in "if":
+        return []
+    values = whole(array)
+    if np.dtype(array.dtype).kind == "i":
+        return [not_classes("array", name, "negative")] if len(values) and values.min() < 0 else []
+    found = values[np.isfinite(values)]
+    are_whole = len(found) and np.array_equal(found, np.floor(found))
+    return [not_classes("array", name, "floating-point")] if are_whole else []
 
 
 def _is_integer(array: MappedArray) -> bool:
@@ -121,7 +133,7 @@ def _sorted_classes(name: str, values: AnyArray) -> Labels | None:
     if b"" in names:
         row = int(np.flatnonzero(indexes == names.index(b""))[0])
         raise InputError(
-            f"array {name!r}, row {row}: is an empty string, which is not a class name; fill it in, or "
+            f"array {name!r}, row {row}, holds an empty string, which is not a class name; fill it in, or "
             "rename the array to store its strings"
         )
     # sorted by bytes, like folders; different strings may have the same bytes

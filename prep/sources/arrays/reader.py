@@ -18,7 +18,7 @@ from tfshards.prep.sources.arrays.features import (
     values_of,
     widened,
 )
-from tfshards.prep.sources.arrays.labels import read_labels
+from tfshards.prep.sources.arrays.labels import read_labels, unused_label
 from tfshards.prep.sources.arrays.mapped import MappedArray, whole
 from tfshards.prep.sources.arrays.splits import splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
@@ -114,7 +114,7 @@ class ArraysReader:
             stamps=np.full(count, self._stamp()),
             labels=labels.numbers if labels else None,
             splits=self._splits(),
-            warnings=(*self._empty_splits(), *(() if labels else self._nested_label())),
+            warnings=(*self._empty_splits(), *(() if labels else self._unused_label())),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
         )
@@ -125,10 +125,12 @@ class ArraysReader:
         digest = hashlib.blake2b(identities.encode("ascii"), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1 if identities else 0
 
-    def _nested_label(self) -> tuple[str, ...]:
+    def _unused_label(self) -> tuple[str, ...]:
         array = self.arrays.get(self.label or "")
-        if array is None or array.shape[1:] != (1,):
+        if array is None:
             return ()
+        if array.shape[1:] != (1,):
+            return tuple(unused_label(self.label or "", array))
         one, many = (
             f"the array {self.label!r} has",
             f"the arrays {' and '.join(map(repr, self.label_arrays))} have",

@@ -168,8 +168,9 @@ class ImageFolder:
             patterns = " and ".join(
                 f"{name}=" for name, given in (("include", self.include), ("exclude", self.exclude)) if given
             )
+            leave = "leave" if self.include and self.exclude else "leaves"
             raise InputError(
-                f"{self.location()} holds images ({len(images):,}), but {patterns} leave none of them",
+                f"{self.location()} holds images ({len(images):,}), but {patterns} {leave} none of them",
                 *chosen.warnings,
             )
         if chosen.excluded:

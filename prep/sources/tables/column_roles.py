@@ -142,6 +142,11 @@ def _check_features(features: Sequence[str], path: str) -> None:
     for name in features:
         if features.count(name) > 1:
             raise InputError(f"{path}: two columns would be the feature {name!r}; leave one out with drop=")
-        if name == "key" or not name or not name.isprintable():
+        if not name:
+            raise InputError(
+                f"{path}: the name of a column is empty, as for the index of pandas; name the column, or "
+                "leave it out with drop=''"
+            )
+        if name == "key" or not name.isprintable():
             why = "has the name of the keys" if name == "key" else "has a name that cannot be printed"
             raise InputError(f"{path}: the column {name!r} {why}; rename it, or leave it out with drop=")

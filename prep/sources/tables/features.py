@@ -204,7 +204,7 @@ def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return relisted(column, filled) if is_list else filled
     # people count rows from 1
     first = None if is_list else pc.index(pc.is_null(flat), True).as_py() + 1
-    where = "inside its lists" if first is None else f"the first in row {first}, not counting a header"
+    where = "inside its lists" if first is None else f"the first in data row {first}"
     missing, them = ("value is", "it") if flat.null_count == 1 else ("values are", "them")
     raise InputError(
         f"column {name!r}: {flat.null_count:,} {missing} missing, {where}; fill {them} in, "

@@ -70,7 +70,10 @@ def table_path(path: str | os.PathLike[str]) -> Path:
             raise InputError(f"{path} holds {held}; name the file of the table")
         return found / inside[0]
     if found.suffix.lower() not in _SUFFIXES:
-        raise OptionsError(f"{path}: the suffix of a table must be one of {', '.join(_SUFFIXES)}")
+        raise OptionsError(
+            f"{path}: the suffix of a table must be one of {', '.join(_SUFFIXES)}; rename the file if it "
+            "is a table"
+        )
     if not found.is_file():
         raise InputError(f"{path} {'is not a file' if found.exists() else 'does not exist'}")
     return found
@@ -98,7 +101,7 @@ def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool 
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8; save it as UTF-8") from None
+        raise InputError(f"{path} is not UTF-8; save it as UTF-8") from None
     except (pa.ArrowException, csv.Error, CsvError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -117,6 +120,40 @@ def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool 
     if not table.num_rows and not may_be_empty:
         raise InputError(f"{path} has no rows; there is nothing to build")
     return TableFile(table, digest, tuple(warnings), class_names)
+
+
+def check_unicode(path: Path, table: pa.Table, names: Collection[str]) -> None:
+    """Raise InputError if text in one of the columns is not UTF-8; in Parquet files, it may be bytes."""
+    if path.suffix.lower() not in _SUFFIXES[:-1]:
+        return
+    for name in names:
+        row = _wrong_row(table[name])
+        if row is not None:
+            raise InputError(
+                f"{path}: column {name!r}, data row {row + 1}, is not UTF-8; save the table as UTF-8, which "
+                "Excel calls 'CSV UTF-8'"
+            )
+
+
+def _wrong_row(column: pa.ChunkedArray) -> int | None:
+    """Return the first row with text that is not UTF-8, or None."""
+    try:
+        # Arrow reads text as bytes if it is not UTF-8, but does not check that of JSON
+        column.validate(full=True)
+        if not pa.types.is_binary(column.type):
+            return None
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return next(row for row, value in enumerate(column) if not _is_unicode(value))
+    return None
+
+
+def _is_unicode(value: pa.Scalar) -> bool:
+    try:
+        found = value.as_py()
+        return not isinstance(found, bytes) or bool(found.decode() or True)
+    except UnicodeDecodeError:
+        return False
 
 
 def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +76,17 @@ def with_found_images(
     return assigned, list(_unused(table, assigned, samples))
 
 
+def check_header(names: Sequence[str], root: bytes) -> None:
+    """Raise InputError if the name of a column is the path of an image file, which belongs to a row."""
+    for name in names:
+        path = to_bytes(name)
+        if _suffix(path) in SUFFIXES and _is_image(path, root):
+            raise InputError(
+                f"the first row names an image file, {name!r}; add a header line with the names of the "
+                "columns"
+            )
+
+
 def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: str) -> None:
     """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage.
 
@@ -88,9 +99,12 @@ def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: 
     for column, name in images.items():
         paths = [path for path in rows[PATH + name].to_pylist() if path]
         if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
+            first = to_text(paths[0][:_SHOWN])
+            if not any(map(_suffix, paths)):
+                remedy = f"write the paths with their suffixes, such as {first + '.jpg'!r}, or {remedy}"
             raise InputError(
-                f"column {column!r}: none of the image files exists, such as {to_text(paths[0][:_SHOWN])!r} "
-                f"in {os.fsdecode(root)}; {remedy}"
+                f"column {column!r}: none of the image files exists, such as {first!r} in "
+                f"{os.fsdecode(root)}; {remedy}"
             )
 
 
@@ -143,8 +157,8 @@ def _sample(column: pa.ChunkedArray) -> list[bytes]:
     """Return some values that are neither missing nor empty."""
     rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
     # one by one, because Arrow cannot take rows of every type of text
-    values = [column[row].as_py() for row in rows.tolist()]
-    return [to_bytes(value) if isinstance(value, str) else value for value in values if value]
+    buffers = [column[row].as_buffer() for row in rows.tolist()]
+    return [buffer.to_pybytes() for buffer in buffers if buffer]
 
 
 def _num_images(sample: list[bytes], root: bytes) -> int:

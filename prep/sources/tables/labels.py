@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map
+from tfshards.prep.sources.classes import MAX_CLASSES, class_map, not_classes
 from tfshards.prep.sources.groups import require_values
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
@@ -72,6 +72,20 @@ def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> 
     return None
 
 
+def unused_label(name: str, column: pa.ChunkedArray) -> list[str]:
+    """Return a warning if a column that does not hold classes has numbers that look like classes."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        if pa.types.is_float16(kind):
+            column = column.cast(pa.float32())
+        found = column.filter(pc.is_finite(column))
+        if len(found) and pc.all(pc.equal(found, pc.floor(found))).as_py():
+            return [not_classes("column", name, "floating-point")]
+    elif pa.types.is_signed_integer(kind) and (pc.min(column).as_py() or 0) < 0:
+        return [not_classes("column", name, "negative")]
+    return []
+
+
 def label_column(
     name: str, column: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str] = ()
 ) -> LabelColumn:
@@ -98,11 +112,10 @@ def label_column(
     if flat.type == TEXT:
         found = [to_text(value) for value in pc.unique(flat).to_pylist()]
         if "" in found:
-            row = "" if is_list else f", row {pc.index(flat, pa.scalar(b'', TEXT)).as_py() + 1}"
-            where = f"{row}, not counting a header" if row else ""
+            where = "" if is_list else f", data row {pc.index(flat, pa.scalar(b'', TEXT)).as_py() + 1},"
             raise InputError(
-                f"column {name!r}{where}: is an empty string, which is not a class name; write the class, or "
-                "leave out the row"
+                f"column {name!r}{where} holds an empty string, which is not a class name; write the class, "
+                "or leave out the row"
             )
         given = given if given is not None else own or None
         # as in arrays, but not in folders, a class may have no examples
@@ -177,7 +190,7 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if fault:
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
             raise InputError(
-                f"column {name!r}, row {row}, not counting a header: the split name {fault}; write another "
+                f"column {name!r}, data row {row}: the split name {fault}; write another "
                 "name, or name the column of splits with split="
             )
     return texts

@@ -20,15 +20,16 @@ from tfshards.prep.sources.tables.annotations import CATEGORY
 from tfshards.prep.sources.tables.coco import read_coco
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
 from tfshards.prep.sources.tables.features import StoredColumn, is_list_type, stored_column
-from tfshards.prep.sources.tables.files import TableFile
+from tfshards.prep.sources.tables.files import TableFile, check_unicode
 from tfshards.prep.sources.tables.found_images import (
     check_found,
+    check_header,
     embedded_images,
     image_structs,
     with_found_images,
 )
 from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
-from tfshards.prep.sources.tables.labels import label_column, label_fault
+from tfshards.prep.sources.tables.labels import label_column, label_fault, unused_label
 from tfshards.prep.sources.tables.nested import is_along_rows
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
@@ -127,7 +128,12 @@ class Table:
                 outside ``root``.
         """
         found, path, root = self._read()
+        if self.form == "table":
+            check_header(found.table.column_names, root)
         assigned, lines = self._assigned(found, root, str(path))
+        if self.form == "table":
+            values = {assigned.label, assigned.split, *assigned.others} - {None, *assigned.images}
+            check_unicode(path, found.table, [name for name in found.table.column_names if name in values])
         images = list(assigned.images.values())
         if not images:
             self._check_no_image_options(path, lines)
@@ -211,6 +217,7 @@ class Table:
                 roles, images=(*roles.images, *(name for name in image_structs(table) if name not in named))
             )
         assigned = assign_columns(table.column_names, roles, path)
+        lines: list[str] = []
         if assigned.label is None:
             # by the metadata of the table
             known = {*found.class_names, *([] if self.form == "table" else [CATEGORY])}
@@ -225,12 +232,13 @@ class Table:
             # a label with names in the metadata is not stored as a number without them
             has_names = self.class_names is not None or assigned.label in found.class_names
             if not (assigned.is_label_named or has_names) and not _may_be_label(table, assigned.label):
+                lines += unused_label(assigned.label, table[assigned.label])
                 assigned = assigned.without_label()
         elif self.class_names is not None:
             raise InputError(f"{path} has no column of labels; name it with label=")
-        lines: list[str] = []
         if not roles.no_images:
-            assigned, lines = with_found_images(table, assigned, root)
+            assigned, of_images = with_found_images(table, assigned, root)
+            lines += of_images
         return replace(assigned, embedded=embedded_images(table, assigned.images)), lines
 
     def _stored(
