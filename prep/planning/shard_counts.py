@@ -70,7 +70,8 @@ class ShardCounts:
         unknown = sorted(set(self.by_split) - set(num_examples))
         if unknown:
             asked = _asked(unknown[0], self.by_split[unknown[0]])
-            raise InputError(f"{asked} names an unknown split; the splits are {', '.join(num_examples)}")
+            are = "only split is" if len(num_examples) == 1 else "splits are"
+            raise InputError(f"{asked} names an unknown split; the {are} {', '.join(num_examples)}")
         if shard_size is not None and set(self.by_split) == set(num_examples):
             raise InputError(
                 "shard_size= has no effect, since shards= names every split; leave out one of them"

@@ -39,12 +39,21 @@ def choose_keys(keys: Sequence[bytes], include: Sequence[str], exclude: Sequence
             found = {number for number, text in enumerate(texts) if matches(text)}
             matched[name] |= found
             if not found:
+                hint = _folder_hint(name, pattern, texts)
                 warnings.append(
-                    f"{name}={pattern!r} matches no image; it is compared with paths relative to the source, "
-                    "in which '*' matches within a folder and '**' across folders"
+                    f"{name}={pattern!r} matches no image; {hint}it is compared with paths relative to the "
+                    "source, in which '*' matches within a folder and '**' across folders"
                 )
     left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
     return Chosen(frozenset(keys[number] for number in left_out), tuple(warnings))
+
+
+def _folder_hint(name: str, pattern: str, texts: Sequence[str]) -> str:
+    """Return a question for a pattern that is, or matches, the name of a folder that holds images."""
+    for wider in (f"{pattern}/**", f"**/{pattern}/**"):
+        if any(map(key_pattern(wider).fullmatch, texts)):
+            return f"did you mean {name}={wider!r}, which matches the images in the folder? "
+    return ""
 
 
 def key_pattern(pattern: str) -> re.Pattern[str]:

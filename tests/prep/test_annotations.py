@@ -265,14 +265,14 @@ def test_a_file_that_is_not_coco_is_reported(document, message, tmp_path):
     write_coco(tmp_path, {"train": "train"})
     text = document if isinstance(document, str) else json.dumps(document)
     (tmp_path / "annotations" / "instances_train.json").write_text(text)
-    with pytest.raises(InputError, match=rf"\.json: is not a file of COCO's objects: {message}"):
+    with pytest.raises(InputError, match=rf"\.json is not a file of COCO's objects: {message}"):
         Table(tmp_path, form="coco").stage(tmp_path)
 
 
 def test_images_that_coco_names_must_be_there(tmp_path):
     path = tmp_path / "instances_train.json"
     path.write_text(json.dumps({**coco(), "images": [], "annotations": []}))
-    with pytest.raises(InputError, match=r"\.json: has no images; correct the file$"):
+    with pytest.raises(InputError, match=r"\.json has no images; correct the file$"):
         Table(path, form="coco").stage(tmp_path)
     path.write_text(json.dumps(coco()))
     with pytest.raises(
@@ -600,8 +600,8 @@ WRONG_YOLO = {
         "a\n\nb\n",
         r"classes\.txt, line 2: is empty; write one class per line$",
     ),
-    "deep YAML": ("data.yaml", "[" * 5000, r"data\.yaml: is not YAML: maximum recursion"),
-    "no date": ("data.yaml", "a: 2020-99-99", r"data\.yaml: is not YAML: month must be in"),
+    "deep YAML": ("data.yaml", "[" * 5000, r"data\.yaml is not YAML: maximum recursion"),
+    "no date": ("data.yaml", "a: 2020-99-99", r"data\.yaml is not YAML: month must be in"),
     "other keys": (
         "data.yaml",
         "train: .\nnames: {0: a, x: b}",
@@ -624,8 +624,8 @@ WRONG_YOLO = {
         "0 120 30 40 20",
         r"a\.txt, line 1: a box must be fractions of the image, from 0 to 1$",
     ),
-    "no YAML": ("data.yaml", "a: [", r"data\.yaml: is not YAML: "),
-    "a list": ("data.yaml", "[1]", r"data\.yaml: is not a data\.yaml of Ultralytics$"),
+    "no YAML": ("data.yaml", "a: [", r"data\.yaml is not YAML: "),
+    "a list": ("data.yaml", "[1]", r"data\.yaml is not a data\.yaml of Ultralytics$"),
     "gaps": ("data.yaml", "names: {1: a}", r"data\.yaml: the names must be numbered from 0 without gaps$"),
     "one name": ("data.yaml", "names: a", r"data\.yaml: names must be a list, or a name for each number$"),
     "no folder": (
@@ -650,7 +650,7 @@ def test_sources_of_yolo_that_are_no_folders_are_reported(tmp_path):
     with pytest.raises(InputError, match=r"none does not exist$"):
         Table(tmp_path / "none", form="yolo").stage(tmp_path)
     (tmp_path / "x.txt").write_text("")
-    with pytest.raises(InputError, match=r"x\.txt: must be a folder or a data\.yaml$"):
+    with pytest.raises(InputError, match=r"x\.txt must be a folder or a data\.yaml$"):
         Table(tmp_path / "x.txt", form="yolo").stage(tmp_path)
 
 
@@ -707,3 +707,11 @@ def test_a_yaml_may_name_folders_that_are_not_there(quick, tmp_path, log):
         InputError, match=r"names the folder '\.\./none/images', which is not in .*; name its"
     ):
         quick(root, "yolo", "wrong")
+
+
+def test_captions_of_coco_are_refused_with_the_table_to_write(tmp_path):
+    path = tmp_path / "captions_val2017.json"
+    path.write_text(json.dumps({"images": [], "annotations": [{"id": 1, "image_id": 1, "caption": "a"}]}))
+    message = "holds captions rather than objects; write a table with the columns file_name and caption"
+    with pytest.raises(InputError, match=rf"^{path} {message}, .* without form='coco'$"):
+        Table(path, form="coco").stage(tmp_path)

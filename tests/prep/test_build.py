@@ -687,7 +687,7 @@ ERRORS = {
     "shards of no split": (
         {"shards": {"val": 2}},
         InputError,
-        r"^shards=\{\"val\": 2\} names an unknown split; the splits are train$",
+        r"^shards=\{\"val\": 2\} names an unknown split; the only split is train$",
     ),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},

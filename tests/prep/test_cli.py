@@ -534,7 +534,7 @@ FROM_DISK = {
     ),
     "shards of no split": (
         ["plan", "images", "photos", "out", "--shards=val=2"],
-        "names an unknown split; the splits are train",
+        "names an unknown split; the only split is train",
     ),
     "no such array": (
         ["build", "arrays", "gone.npy", "out"],

@@ -134,7 +134,7 @@ def test_a_named_column_of_images_without_files_ends_the_build(header, columns, 
     path = write_csv(image_folder({"deep/a": 1}) / "rows.csv", f"{header},n", "a,1", "b,2")
     (tmp_path / "stage").mkdir()
     with pytest.raises(
-        InputError, match=rf"^column '{header}': none of the image files exists, such as 'a' in .*; name the"
+        InputError, match=rf"^column '{header}': none of the image files exists, such as 'a' in .* name the"
     ):
         Table(path, columns=columns).stage(tmp_path / "stage")
 

@@ -10,6 +10,7 @@ from tfshards.schemas.losses import LOSSES, remedies
 
 COCO = "{} is not read; 'tfshards build table --from coco' stores boxes and classes"
 YOLO = "{} is not read; 'tfshards build table --from yolo' stores boxes and classes"
+TABLE = "{} is not read; 'tfshards build table' stores its columns with the images"
 NO_CLASS = "the folder {!r} holds no images and is no class; class_names= can name it as one"
 FURTHER = "{!r} is taken for the only class, but holds {}; if these are splits, give {!r} as the source"
 
@@ -17,7 +18,22 @@ FOLDERS = {
     "COCO": (
         {"annotations/instances_train2017.json": b"{}", "train2017/1.png": 1, "val2017/2.png": 2},
         ("train2017", "val2017"),
-        [COCO.format("annotations/instances_train2017.json"), NO_CLASS.format("annotations")],
+        [
+            COCO.format("annotations/instances_train2017.json"),
+            NO_CLASS.format("annotations"),
+            "'train2017', 'val2017' look like splits of COCO, but are taken for classes; 'tfshards build "
+            "table ROOT DATASET --from coco' stores boxes and classes, and split_folders={'train': "
+            "'train2017', 'val': 'val2017'} builds these splits without them",
+        ],
+    ),
+    "a table": ({"metadata.csv": b"", "cat/1.png": 1}, ("cat",), [TABLE.format("metadata.csv")]),
+    "a table in each split": (
+        {"train/metadata.jsonl": b"", "train/1.png": 1, "test/metadata.jsonl": b"", "test/2.png": 2},
+        (),
+        [
+            "test/metadata.jsonl, train/metadata.jsonl are not read; 'tfshards build table' stores their "
+            "columns with the images"
+        ],
     ),
     "other annotations": (
         {"annotations/list.txt": b"", "cat/1.png": 1},

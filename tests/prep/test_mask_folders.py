@@ -127,6 +127,15 @@ def test_masks_are_paired_with_their_images_by_name(write, files, options, split
     assert_paired(source, listing)
 
 
+def test_two_images_of_one_mask_are_refused(write):
+    root = write(*pairs("{}/a1"), "images/a1.bmp")
+    with pytest.raises(
+        InputError,
+        match=r"^two images, 'images/a1\.bmp' and 'images/a1\.png', have the mask 'masks/a1\.png'; rename",
+    ):
+        ImageFolder(root).listing()
+
+
 def test_from_files_to_the_loader_masks_stay_with_their_images(write, tmp_path, quiet_build):
     root = write(*pairs("train/{}/a1", "train/{}/b2", "val/{}/c3"))
     quiet_build(ImageFolder(root), tmp_path / "out", engine="local")

@@ -96,6 +96,17 @@ def test_a_folder_of_which_all_images_are_excluded_is_no_class_or_split(image_fo
     assert listing.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "wider"), [("cat", "cat/**"), ("deep", "**/deep/**"), ("c?t", "c?t/**"), ("none", None)]
+)
+def test_a_pattern_that_names_a_folder_is_reported_with_the_one_to_give(pattern, wider, image_folder):
+    root = image_folder({"cat/deep/1.png": 1, "dog/1.png": 2})
+    (warning,) = ImageFolder(root, exclude=[pattern]).listing().warnings
+    assert ("did you mean" in warning) == (wider is not None)
+    if wider:
+        assert f"; did you mean exclude={wider!r}, which matches the images in the folder? it is" in warning
+
+
 def test_excluding_every_image_is_an_error(small_folder):
     with pytest.raises(InputError, match=r"photos holds images \(13\), but exclude= leaves none of them"):
         ImageFolder(small_folder, exclude=["**"]).listing()

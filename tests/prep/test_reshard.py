@@ -287,7 +287,7 @@ NOT_ALLOWED = {
     ),
     "a split that is not there": (
         {"shards": {"val": 2}},
-        r"^shards=\{\"val\": 2\} names an unknown split; the splits are train$",
+        r"^shards=\{\"val\": 2\} names an unknown split; the only split is train$",
     ),
     "a size without effect": (
         {"shards": {"train": 2}, "options": ShardOptions(shard_size=9)},

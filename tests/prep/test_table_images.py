@@ -87,7 +87,7 @@ def test_a_folder_with_its_metadata_is_read_from_the_command_line(image_folder, 
     out = tmp_path / "out"
     assert main(["build", "table", str(root), str(out), "--shards", "1"]) == 0
     logged = capsys.readouterr().err
-    assert f"warning: 2 image files below {root} are not in any row, such as 'c.png', 'd.png'" in logged
+    assert f"warning: 2 image files are below {root}, but not in any row, such as 'c.png', 'd.png'" in logged
     manifest = read_manifest(out)
     assert manifest.schema.names == ("image", "label", "score", "key")
     assert manifest.schema.class_names == ("cat", "dog")
@@ -253,11 +253,33 @@ def test_rows_of_the_same_image_have_their_numbers_as_keys(image_folder, tmp_pat
     table = csv(root, "file_name,x\nb.png,0\na.png,1\nb.png,2\n")
     quiet_build(Table(table), tmp_path / "out")
     assert log[0] == (
-        "warning: two rows have the image 'b.png': the keys of the examples are row numbers, not paths"
+        "warning: 2 rows have the image 'b.png': the keys of the examples are row numbers, not paths"
     )
     found = records(tmp_path / "out")
     assert {key: values["x"] for key, values in found.items()} == {"0": [0], "1": [1], "2": [2]}
     assert found["0"]["image"] == found["2"]["image"] == [(root / "b.png").read_bytes()]
+
+
+def test_an_image_in_two_splits_is_reported(image_folder, tmp_path, quiet_build, log):
+    root = image_folder({"a.png": 1, "b.png": 2, "c.png": 3})
+    rows = ["a.png,train", "./a.png,val", "b.png,train", "c.png,val", "c.png,val"]
+    quiet_build(Table(csv(root, "\n".join(["file_name,split", *rows]))), tmp_path / "out")
+    assert "warning: the image 'a.png' is in the splits train and val" in log
+    rows += ["b.png,val", "c.png,train"]
+    (tmp_path / "stage").mkdir()
+    found = Table(csv(root, "\n".join(["file_name,split", *rows]))).stage(tmp_path / "stage").warnings
+    assert found == (
+        "2 rows have the image 'b.png', and 1 more image is repeated: the keys of the examples are row "
+        "numbers, not paths",
+        "the image 'a.png' is in the splits train and val, and 2 more images are in several splits",
+    )
+
+
+def test_names_of_splits_and_classes_that_look_alike_are_reported(tmp_path, quiet_build, log):
+    rows = ["0,Train,cat", "1,train,dog", '2,val," cat"']
+    quiet_build(Table(csv(tmp_path, "\n".join(["n,split,label", *rows]))), tmp_path / "out")
+    assert "warning: 'Train' and 'train' look alike, but are two splits" in log
+    assert "warning: ' cat' and 'cat' look alike, but are two classes" in log
 
 
 def test_control_characters_in_keys_are_escaped(image_folder, tmp_path, capsys):

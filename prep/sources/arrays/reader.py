@@ -22,6 +22,7 @@ from tfshards.prep.sources.arrays.labels import read_labels, unused_label
 from tfshards.prep.sources.arrays.mapped import MappedArray, whole
 from tfshards.prep.sources.arrays.splits import splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
+from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.groups import require_values
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.schemas import Feature, InputError, Schema
@@ -103,6 +104,7 @@ class ArraysReader:
             )
             for name, array in self.stored.items()
         ]
+        splits = self._splits()
         size = sum(map(row_bytes, self.stored.values()))
         if not size:
             # for arrays without values, the size of a file does not limit the number of rows
@@ -113,8 +115,12 @@ class ArraysReader:
             sizes=np.full(count, size, dtype=np.int64),
             stamps=np.full(count, self._stamp()),
             labels=labels.numbers if labels else None,
-            splits=self._splits(),
-            warnings=(*self._empty_splits(), *(() if labels else self._unused_label())),
+            splits=splits,
+            warnings=(
+                *self._empty_splits(),
+                *(twins(labels.class_names) if labels else self._unused_label()),
+                *twins(splits or (), "splits"),
+            ),
             identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
         )

@@ -12,7 +12,7 @@ import numpy as np
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
 from tfshards.prep.sources.images.file_table import FileTable
-from tfshards.prep.sources.images.likely_mistakes import splits_further_down, unread_files
+from tfshards.prep.sources.images.likely_mistakes import splits_further_down, splits_of_coco, unread_files
 from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
 from tfshards.schemas import Feature, InputError, Schema
@@ -116,6 +116,7 @@ def arrange(
             *tops.warnings,
             *_skipped_folders(bare_folders),
             *(() if split_of else splits_further_down(root, below[b""], found.keys)),
+            *(() if split_of else splits_of_coco(root, below[b""])),
             *_split_warnings(members, split_of, bare),
             *_class_warnings(names, folder_names, labels),
         ),

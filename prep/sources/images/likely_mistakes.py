@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
+from tfshards.schemas.errors import listed
 
 _COCO = "_annotations.coco.json"
+_COCO_FOLDER = re.compile(rb"(train|val|test|unlabeled)20[0-9]{2}")
+_TABLES_ARE = "are not read; 'tfshards build table' stores their"
+_SHOWN = 3
 
 
 def unread_files(root: bytes, folders: Sequence[bytes]) -> Iterator[str]:
@@ -20,8 +25,12 @@ def unread_files(root: bytes, folders: Sequence[bytes]) -> Iterator[str]:
         folders: its folders.
     """
     for name in METADATA_NAMES:
-        if os.path.isfile(os.path.join(root, os.fsencode(name))):
-            yield f"{name} is not read; 'tfshards build table' stores its columns with the images"
+        # of many folders, which may be classes, few are named
+        tables = [os.path.join(os.fsdecode(folder), name) for folder in (b"", *folders)]
+        tables = [table for table in tables if os.path.isfile(os.path.join(os.fsdecode(root), table))]
+        if tables:
+            are = "is not read; 'tfshards build table' stores its" if len(tables) == 1 else _TABLES_ARE
+            yield f"{listed(tables, _SHOWN)} {are} columns with the images"
     inside = [b"annotations/" + name for name in _names(os.path.join(root, b"annotations"))]
     coco = [os.fsdecode(name) for name in inside if fnmatchcase(os.fsdecode(name), "*/instances_*.json")]
     coco += [os.path.join(os.fsdecode(folder), _COCO) for folder in (b"", *folders)]
@@ -44,6 +53,24 @@ def _texts(root: bytes, folders: Sequence[bytes]) -> Iterator[bytes]:
         below = [labels, *(os.path.join(labels, name) for name in _names(labels))]
         if any(name.endswith(b".txt") for folder in below for name in _names(folder)):
             yield os.path.join(top, b"labels")
+
+
+def splits_of_coco(root: bytes, class_names: Sequence[bytes]) -> Iterator[str]:
+    """Yield a warning if all class folders have names of COCO's splits, such as ``val2017``.
+
+    Args:
+        root: the folder of images.
+        class_names: its class folders.
+    """
+    matches = [_COCO_FOLDER.fullmatch(name) for name in class_names]
+    if matches and all(matches):
+        names = ", ".join(repr(os.fsdecode(name)) for name in class_names)
+        folders = {match[1].decode(): match[0].decode() for match in matches if match}
+        yield (
+            f"{names} look like splits of COCO, but are taken for classes; 'tfshards build table "
+            f"{os.fsdecode(root)} DATASET --from coco' stores boxes and classes, and "
+            f"split_folders={folders!r} builds these splits without them"
+        )
 
 
 def splits_further_down(root: bytes, class_names: Sequence[bytes], keys: Iterable[bytes]) -> Iterator[str]:

@@ -155,7 +155,7 @@ def pair_files(
     Files in neither folder, and masks without an image, are counted in ``skipped``.
 
     Raises:
-        InputError: two masks have one name, or no image has a mask.
+        InputError: two masks have one name, two images have one mask, or no image has a mask.
         OSError: the folder of masks is outside of ``root`` and cannot be read.
     """
     masks = [file for file in found if folders.is_mask(file.key)]
@@ -168,6 +168,13 @@ def pair_files(
         masks = [file._replace(key=folders.masks + b"/" + file.key) for file in outside]
     by_name = _by_name(masks)
     pairs = [(image, by_name.get(folders.mask(image.key))) for image in images]
+    image_of: dict[bytes, bytes] = {}
+    for image, mask in pairs:
+        if mask and image_of.setdefault(mask.key, image.key) != image.key:
+            raise InputError(
+                f"two images, {os.fsdecode(image_of[mask.key])!r} and {os.fsdecode(image.key)!r}, have the "
+                f"mask {os.fsdecode(mask.key)!r}; rename one of them"
+            )
     lone = [image.key for image, mask in pairs if mask is None]
     where = os.fsdecode(folders.masks)
     if len(lone) == len(pairs):

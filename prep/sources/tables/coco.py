@@ -122,6 +122,11 @@ def _folder_of(file: Path, images: Sequence[AnnotatedImage], root: Path | None) 
 def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     try:
         document = json.loads(content)
+        if _holds_captions(document):
+            raise InputError(
+                f"{file} holds captions rather than objects; write a table with the columns file_name and "
+                "caption, one row per caption, and build that without form='coco'"
+            )
         names, numbers = _categories(document)
         images: dict[int, AnnotatedImage] = {}
         for number, each in _objects(document, "images", "image"):
@@ -131,12 +136,19 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
         for shown, each in _annotations(document):
             _add(images, numbers, shown, each)
     except _FaultError as fault:
-        raise InputError(f"{file}: is not a file of COCO's objects: {fault}; correct the file") from None
+        raise InputError(f"{file} is not a file of COCO's objects: {fault}; correct the file") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: is not a file of COCO's objects: {error}") from None
+        raise InputError(f"{file} is not a file of COCO's objects: {error}") from None
     if not images:
-        raise InputError(f"{file}: has no images; correct the file")
+        raise InputError(f"{file} has no images; correct the file")
     return list(images.values()), names
+
+
+def _holds_captions(document: object) -> bool:
+    found = document.get("annotations") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or "categories" in document or not isinstance(found, list):
+        return False
+    return any(isinstance(each, dict) and "caption" in each for each in found[:1])
 
 
 def _list(document: object, name: str) -> list[object]:

@@ -140,7 +140,8 @@ def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     if not left:
         return []
     shown = ", ".join(repr(to_text(key)) for key in left[:_SHOWN])
-    return [f"{len(left)} image files below {os.fsdecode(root)} are not in any row, such as {shown}"]
+    files_are = "image files are" if len(left) > 1 else "image file is"
+    return [f"{len(left):,} {files_are} below {os.fsdecode(root)}, but not in any row, such as {shown}"]
 
 
 def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.sources.classes import twins
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns
 from tfshards.prep.sources.tables.features import TEXT, StoredColumn, plain_column, row_bytes, shown
 from tfshards.prep.sources.tables.found_images import fields_of
 from tfshards.prep.sources.tables.labels import folder_splits, split_column
 from tfshards.prep.sources.tables.nested import is_image_struct
-from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SPLIT, VALUE
+from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SAME, SPLIT, VALUE
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 
@@ -104,7 +106,12 @@ def in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, l
     twice = counts[0].filter(pc.greater(counts[1], 1))
     fault = None
     if len(twice):
-        fault = f"two rows have the image {twice[0].as_py().decode('utf-8', 'surrogateescape')!r}"
+        more = ""
+        if len(twice) > 1:
+            are = "images are" if len(twice) > 2 else "image is"
+            more = f", and {len(twice) - 1:,} more {are} repeated"
+        number = counts[1].filter(pc.greater(counts[1], 1))[0].as_py()
+        fault = f"{number:,} rows have the image {to_text(twice[0].as_py())!r}{more}"
     elif any(not path or b"\0" in path for path in paths.to_pylist()):
         fault = "a row names no file"
     if fault and IMAGE + images[0] in rows.column_names:
@@ -115,3 +122,25 @@ def in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, l
     order = pc.array_sort_indices(paths.combine_chunks())
     rows = rows.take(order)
     return rows.append_column(KEY, rows[PATH + images[0]]), []
+
+
+def split_warnings(rows: pa.Table, images: Sequence[str]) -> list[str]:
+    """Return warnings about names of splits that look alike, and images that are in several splits."""
+    if SPLIT not in rows.column_names:
+        return []
+    warnings = twins(map(to_text, pc.unique(rows[SPLIT]).to_pylist()), "splits")
+    if SAME not in rows.column_names or IMAGE + images[0] in rows.column_names:
+        # images in a table may have paths that are not unique
+        return warnings
+    splits_of: dict[bytes, dict[bytes, None]] = {}
+    for image, split in zip(rows[SAME].to_pylist(), rows[SPLIT].to_pylist(), strict=True):
+        splits_of.setdefault(image, {})[split] = None
+    shared = [image for image, splits in splits_of.items() if len(splits) > 1]
+    if shared:
+        names = " and ".join(map(to_text, splits_of[shared[0]]))
+        more = ""
+        if len(shared) > 1:
+            are = "images are" if len(shared) > 2 else "image is"
+            more = f", and {len(shared) - 1:,} more {are} in several splits"
+        warnings.append(f"the image {to_text(shared[0])!r} is in the splits {names}{more}")
+    return warnings

@@ -33,7 +33,12 @@ from tfshards.prep.sources.tables.labels import label_column, label_fault, unuse
 from tfshards.prep.sources.tables.nested import is_along_rows
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.rows import in_order_of_keys, rows_to_stage, with_split_folders
+from tfshards.prep.sources.tables.rows import (
+    in_order_of_keys,
+    rows_to_stage,
+    split_warnings,
+    with_split_folders,
+)
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
@@ -149,7 +154,9 @@ class Table:
         rows, warnings = in_order_of_keys(staged, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
         check_found(rows, assigned.images, root, self.root_remedy())
-        stage_table(same_images(root, rows, images), rows_path(folder))
+        rows = same_images(root, rows, images)
+        warnings += split_warnings(rows, images)
+        stage_table(rows, rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)

@@ -69,7 +69,7 @@ def read_yolo(
         folder, names = path, _names_in(path)
         splits = {split: [where] for split, where in _split_folders(path).items()}
     else:
-        raise InputError(f"{path}: must be a folder or a data.yaml")
+        raise InputError(f"{path} must be a folder or a data.yaml")
     images: list[AnnotatedImage] = []
     alone: list[str] = []
     read: set[Path] = set()
@@ -109,9 +109,9 @@ def _described(
     try:
         described = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{config}: is not YAML: {(str(error).splitlines() or [''])[0]}") from None
+        raise InputError(f"{config} is not YAML: {(str(error).splitlines() or [''])[0]}") from None
     if not isinstance(described, dict):
-        raise InputError(f"{config}: is not a data.yaml of Ultralytics")
+        raise InputError(f"{config} is not a data.yaml of Ultralytics")
     base = root or config.parent / str(described.get("path") or ".")
     base = base if base.is_dir() else config.parent
     splits: dict[str, list[Path]] = {}
