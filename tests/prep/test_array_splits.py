@@ -212,6 +212,14 @@ def test_numbers_that_look_like_classes_but_are_not_are_reported(labels, kind, r
     assert found == ((f"{line} {remedy}",) if kind else ())
 
 
+def test_names_of_splits_and_classes_that_look_alike_are_reported(tmp_path):
+    arrays = {"label": np.array(["cat", " cat", "dog"]), "split": np.array(["Train", "train", "val"])}
+    assert plan(Arrays(arrays), tmp_path / "out").warnings[:2] == (
+        "' cat' and 'cat' look alike, but are two classes",
+        "'Train' and 'train' look alike, but are two splits",
+    )
+
+
 def test_labels_in_a_column_of_splits_are_reported_by_the_names_that_were_given(tmp_path):
     columns = {name: array[:, None] if name.startswith("y") else array for name, array in MNIST.items()}
     (warning,) = plan(Arrays(columns), tmp_path / "out").warnings
