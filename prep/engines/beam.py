@@ -40,7 +40,8 @@ def _quiet_logging() -> Iterator[None]:
     loggers = [logging.getLogger("apache_beam"), root]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+        # Beam logs the end of a worker process as critical
+        logger.setLevel(logging.CRITICAL + 1)
     # Without a handler, Beam's options would install one that prints for the rest of the program.
     silent = logging.NullHandler()
     root.addHandler(silent)
@@ -199,6 +200,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
         work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else str(error))
         if thread.ident is not None:
             job.cancel(thread)
+            are_workers_left |= thread.is_alive()
         raise
     finally:
         if is_lost.is_set() or are_workers_left or (failures and not job.is_local):
@@ -241,7 +243,8 @@ def _runner(work: Work, arguments: Sequence[str]) -> tuple[beam.runners.Pipeline
 
 def _worker_command(work: Work) -> str:
     log = f" 2>> {shlex.quote(str(work.log_path.absolute()))}" if work.log_path else ""
-    return f"exec {shlex.quote(sys.executable)} -m {_WORKER_MODULE}{log}"
+    # Ctrl-C, which reaches every process of the terminal, is left to the main process, which stops the work
+    return f"trap '' INT; exec {shlex.quote(sys.executable)} -m {_WORKER_MODULE}{log}"
 
 
 @contextmanager

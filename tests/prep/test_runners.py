@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -153,6 +154,24 @@ def test_ctrl_c_ends_the_server_of_a_runner(server, slow_folder, tmp_path):
     assert status == 130
     assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
     assert processes_of(server) == ""
+
+
+def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_folder, tmp_path):
+    out = tmp_path / "out"
+    program = """
+from tfshards.prep.cli.main import entry
+from tfshards.prep.engines import job
+job._END_SECONDS = 1000
+entry()
+"""
+    args = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    command = [sys.executable, "-c", program, *build_command(slow_folder, out, *args)[3:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until(lambda: started(out) or process.poll() is not None)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 130
+    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
 
 
 def test_the_server_of_a_runner_ends_even_if_the_build_is_killed(server, slow_folder, tmp_path):
