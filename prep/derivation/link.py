@@ -49,7 +49,7 @@ def link_shards(
     area.open()
     num_examples = sum(link.new.num_examples for link in links)
     what = f"{counted(num_examples, 'example')}, {counted(len(links), 'shard')}, linked unchanged"
-    log(f"starting build: {what}")
+    log(f"starting merge: {what}")
     progress = Progress(name, num_examples)
     make = partial(_make, area, progress.reporter)
     in_process.run(Work(make, links, progress, area.stop))

@@ -65,13 +65,14 @@ def _finished(plan: RewritePlan, shard: ShardId) -> FinishedShard | None:
 
 def _log_start(plan: RewritePlan, num_finished: int, log: Log) -> None:
     of = counted(len(plan.shards), "shard")
+    verb = "reshard" if len(plan.origins) == 1 else "merge"
     if num_finished:
-        log(f"resuming the build: {num_finished} of {of} finished")
+        log(f"resuming the {verb}: {num_finished} of {of} finished")
         return
     manifests = [origin.manifest for origin in plan.origins]
     examples = counted(sum(manifest.num_examples for manifest in manifests), "example")
     record_bytes = sum(shard.record_bytes for manifest in manifests for shard in manifest.shards)
-    log(f"starting build: {examples}, {size(record_bytes)}, {of}")
+    log(f"starting {verb}: {examples}, {size(record_bytes)}, {of}")
 
 
 def _require_space(plan: RewritePlan, finished: Mapping[ShardId, FinishedShard]) -> None:

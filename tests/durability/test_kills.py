@@ -134,7 +134,7 @@ def finishes(commands, expected, out, kept, tried):
         path = with_build_id(unfinished_path, manifest.build_id)
         # except those from which rejects were balanced away
         assert identity(out / path) == was or digest != shards[path], path
-    resumed = re.search(r"^resuming the build: (\d+) of \d+ shards? finished$", ended.output, re.M)
+    resumed = re.search(r"^resuming the \w+: (\d+) of \d+ shards? finished$", ended.output, re.M)
     if resumed and not is_committed:
         # a shard may have been replaced by its final layout while the note of that is not yet written
         assert len(kept) - 1 <= int(resumed[1]) <= len(kept)

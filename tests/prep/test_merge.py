@@ -96,7 +96,7 @@ def test_shards_are_linked_under_new_names(three, tmp_path):
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert records(out) == together(three)
-    assert logged == ["starting build: 90 examples, 15 shards, linked unchanged"]
+    assert logged == ["starting merge: 90 examples, 15 shards, linked unchanged"]
     old = [root / shard.path for root in three for shard in read_manifest(root).splits["train"].shards]
     new = [out / shard.path for shard in made.splits["train"].shards]
     assert [path.stat().st_ino for path in new] == [path.stat().st_ino for path in old]

@@ -217,7 +217,7 @@ def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
     logged: list[str] = []
     out = tmp_path / "out"
     made = reshard(old, out, shards=2, log=logged.append)
-    assert logged == ["starting build: 101 examples, 9.9 KiB, 2 shards"]
+    assert logged == ["starting reshard: 101 examples, 9.9 KiB, 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
     assert reshard(old, out, shards=2, log=logged.append) == made
     assert logged[1:] == [up_to_date(out, is_compared=False)]
@@ -471,7 +471,7 @@ def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
     finished = {note["shard"]["path"]: identity(area / "shards" / note["shard"]["path"]) for note in notes}
     logged: list[str] = []
     made = reshard(old, stopped, shards=4, log=logged.append)
-    assert logged == [f"resuming the build: {len(finished)} of 4 shards finished"]
+    assert logged == [f"resuming the reshard: {len(finished)} of 4 shards finished"]
     committed = {path: stopped / with_build_id(path, made.build_id) for path in finished}
     assert {path: identity(file) for path, file in committed.items()} == finished
     reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
@@ -538,7 +538,7 @@ def test_a_killed_reshard_resumes(number, status, large, compressed, tmp_path, c
     assert contents(large) == before
     logged: list[str] = []
     reshard(large, out, **COMPRESSED, log=logged.append)
-    assert logged[0].startswith("resuming the build: ")
+    assert logged[0].startswith("resuming the reshard: ")
     assert contents(out) == contents(compressed)
 
 
