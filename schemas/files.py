@@ -1,4 +1,4 @@
-"""Local files: their paths, atomic writes, digests, and free disk space."""
+"""Local files: their paths, locks, atomic writes, digests, and free disk space."""
 
 from __future__ import annotations
 
@@ -39,6 +39,27 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
         )
         raise OptionsError(f"{text} is a URL, but only local paths are supported; {remedy}")
     return Path(text)
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a build holds the lock of a folder, as far as its file system supports locks."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    # not on Windows, where a folder cannot be opened
+    import fcntl
+
+    try:
+        # a shared lock, which ends at once, since the holder of a lock cannot be queried
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import local_path, write_atomically
+from tfshards.schemas.files import is_locked, local_path, write_atomically
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.schema import Schema
@@ -307,6 +307,8 @@ def _no_dataset(root: Path, error: OSError) -> str:
         return f"{root} does not exist"
     if not os.path.isdir(root):
         return f"{root} is a file; name the directory that holds {MANIFEST_NAME}"
+    if isinstance(error, FileNotFoundError) and is_locked(root):
+        return f"{root} is not a dataset yet: a build is writing to it; wait until it has ended"
     if isinstance(error, FileNotFoundError):
         return (
             f"{root} is not a dataset: it has no {MANIFEST_NAME}. "

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building.decisions import up_to_date
+from tfshards.prep.building.output import locked
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
@@ -364,6 +366,14 @@ def test_another_build_of_the_same_output_replaces_a_stopped_one(stopped, small_
         path for shard in manifest.shards for path in shard.companion_digests
     }
     assert not (stopped / AREA_NAME).exists()
+
+
+def test_a_running_build_is_not_a_dataset_yet(stopped):
+    message = "is not a dataset yet: a build is writing to it; wait until it has ended$"
+    with locked(stopped):
+        for function in (read_manifest, verify, partial(append, "photos")):
+            with pytest.raises(InputError, match=message):
+                function(stopped)
 
 
 def test_a_stopped_build_is_not_a_dataset(stopped):
