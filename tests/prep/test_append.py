@@ -787,6 +787,21 @@ def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
     assert lines[0] == f"the source holds only new inputs; the 20 known inputs of {tmp_path / 'out'} stay"
 
 
+@pytest.mark.parametrize(
+    ("roles", "role", "name"), [({"label": "labels"}, "label", "labels"), ({"lists": ("n",)}, "list", "n")]
+)
+def test_arrays_with_other_names_are_named_as_in_the_build(roles, role, name, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4))
+    np.save(tmp_path / "lab.npy", np.zeros(4, np.int64))
+    build(Arrays({"x": np.arange(4), name: np.arange(4)}, **roles), tmp_path / "out", log=quiet)
+    with pytest.raises(
+        InputError,
+        match=f"^the dataset was built with the array '{name}' as its {role}, but the arrays are x, lab; "
+        f"name the arrays as in the build, such as '{name}=FILE.npy'$",
+    ):
+        append([tmp_path / "x.npy", tmp_path / "lab.npy"], tmp_path / "out", log=quiet)
+
+
 def test_renamed_inputs_are_reported_by_their_content(photos, tmp_path):
     (photos / "cat" / "004.png").rename(photos / "dog" / "moved.png")
     # a new image of the size of a missing one

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import cast
 
-from tfshards.prep.sources.arrays.source import Arrays
+from tfshards.prep.sources.arrays.source import Arrays, RestoredArrays
 from tfshards.prep.sources.kind import Recorded, SourceKind
 
 
@@ -55,7 +55,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
     lists = cast("list[str]", recorded.options.get("lists", []))
     split = cast("str", recorded.options.get("split_array", ""))
     label = next((feature.name for feature in recorded.schema.features if feature.kind == "label"), "")
-    return Arrays.open(inputs, tuple(lists), recorded.class_names, label=label, split=split)
+    return RestoredArrays.open(inputs, tuple(lists), recorded.class_names, label=label, split=split)
 
 
 ARRAYS = SourceKind(

@@ -113,6 +113,10 @@ class Arrays:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
+    def unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
+        """Return the message that the array of a role does not exist; ``names`` are those of the arrays."""
+        return f"{role}={name!r} is not the name of an array; the arrays are {', '.join(names)}"
+
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
         """Return a reader of the arrays; arrays that are not in .npy files are copied into ``folder``.
 
@@ -140,9 +144,7 @@ class Arrays:
         label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
         for role, name in (("label", label), ("split", split)):
             if name and name not in staged:
-                raise InputError(
-                    f"{role}={name!r} is not the name of an array; the arrays are {', '.join(staged)}"
-                )
+                raise InputError(self.unknown_array(role, name, [*staged]))
         if (
             split is None
             and not num_rows
@@ -163,6 +165,29 @@ class Arrays:
             num_rows=num_rows,
             label_arrays=tuple(given for given, name in array_of.items() if name == label),
         )
+
+
+class RestoredArrays(Arrays):
+    """Arrays by the paths of their files, whose roles are those in a manifest."""
+
+    def unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
+        """Return the message that the array of a role does not exist; no parameter gives the role."""
+        return (
+            f"the dataset was built with the array {name!r} as its {role}, but the arrays are "
+            f"{', '.join(names)}; name the arrays as in the build, such as '{name}=FILE.npy'"
+        )
+
+    def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
+        """Return a reader of the arrays, see ``Arrays``.
+
+        Raises:
+            InputError: an array cannot be read, or one of the build does not exist.
+        """
+        reader = super().stage(folder, preview=preview)
+        for name in self.lists:
+            if name not in reader.arrays:
+                raise InputError(self.unknown_array("list", name, [*reader.arrays]))
+        return reader
 
 
 def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> dict[str, MappedArray]:
