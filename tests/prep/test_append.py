@@ -1014,7 +1014,7 @@ def test_another_mask_is_found(tmp_path):
     lines: list[str] = []
     append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=lines.append)
     (warning,) = [line for line in lines if line.startswith("warning: ")]
-    assert warning.startswith("warning: 1 known input has changed, such as 'images/1.png'; the dataset keeps")
+    assert warning.startswith("warning: 1 known input has changed, such as 'images/1.png' or its mask; ")
 
 
 def test_another_box_of_coco_is_found(tmp_path):
