@@ -124,8 +124,7 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     is_other_kind = kind != wanted.options.get("source")
     if is_other_kind:
         # each kind has options of its own
-        both = {*manifest.options} & {*wanted.options}
-        changed = [name for name in changed if name != "source" and (name in both or name in _INPUTS)]
+        changed = []
     versions = [name for name in changed if name in _VERSIONS]
     named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, *_VERSIONS, "appended")]
     causes = []

@@ -203,7 +203,7 @@ DISTINCTIONS = [
         "x",
         {"source": "images", "check": "decode", "seed": 1},
         OTHER,
-        "with another kind of source ('arrays') and other options (seed=)",
+        "with another kind of source ('arrays')",
     ),
     (
         {"source": "arrays"},
