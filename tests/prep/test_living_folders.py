@@ -472,6 +472,16 @@ def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, tmp_pa
         quiet_build(Table(table), out)
 
 
+def test_a_row_of_another_size_is_not_called_an_image(bitmaps, tmp_path, quiet_build):
+    table, out = bitmaps / "table.csv", tmp_path / "out"
+    table.write_text("file_name,caption\ncat/00.bmp,a cat\ncat/02.bmp,a cat\n")
+    quiet_build(Table(table), out)
+    table.write_text("file_name,caption\ncat/00.bmp,a cat\ncat/02.bmp,two cats\n")
+    changes = "1 row of another size, such as that of 'cat/02.bmp'"
+    with pytest.raises(InputError, match=rf"with other inputs \({changes}\); give overwrite=True"):
+        quiet_build(Table(table), out)
+
+
 def test_append_compares_all_known_inputs_with_checksum(bitmaps, tmp_path, quiet_build, log):
     out = tmp_path / "out"
     quiet_build(ImageFolder(bitmaps), out)
