@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import logging
 import shlex
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging
 from tfshards.prep.engines.failure import reason
 from tfshards.prep.engines.job import Job, JobNote
 from tfshards.prep.engines.job_server import running
@@ -33,41 +33,8 @@ from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.argument_types import check_strings
 
 
-@contextmanager
-def _quiet_logging() -> Iterator[None]:
-    """Suppress Beam's log on the terminal, since the raised error has all that a user needs to know."""
-    root = logging.getLogger()
-    loggers = [logging.getLogger("apache_beam"), root]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        # Beam logs the end of a worker process as critical
-        logger.setLevel(logging.CRITICAL + 1)
-    # Without a handler, Beam's options would install one that prints for the rest of the program.
-    silent = logging.NullHandler()
-    root.addHandler(silent)
-    try:
-        yield
-    finally:
-        root.removeHandler(silent)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _ignore_beam() -> None:
-    """Suppress Beam's log for the rest of the program: threads that it left behind are about to fail."""
-    beam_logger = logging.getLogger("apache_beam")
-    beam_logger.addHandler(logging.NullHandler())
-    beam_logger.propagate = False
-    # what worker processes log is printed by the root logger
-    logging.getLogger().addFilter(_is_of_others)
-
-
-def _is_of_others(record: logging.LogRecord) -> bool:
-    return "apache_beam" not in record.pathname
-
-
 # Beam warns about missing optional packages.
-with _quiet_logging():
+with quiet_logging():
     import apache_beam as beam
     import grpc
     from apache_beam.internal import pickler
@@ -127,7 +94,7 @@ def _parse(
     parsers: list[argparse.ArgumentParser] = []
     printed = io.StringIO()
     try:
-        with redirect_stderr(printed), _quiet_logging():
+        with redirect_stderr(printed), quiet_logging():
             PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
             if further:
                 further(parsers[0])
@@ -146,7 +113,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     Raises:
         BuildError: a call failed, a worker process died, or Beam ended the pipeline.
     """
-    with _quiet_logging():
+    with quiet_logging():
         _run(work, arguments)
 
 
@@ -205,7 +172,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
     finally:
         if is_lost.is_set() or are_workers_left or (failures and not job.is_local):
             # further threads are about to fail because of the same worker, or of a lost job or job service
-            _ignore_beam()
+            ignore_beam()
         else:
             threading.excepthook = hook
     if not failures and work.area is not None and work.area.stop_path.exists():
@@ -413,7 +380,7 @@ def cancel(note: JobNote) -> bool:
     Raises:
         BuildError: its job service does not answer, or does not know the job.
     """
-    with _quiet_logging():
+    with quiet_logging():
         handle = _Handle(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(())))
         if handle.has_ended():
             return False
