@@ -32,7 +32,6 @@ from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.argument_types import check_strings
 
-
 # Beam warns about missing optional packages.
 with quiet_logging():
     import apache_beam as beam
