@@ -151,7 +151,11 @@ def mixed(write_dataset, tmp_path_factory):
             OptionsError,
             "image= is given, but none of the selected features is an image or a mask: 'label'",
         ),
-        ({"image": {"photo": Image()}}, OptionsError, r"image 'photo' differs .* use Image\(size="),
+        (
+            {"image": {"photo": Image()}},
+            OptionsError,
+            r"the sizes of the images in 'photo' are not known .* use Image\(size=",
+        ),
         ({"class_names": "cat"}, OptionsError, r"class_names='cat' must be a list of names, such as"),
         ({"class_names": {"cat": 0}}, OptionsError, r"class_names=\{'cat': 0\} must be a list of names"),
         ({"start": 3}, OptionsError, r"start=3 must be loader\.Position"),
@@ -190,7 +194,8 @@ def mixed(write_dataset, tmp_path_factory):
         (
             {"image": Image()},
             OptionsError,
-            r"image 'photo' differs .*, shape \(None, None, 3\), .* use Image\(size=\(height, width\)\)",
+            r"the sizes of the images in 'photo' are not known to be equal \(shape \(None, None, 3\)\), "
+            r".* use Image\(size=\(height, width\)\)",
         ),
         (
             {"shuffle": Shuffle(lanes=3)},

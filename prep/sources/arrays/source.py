@@ -113,7 +113,7 @@ class Arrays:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
+    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
         """Return the message that the array of a role does not exist; ``names`` are those of the arrays."""
         return f"{role}={name!r} is not the name of an array; the arrays are {', '.join(names)}"
 
@@ -144,7 +144,7 @@ class Arrays:
         label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
         for role, name in (("label", label), ("split", split)):
             if name and name not in staged:
-                raise InputError(self.unknown_array(role, name, [*staged]))
+                raise InputError(self._unknown_array(role, name, [*staged]))
         if (
             split is None
             and not num_rows
@@ -170,7 +170,7 @@ class Arrays:
 class RestoredArrays(Arrays):
     """Arrays by the paths of their files, whose roles are those in a manifest."""
 
-    def unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
+    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
         """Return the message that the array of a role does not exist; no parameter gives the role."""
         return (
             f"the dataset was built with the array {name!r} as its {role}, but the arrays are "
@@ -186,7 +186,7 @@ class RestoredArrays(Arrays):
         reader = super().stage(folder, preview=preview)
         for name in self.lists:
             if name not in reader.arrays:
-                raise InputError(self.unknown_array("list", name, [*reader.arrays]))
+                raise InputError(self._unknown_array("list", name, [*reader.arrays]))
         return reader
 
 

@@ -110,7 +110,7 @@ class Table:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def root_remedy(self) -> str:
+    def _root_remedy(self) -> str:
         """Return what to do if the images are in another folder, for the message of an error."""
         return "name the folder of the images with root="
 
@@ -153,7 +153,7 @@ class Table:
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
-        check_found(rows, assigned.images, root, self.root_remedy())
+        check_found(rows, assigned.images, root, self._root_remedy())
         rows = same_images(root, rows, images)
         warnings += split_warnings(rows, images)
         stage_table(rows, rows_path(folder))
@@ -279,7 +279,7 @@ def _may_be_label(table: pa.Table, name: str) -> bool:
 class RestoredTable(Table):
     """A table by its path and perhaps that of the folder of its images, with the options of a manifest."""
 
-    def root_remedy(self) -> str:
+    def _root_remedy(self) -> str:
         """Return what to do if the images are in another folder; there is no parameter for it."""
         paths = [os.fspath(self.path), "FOLDER"]
         return f"give the table, and after it the folder of its images: source={paths!r}"
