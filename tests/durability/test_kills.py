@@ -137,7 +137,7 @@ def finishes(commands, expected, out, kept, tried):
         assert identity(out / path) == was or digest != shards[path], path
     resumed = re.search(r"^resuming the \w+: (\d+) of \d+ shards? finished$", ended.output, re.M)
     if resumed and not is_committed:
-        # shards that are being written may have been replaced by their final layout, but not yet noted as such
+        # shards being written may have been replaced by their final layout, but not yet noted as such
         assert len(kept) - NUM_WRITERS <= int(resumed[1]) <= len(kept)
     tried["of a committed one" if is_committed else "resumed" if resumed else "restarted"] += 1
     assert contents(out) == expected.end
