@@ -75,7 +75,7 @@ def run(name: str, source: Path, work: Path) -> Measurement:
         build = [
             sys.executable,
             "-m",
-            "tfshards.prep.cli.main",
+            "tfshards.prep.cli",
             "build",
             "images",
             str(source),
