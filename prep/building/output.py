@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,9 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.files import local_path, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
+
+# the time that a command needs to look at the lock, and more
+_LOOK_SECONDS = 0.05
 
 
 def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path:
@@ -127,9 +131,11 @@ def locked(folder: Path) -> Iterator[None]:
         raise busy from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise busy from None
+            if not _lock(descriptor):
+                # a command that looks whether a build runs holds the lock for an instant
+                time.sleep(_LOOK_SECONDS)
+                if not _lock(descriptor):
+                    raise busy
         except OSError as error:
             raise InputError(f"{folder}: cannot be locked: {error.strerror}; choose a local folder") from None
         if not _is_still(folder, descriptor):
@@ -138,6 +144,14 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -16,11 +17,13 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
+from tfshards.prep.building import output
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
+from tfshards.schemas.files import is_locked
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
 
@@ -382,3 +385,12 @@ def test_a_stopped_build_is_not_a_dataset(stopped):
         match=r"is not a dataset: .* To resume a build that was stopped, run the build command again",
     ):
         read_manifest(stopped)
+
+
+def test_a_command_that_looks_at_the_lock_does_not_refuse_a_build(tmp_path, monkeypatch):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    monkeypatch.setattr(output.time, "sleep", lambda _: os.close(descriptor))
+    with output.locked(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
