@@ -110,12 +110,12 @@ def serve() -> None:
         error = None
         try:
             function(content)
-        except Exception as raised:
+        except Exception as raised:  # the main process decides what it means
             error = raised
         try:
             answer = pickle.dumps(error)
             pickle.loads(answer)
-        except Exception:
+        except Exception:  # a class of errors may break pickle in any way
             answer = pickle.dumps(BuildError(str(error)))
         with suppress(BrokenPipeError):
             answers.write(answer)

@@ -43,7 +43,6 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     Raises:
         Exception: the first failure; no call starts after it.
     """
-    check_arguments(arguments)
     count = num_helpers(work.size, len(work.items))
     function = pickled(work.function) if count else None
     if function is None:
