@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.files import bytes_digest, regular_size
 from tfshards.schemas.index import MAX_LINE, IntArray, RecordIndex, index_path, parse_index
 from tfshards.schemas.labels import labels_path, labels_size_fault, parse_labels
 from tfshards.schemas.split import Shard
+from tfshards.schemas.storage import AnyPath
 
 OTHER_BYTES = "its bytes have changed: the digest differs"
 
 
-def read_index(root: Path, shard: Shard) -> tuple[RecordIndex | None, list[Problem]]:
+def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Problem]]:
     """Return the index of a shard of the dataset in ``root``, or None and what is wrong with it."""
     path = index_path(shard.path)
     try:
@@ -39,7 +38,7 @@ def read_index(root: Path, shard: Shard) -> tuple[RecordIndex | None, list[Probl
     return index, []
 
 
-def read_labels(root: Path, shard: Shard) -> tuple[IntArray | None, list[Problem]]:
+def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Problem]]:
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
     path = labels_path(shard.path)
     try:

@@ -1,25 +1,24 @@
-"""Local files: their paths, locks, atomic writes, digests, and free disk space."""
+"""Files: locks, atomic writes, digests and free space; what only disks have is not done for object stores."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import AnyPath, is_remote, open_sink, read_range
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
-# A URL, of which pathlib keeps one slash; a single letter is a drive.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def local_path(path: str | bytes | os.PathLike[str]) -> Path:
@@ -29,20 +28,50 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
         OptionsError: it is a URL, whose scheme would become the name of a local folder.
     """
     check_path("path", path)
+    if not is_remote(path):
+        return Path(os.fsdecode(path))
     text = os.fsdecode(path)
-    url = _URL.match(text)
-    if url:
-        remedy = (
-            f"give the path without {url[1]}://"
-            if url[1].lower() == "file"
-            else "copy the files to a local disk, or mount their storage, and give that path"
-        )
-        raise OptionsError(f"{text} is a URL, but only local paths are supported; {remedy}")
-    return Path(text)
+    remedy = (
+        "give the path without file://"
+        if text.lower().startswith("file:")
+        else "copy the files to a local disk, or mount their storage, and give that path"
+    )
+    raise OptionsError(f"{text} is a URL, but here only local paths are supported; {remedy}")
 
 
-def is_locked(folder: Path) -> bool:
-    """Return whether a build holds the lock of a folder, as far as its file system supports locks."""
+def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
+    """Return the size in bytes of each file, or why it cannot be read; objects are listed, not asked for.
+
+    Args:
+        root: the folder.
+        names: paths relative to it, at most one folder deep.
+    """
+    if isinstance(root, Path):
+        return {name: _size(root / name) for name in names}
+    folders = {name.rpartition("/")[0] for name in names}
+    try:
+        sizes = {
+            f"{folder}/{path.name}" if folder else path.name: status.st_size
+            for folder in folders
+            for path, status in (root / folder).files()
+        }
+    except OSError as error:
+        return dict.fromkeys(names, error)
+    missing = FileNotFoundError(errno.ENOENT, "there is no such object")
+    return {name: sizes.get(name, missing) for name in names}
+
+
+def _size(path: Path) -> int | OSError:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        return error
+
+
+def is_locked(folder: AnyPath) -> bool:
+    """Return whether a build holds the lock of a folder; object stores, and some disks, have no locks."""
+    if not isinstance(folder, Path):
+        return False
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -62,7 +91,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: AnyPath, data: bytes) -> None:
     """Write ``data`` to ``path`` so that neither a reader nor a crash leaves a partial file visible.
 
     Raises:
@@ -71,7 +100,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     write_blocks_atomically(path, [data])
 
 
-def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
+def write_blocks_atomically(path: AnyPath, blocks: Iterable[bytes]) -> None:
     """Write ``blocks`` to ``path``, one after another, as ``write_atomically`` writes data.
 
     An existing file at ``path`` is also unchanged if iterating over ``blocks`` raises.
@@ -79,6 +108,17 @@ def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
     Raises:
         OSError: the file cannot be written; an existing file at ``path`` is unchanged.
     """
+    if not isinstance(path, Path):
+        # An upload becomes an object as a whole.
+        sink = open_sink(path)
+        try:
+            for block in blocks:
+                sink.write([block])
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+        return
     # a unique name, because threads, or hosts that share a disk, may write to one path at the same time
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -94,8 +134,10 @@ def write_blocks_atomically(path: Path, blocks: Iterable[bytes]) -> None:
     sync_directory(path.parent)
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: AnyPath) -> None:
     """Flush the directory ``path`` to disk, so that its entries survive a power failure."""
+    if not isinstance(path, Path):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -103,7 +145,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def file_digest(path: Path, tick: Callable[[int], object] | None = None) -> str:
+def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> str:
     """Return the digest of a file, in the form of the manifest.
 
     Args:
@@ -123,24 +165,29 @@ def file_digest(path: Path, tick: Callable[[int], object] | None = None) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def regular_size(path: Path) -> int:
+def regular_size(path: AnyPath) -> int:
     """Return the size of a file.
 
     Raises:
         OSError: it is missing, or is a pipe, a device or a folder, which must not be read.
     """
+    if not isinstance(path, Path):
+        return path.stat().st_size
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(None, "is not a regular file", str(path))
     return status.st_size
 
 
-def last_bytes_of(path: Path) -> str:
+def last_bytes_of(path: AnyPath) -> str:
     """Return the last bytes of a file in hex, as the manifest has them.
 
     Raises:
         OSError: the file cannot be read.
     """
+    if not isinstance(path, Path):
+        num_bytes = path.stat().st_size
+        return read_range(path, max(0, num_bytes - NUM_LAST_BYTES), num_bytes).hex()
     with path.open("rb", buffering=0) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - NUM_LAST_BYTES))
         return file.read().hex()
@@ -151,7 +198,7 @@ def bytes_digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def system_fault(out: Path, error: OSError) -> str:
+def system_fault(out: AnyPath, error: OSError) -> str:
     """Return the message for an operating system error that ended a build into ``out``."""
     # when renaming fails, the target is the path that matters
     named = next((name for name in (error.filename2, error.filename) if isinstance(name, str)), out)
@@ -159,8 +206,10 @@ def system_fault(out: Path, error: OSError) -> str:
     return f"{named}: {why}; once that is fixed, run the same command to resume"
 
 
-def require_space(folder: Path, num_bytes: int, what: str) -> None:
+def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
     """Raise InputError if the file system of ``folder`` has fewer than ``num_bytes`` free."""
+    if not isinstance(folder, Path):
+        return
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import is_locked, local_path, write_atomically
+from tfshards.schemas.files import file_sizes, is_locked, write_atomically
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.split import Shard, Split, digest_fault
+from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path
 from tfshards.schemas.totals import Totals
 
 FORMAT_VERSION = 1
@@ -163,23 +164,24 @@ class Manifest:
         )
 
 
-def read_manifest(dataset: str | os.PathLike[str]) -> Manifest:
+def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     """Read the manifest of a dataset; its ``repr`` is what ``tfshards info`` prints.
 
     Args:
-        dataset: folder of the dataset.
+        dataset: folder of the dataset, or its URL.
 
     Raises:
-        OptionsError: the path is a URL.
+        OptionsError: it is a URL of a store that is not supported.
         InputError: the manifest is missing or cannot be read.
         FormatError: the manifest violates the format; the error holds every problem with its location.
     """
-    path = local_path(dataset) / MANIFEST_NAME
+    root = any_path(dataset)
+    path = root / MANIFEST_NAME
     try:
         # as bytes, because the digest covers line ends
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise InputError(_no_dataset(Path(dataset), error)) from None
+        raise InputError(_no_dataset(root, error)) from None
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
@@ -225,28 +227,37 @@ def with_digest(text: str) -> str:
     return f"{head}{digest.hexdigest()}{tail}"
 
 
-def write_manifest(manifest: Manifest, root: str | os.PathLike[str]) -> None:
+def write_manifest(manifest: Manifest, root: AnyPath, replaced: RemoteStatus | None = None) -> None:
     """Write the manifest into the directory ``root``, atomically.
+
+    Args:
+        manifest: the manifest.
+        root: folder of the dataset, which on a disk is locked, so that nothing else writes to it.
+        replaced: in an object store, the version of the manifest that is replaced; None if there is none.
 
     Raises:
         FormatError: the manifest is invalid; nothing is written.
+        ChangedError: another process has replaced the manifest in the store.
+        FileExistsError: another process has written a manifest to the store.
         OSError: the file cannot be written; an existing manifest is unchanged.
     """
-    path, text = Path(root) / MANIFEST_NAME, manifest.to_text()
+    path, text = root / MANIFEST_NAME, manifest.to_text()
     parse_manifest(text, str(path))
-    write_atomically(path, text.encode("ascii"))
+    if isinstance(path, Path):
+        write_atomically(path, text.encode("ascii"))
+    else:
+        path.write_if(text.encode("ascii"), replaced)
 
 
-def file_problems(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
+def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
     """Return a problem for each shard whose file is missing or whose size differs from the manifest."""
     problems = []
+    sizes = file_sizes(any_path(root), [shard.path for shard in manifest.shards])
     for shard in manifest.shards:
-        try:
-            size = (Path(root) / shard.path).stat().st_size
-        except OSError as error:
-            problems.append(Problem(shard.path, f"cannot be read: {error.strerror}"))
-            continue
-        if size != shard.num_bytes:
+        size = sizes[shard.path]
+        if isinstance(size, OSError):
+            problems.append(Problem(shard.path, f"cannot be read: {size.strerror}"))
+        elif size != shard.num_bytes:
             problems.append(
                 Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")
             )
@@ -302,10 +313,14 @@ def _build_id_fault(build_id: str) -> str | None:
     return None if sound else f"is {shown(build_id)}, must be 8 lower-case hex digits"
 
 
-def _no_dataset(root: Path, error: OSError) -> str:
-    if not os.path.exists(root):
+def _no_dataset(root: AnyPath, error: OSError) -> str:
+    if not isinstance(root, Path) and not isinstance(error, FileNotFoundError):
+        return f"{root} cannot be read: {error.strerror}"
+    if not isinstance(root, Path) and "bucket" in (error.strerror or ""):
+        return f"{root}: {error.strerror}"
+    if not root.exists():
         return f"{root} does not exist"
-    if not os.path.isdir(root):
+    if not root.is_dir():
         return f"{root} is a file; name the directory that holds {MANIFEST_NAME}"
     if isinstance(error, FileNotFoundError) and is_locked(root):
         return f"{root} is not a dataset yet: a build is writing to it; wait until it has ended"

@@ -1,0 +1,26 @@
+"""Files on local disks and in object stores, behind the part of ``pathlib``'s interface that tfshards uses.
+
+``any_path`` returns a ``pathlib.Path`` for a local path and a ``RemotePath`` for a URL. Both have the methods
+that are used here; the functions of this package do what ``pathlib`` lacks.
+"""
+
+from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote
+from tfshards.schemas.storage.faults import ChangedError
+from tfshards.schemas.storage.reading import read_range
+from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
+from tfshards.schemas.storage.versions import create, version_of
+from tfshards.schemas.storage.writing import Sink, open_sink
+
+__all__ = [
+    "AnyPath",
+    "ChangedError",
+    "RemotePath",
+    "RemoteStatus",
+    "Sink",
+    "any_path",
+    "create",
+    "is_remote",
+    "open_sink",
+    "read_range",
+    "version_of",
+]

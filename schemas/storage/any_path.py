@@ -1,0 +1,61 @@
+"""``any_path``: a local path or a URL as a value with the methods of a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TypeAlias
+
+from tfshards.schemas.argument_types import check_path
+from tfshards.schemas.errors import OptionsError
+from tfshards.schemas.storage.remote_path import RemotePath
+from tfshards.schemas.storage.stores import SCHEMES, require_obstore
+
+AnyPath: TypeAlias = Path | RemotePath
+
+# A URL, of which pathlib keeps one slash; a single letter is a drive.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+
+
+def is_remote(path: object) -> bool:
+    """Return whether a path is a URL, of any scheme."""
+    if isinstance(path, RemotePath):
+        return True
+    return isinstance(path, (str, bytes, os.PathLike)) and _URL.match(os.fsdecode(path)) is not None
+
+
+def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Return a local path or the URL of an object or a folder of objects.
+
+    Args:
+        given: a local path, or ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY`` or ``az://CONTAINER/KEY``.
+
+    Raises:
+        OptionsError: it is a URL of another scheme or without a bucket, or the extra ``remote`` is not
+            installed.
+    """
+    if isinstance(given, RemotePath):
+        return given
+    check_path("path", given)
+    text = os.fsdecode(given)
+    url = _URL.match(text)
+    if not url:
+        return Path(text)
+    scheme = url[1].lower()
+    bucket, _, key = text[url.end() :].partition("/")
+    if scheme not in SCHEMES:
+        remedy = (
+            "give the path without file://"
+            if scheme == "file"
+            else f"only {', '.join(f'{name}://' for name in SCHEMES)} and local paths are supported; "
+            "copy the files there, or to a local disk"
+        )
+        raise OptionsError(f"{text} is a URL of another kind; {remedy}")
+    if not bucket:
+        raise OptionsError(f"{text} names no bucket; write {scheme}://BUCKET/FOLDER")
+    parts = [part for part in key.split("/") if part]
+    if {".", ".."} & set(parts):
+        raise OptionsError(f"{text} contains . or .., which object stores do not resolve; write it without")
+    require_obstore()
+    return RemotePath(scheme, bucket, "/".join(parts))

@@ -1,0 +1,87 @@
+"""Errors of object stores as errors of the operating system, in words that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tfshards.schemas.storage.stores import require_obstore
+
+# The code in the XML with which S3, and in its XML interface Google's store, answer.
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_CODES: dict[str, tuple[int, str]] = {
+    "NoSuchBucket": (errno.ENOENT, "there is no such bucket"),
+    "ContainerNotFound": (errno.ENOENT, "there is no such container"),
+    "AccessDenied": (errno.EACCES, "the credentials do not allow this"),
+    "InvalidAccessKeyId": (errno.EACCES, "the access key is not known; check AWS_ACCESS_KEY_ID"),
+    "SignatureDoesNotMatch": (errno.EACCES, "the secret key is wrong; check AWS_SECRET_ACCESS_KEY"),
+    "ExpiredToken": (errno.EACCES, "the credentials have expired; get new ones, and run this again"),
+    "TokenRefreshRequired": (errno.EACCES, "the credentials have expired; get new ones, and run this again"),
+    "RequestTimeTooSkewed": (errno.EACCES, "the clock of this machine is wrong"),
+    "PermanentRedirect": (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
+    "AuthorizationHeaderMalformed": (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
+    "IllegalLocationConstraintException": (
+        errno.EREMOTE,
+        "the bucket is in another region; set AWS_REGION to it",
+    ),
+    "InvalidRange": (errno.ESTALE, "is shorter than it was"),
+    "SlowDown": (errno.EBUSY, "the store limits the rate of requests, and did so until the last attempt"),
+    "ServerBusy": (errno.EBUSY, "the store limits the rate of requests, and did so until the last attempt"),
+}
+_WORDS: tuple[tuple[str, int, str], ...] = (
+    ("301 Moved Permanently", errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
+    ("operation timed out", errno.ETIMEDOUT, "the store did not answer in time"),
+    ("TimedOut", errno.ETIMEDOUT, "the store did not answer in time"),
+    ("Connection refused", errno.ECONNREFUSED, "no server answers at the address of the store"),
+    ("ConnectError", errno.ECONNREFUSED, "the store cannot be reached"),
+    ("dns error", errno.EHOSTUNREACH, "the address of the store is not known"),
+    ("503 Service Unavailable", *_CODES["SlowDown"]),
+    ("429 Too Many Requests", *_CODES["SlowDown"]),
+    ("error decoding response body", errno.EIO, "the connection was cut while data were sent"),
+    ("error sending request", errno.EIO, "the connection to the store failed"),
+)
+# of a text that is not known; the rest may be a page of nested errors
+_MOST_CHARACTERS = 300
+
+
+class ChangedError(OSError):
+    """An object is no longer the one that was read before, or that a write was to replace."""
+
+
+@contextmanager
+def as_os_errors(path: object) -> Iterator[None]:
+    """Raise an error of the client as the OSError that a local file would raise; its file is ``path``."""
+    exceptions = require_obstore().exceptions
+    try:
+        yield
+    except exceptions.AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "exists already", str(path)) from None
+    except exceptions.PreconditionError:
+        raise ChangedError(errno.ESTALE, "has been replaced meanwhile", str(path)) from None
+    except FileNotFoundError as error:
+        raise _os_error(path, str(error), errno.ENOENT, "there is no such object") from None
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise _os_error(path, str(error), errno.EACCES, "the credentials do not allow this") from None
+    except exceptions.BaseError as error:
+        raise _os_error(path, str(error), errno.EIO, "") from None
+
+
+def _os_error(path: object, text: str, number: int, why: str) -> OSError:
+    """Return the error of a code or of words in the text of the client; by default, that of ``number``."""
+    code = _CODE.search(text)
+    if code and code[1] in _CODES:
+        number, why = _CODES[code[1]]
+    elif not why:
+        found = next((row for row in _WORDS if row[0] in text), None)
+        number, why = found[1:] if found else (number, _shortened(text))
+    if number == errno.ESTALE:
+        return ChangedError(number, why, str(path))
+    # OSError chooses the class that belongs to the number
+    return OSError(number, why, str(path))
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."

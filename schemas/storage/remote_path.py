@@ -1,0 +1,274 @@
+"""``RemotePath``: an object, or all objects below a prefix, with the methods of ``pathlib.Path``."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfshards.schemas.storage.faults import ChangedError, as_os_errors
+from tfshards.schemas.storage.stores import store_of
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_LISTED_TOGETHER = 1000
+
+
+class RemoteStatus(NamedTuple):
+    """What a store knows about an object.
+
+    Attributes:
+        st_size: its size in bytes.
+        st_mtime_ns: when it was written, in nanoseconds since 1970; many stores know whole seconds.
+        e_tag: what changes with its content; see RFC 9110, section 8.8.3.
+        version: what the store calls this version of it, or nothing.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    e_tag: str
+    version: str
+
+
+@dataclass(frozen=True, order=True)
+class RemotePath:
+    """An object of an object store, or the folder of all objects whose keys start with its key and a slash.
+
+    Its methods do what those of ``pathlib.Path`` do, and raise OSError where those do; it holds no
+    credentials. A folder exists as long as an object is in it: there is nothing to create or to remove.
+
+    Attributes:
+        scheme: ``"s3"``, ``"gs"`` or ``"az"``.
+        bucket: name of the bucket or container.
+        key: the key, without a slash at its start or end; empty for the whole bucket.
+    """
+
+    scheme: str
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.key}" if self.key else "")
+
+    def __truediv__(self, other: str) -> RemotePath:
+        joined = "/".join(part for part in (self.key, *str(other).split("/")) if part not in ("", "."))
+        return RemotePath(self.scheme, self.bucket, joined)
+
+    @property
+    def name(self) -> str:
+        """The part of the key after its last slash."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        return self.name.removesuffix(self.suffix)
+
+    @property
+    def suffix(self) -> str:
+        """The last suffix of the name, with its dot, or nothing."""
+        before, dot, after = self.name.rpartition(".")
+        return dot + after if before and after else ""
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder that holds it; of a whole bucket, itself."""
+        return RemotePath(self.scheme, self.bucket, self.key.rpartition("/")[0])
+
+    @property
+    def parents(self) -> tuple[RemotePath, ...]:
+        """The folders that hold it, from the innermost to the whole bucket."""
+        found, folder = [], self
+        while folder.key:
+            folder = folder.parent
+            found.append(folder)
+        return tuple(found)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The client of its bucket."""
+        return store_of(self.scheme, self.bucket)
+
+    def with_name(self, name: str) -> RemotePath:
+        """Return the path of another object in the same folder."""
+        return self.parent / name
+
+    def relative_to(self, folder: RemotePath) -> RemoteRelative:
+        """Return the part of the key below a folder.
+
+        Raises:
+            ValueError: the folder does not hold it.
+        """
+        prefix = f"{folder.key}/" if folder.key else ""
+        is_inside = (self.scheme, self.bucket) == (folder.scheme, folder.bucket)
+        if not is_inside or not self.key.startswith(prefix):
+            raise ValueError(f"{self} is not in {folder}")
+        return RemoteRelative(self.key[len(prefix) :])
+
+    def absolute(self) -> RemotePath:
+        """Return itself."""
+        return self
+
+    def resolve(self) -> RemotePath:
+        """Return itself: object stores have no links."""
+        return self
+
+    def stat(self) -> RemoteStatus:
+        """Return what the store knows about the object."""
+        with as_os_errors(self):
+            return status_of(self.store.head(self.key))
+
+    lstat = stat
+
+    def exists(self) -> bool:
+        """Return whether there is such an object, or a folder with objects."""
+        return self.is_file() or self.is_dir()
+
+    def is_file(self) -> bool:
+        """Return whether there is such an object."""
+        if not self.key:
+            return False
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Return whether there are objects in this folder, or it is a bucket."""
+        if not self.key:
+            return True
+        with as_os_errors(self):
+            return any(True for found in self.store.list(self.key, chunk_size=1) if found)
+
+    def is_symlink(self) -> bool:
+        """Return False: object stores have no links."""
+        return False
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """Yield the objects and folders in this folder."""
+        with as_os_errors(self):
+            found = self.store.list_with_delimiter(self.key or None)
+        for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
+            yield RemotePath(self.scheme, self.bucket, key.rstrip("/"))
+
+    def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
+        """Yield the objects in this folder, not those of folders below it, with what the listing says."""
+        with as_os_errors(self):
+            found = self.store.list_with_delimiter(self.key or None)
+        for each in found["objects"]:
+            yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield what is in this folder, or in one that ``pattern`` names first, and matches the pattern."""
+        folder, _, name = pattern.rpartition("/")
+        for path in (self / folder).iterdir():
+            if fnmatch.fnmatchcase(path.name, name):
+                yield path
+
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield all objects at any depth whose names match the pattern; no folders."""
+        for path, _ in self.walk():
+            if fnmatch.fnmatchcase(path.name, pattern):
+                yield path
+
+    def walk(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
+        """Yield every object at any depth, with what the listing says of it."""
+        with as_os_errors(self):
+            for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
+                for each in some:
+                    yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)
+
+    def read_bytes(self) -> bytes:
+        """Return the content of the object."""
+        with as_os_errors(self):
+            return bytes(self.store.get(self.key).bytes())
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Return the content of the object as text."""
+        return self.read_bytes().decode(encoding)
+
+    def write_bytes(self, data: bytes) -> int:
+        """Write an object, or replace it; no reader sees a part of it."""
+        with as_os_errors(self):
+            self.store.put(self.key, data, use_multipart=False)
+        return len(data)
+
+    def write_if(self, data: bytes, status: RemoteStatus | None) -> None:
+        """Write the object if it is still the version that ``status`` describes, or, for None, if it is new.
+
+        A request whose answer was lost is repeated, and finds what it wrote itself: equal data are no error.
+
+        Raises:
+            FileExistsError: ``status`` is None, and there is such an object.
+            ChangedError: the object was replaced or removed.
+            OSError: it cannot be written.
+        """
+        named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
+        mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}
+        try:
+            with as_os_errors(self):
+                self.store.put(self.key, data, mode=mode, use_multipart=False)
+        except (FileExistsError, ChangedError):
+            with suppress(FileNotFoundError):
+                if self.read_bytes() == data:
+                    return
+            raise
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> io.BufferedReader:
+        """Open the object for reading bytes; what follows a sequential read is fetched ahead.
+
+        Args:
+            mode: ``"rb"``; see ``open_sink`` for writing.
+            buffering: ignored, since what is fetched is kept until it is read.
+        """
+        if mode != "rb":
+            raise ValueError(f"mode={mode!r}: an object is only opened for reading")
+        from tfshards.schemas.storage.reading import RemoteReader
+
+        return io.BufferedReader(RemoteReader(self))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object; stores do not say whether there was one, so that a missing one is no error."""
+        with as_os_errors(self):
+            self.store.delete(self.key)
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        """Do nothing: a folder exists with its objects."""
+
+    def rmdir(self) -> None:
+        """Do nothing: a folder ends with its objects."""
+
+    def remove_tree(self) -> None:
+        """Remove all objects in this folder, at any depth."""
+        with as_os_errors(self):
+            for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
+                if keys := [each["path"] for each in some]:
+                    self.store.delete(keys)
+
+    def copy_to(self, target: RemotePath) -> None:
+        """Copy the object inside the store, to another key of its bucket."""
+        with as_os_errors(self):
+            self.store.copy(self.key, target.key)
+
+
+class RemoteRelative(str):
+    """The part of a key below a folder, as ``relative_to`` returns it."""
+
+    __slots__ = ()
+
+    def as_posix(self) -> str:
+        """Return it with slashes, as it is."""
+        return str(self)
+
+
+def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMeta, a dict
+    """Return the status in the form that obstore has."""
+    modified: datetime = meta["last_modified"]
+    nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
+    return RemoteStatus(meta["size"], nanoseconds, meta["e_tag"] or "", meta["version"] or "")

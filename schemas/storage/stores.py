@@ -1,0 +1,123 @@
+"""The clients of object stores: one per bucket and process, configured from the environment.
+
+Credentials are found where the tools of each store look for them, and stay inside the client: a
+``RemotePath``, which goes into job graphs and error messages, holds none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tfshards.schemas.errors import InputError, OptionsError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
+# A request that has ended in an error is repeated for this long; one that stalls ends after _STALLED.
+_RETRIES = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
+}
+_CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "5m"}
+# The credentials of files and roles are asked for again after this time.
+_CREDENTIALS_LAST = timedelta(minutes=15)
+_making = threading.Lock()
+
+
+def store_of(scheme: str, bucket: str) -> ObjectStore:
+    """Return the client of a bucket.
+
+    Raises:
+        OptionsError: the extra ``remote`` is not installed.
+        InputError: there are no credentials, or the environment configures the client wrongly.
+    """
+    # A process that was forked has none of the client's threads.
+    with _making:
+        return _store(scheme, bucket, os.getpid())
+
+
+@cache
+def _store(scheme: str, bucket: str, _process: int) -> ObjectStore:
+    obstore = require_obstore()
+    options: dict[str, Any] = {}
+    if scheme == "s3":
+        options = _s3_options()
+    elif scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
+        # the variable of Google's own clients, which they reach without credentials
+        options = {
+            "base_url": emulator if "://" in emulator else f"http://{emulator}",
+            "skip_signature": True,
+        }
+    endpoints = [options.get("base_url"), *(os.environ.get(name) for name in _ENDPOINTS)]
+    is_http = any(str(endpoint).startswith("http://") for endpoint in endpoints)
+    try:
+        found: ObjectStore = obstore.store.from_url(
+            f"{scheme}://{bucket}",
+            client_options=_CLIENT | ({"allow_http": True} if is_http else {}),
+            retry_config=_RETRIES,
+            **options,
+        )
+    except (obstore.exceptions.BaseError, ValueError) as error:
+        raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {error}") from None
+    return found
+
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+
+
+def require_obstore() -> Any:  # noqa: ANN401 -- a module
+    """Return the module ``obstore``.
+
+    Raises:
+        OptionsError: it is not installed.
+    """
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise OptionsError(
+            "object stores need the extra remote; install it: pip install 'tfshards[remote]'"
+        ) from None
+    return obstore
+
+
+def _s3_options() -> dict[str, Any]:
+    """Return the credentials and the region of AWS's configuration files, if the environment has none."""
+    if os.environ.get("AWS_SKIP_SIGNATURE") or os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}
+    try:
+        import boto3
+        import botocore.exceptions
+    except ImportError:
+        return {}
+    try:
+        session = boto3.Session()
+        credentials = session.get_credentials()
+    except botocore.exceptions.BotoCoreError as error:
+        raise InputError(f"the configuration of AWS cannot be used: {error}") from None
+    if credentials is None:
+        raise InputError(
+            "there are no credentials for Amazon S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run "
+            "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
+        )
+
+    def provide() -> dict[str, object]:
+        frozen = credentials.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(timezone.utc) + _CREDENTIALS_LAST,
+        }
+
+    options: dict[str, Any] = {"credential_provider": provide}
+    if session.region_name:
+        options["region"] = session.region_name
+    return options

@@ -1,0 +1,87 @@
+"""Write a large file from its start to its end, on a disk or by a multipart upload."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tfshards.schemas.storage.faults import as_os_errors
+from tfshards.schemas.storage.stores import require_obstore
+
+if TYPE_CHECKING:
+    from tfshards.schemas.storage.any_path import AnyPath
+    from tfshards.schemas.storage.remote_path import RemotePath
+
+# The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
+_PART = 8 << 20
+_PARTS_IN_FLIGHT = 4
+
+
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        """Append buffers, at most 1024 of them."""
+
+    def finish(self) -> None:
+        """Make the file durable, so that it survives a power failure, and close it."""
+
+    def abandon(self) -> None:
+        """Close the file, and remove it."""
+
+
+def open_sink(path: AnyPath) -> Sink:
+    """Return a new file; on a disk it must not exist yet, and in a store it appears when it is finished.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return _LocalSink(path) if isinstance(path, Path) else _Upload(path)
+
+
+class _LocalSink:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("xb", buffering=0)
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        num_bytes = sum(map(len, buffers))
+        written = os.writev(self._file.fileno(), buffers)
+        # the rest of a write that a signal or a nearly full disk cut short
+        rest = memoryview(b"".join(buffers))[written:] if written < num_bytes else b""
+        while rest:
+            rest = rest[os.write(self._file.fileno(), rest) :]
+
+    def finish(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abandon(self) -> None:
+        self._file.close()
+        # on a full disk, the file that reports the error needs the space
+        with suppress(OSError):
+            self._path.unlink()
+
+
+class _Upload:
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        with as_os_errors(path):
+            self._file = require_obstore().open_writer(
+                path.store, path.key, buffer_size=_PART, max_concurrency=_PARTS_IN_FLIGHT
+            )
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        with as_os_errors(self._path):
+            self._file.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+    def finish(self) -> None:
+        with as_os_errors(self._path):
+            self._file.close()
+
+    def abandon(self) -> None:
+        # Without its last request an upload never becomes an object; see uploads.py for its parts.
+        del self._file
