@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfshards.schemas.errors import FormatError, Problem
-from tfshards.schemas.files import bytes_digest, regular_size
+from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import MAX_LINE, IntArray, RecordIndex, index_path, parse_index
-from tfshards.schemas.labels import labels_path, labels_size_fault, parse_labels
+from tfshards.schemas.labels import labels_path, labels_size, labels_size_fault, parse_labels
 from tfshards.schemas.split import Shard
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, read_small
 
 OTHER_BYTES = "its bytes have changed: the digest differs"
 
@@ -16,12 +16,11 @@ def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Pr
     """Return the index of a shard of the dataset in ``root``, or None and what is wrong with it."""
     path = index_path(shard.path)
     try:
-        num_bytes = regular_size(root / path)
         most = MAX_LINE * shard.num_examples
-        if num_bytes > most:
+        num_bytes, data = read_small(root / path, most)
+        if data is None:
             fault = f"has {num_bytes} bytes; an index of {shard.num_examples} records has at most {most}"
             return None, [Problem(path, fault)]
-        data = (root / path).read_bytes()
         index = parse_index(data.decode("ascii"), path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
@@ -42,10 +41,10 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
     path = labels_path(shard.path)
     try:
-        fault = labels_size_fault(regular_size(root / path), shard.num_examples)
-        if fault:
-            return None, [Problem(path, fault)]
-        data = (root / path).read_bytes()
+        num_bytes, data = read_small(root / path, labels_size(shard.num_examples))
+        fault = labels_size_fault(num_bytes, shard.num_examples)
+        if fault or data is None:
+            return None, [Problem(path, fault or OTHER_BYTES)]
         labels = parse_labels(data, shard.num_examples, path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]

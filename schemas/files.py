@@ -15,7 +15,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, is_remote, open_sink, read_range
+from tfshards.schemas.storage import AnyPath, is_remote, open_sink
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -36,7 +36,7 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
         if text.lower().startswith("file:")
         else "copy the files to a local disk, or mount their storage, and give that path"
     )
-    raise OptionsError(f"{text} is a URL, but here only local paths are supported; {remedy}")
+    raise OptionsError(f"{text} is a URL, but only local paths are supported; {remedy}")
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
@@ -146,7 +146,12 @@ def sync_directory(path: AnyPath) -> None:
 
 
 def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> str:
-    """Return the digest of a file, in the form of the manifest.
+    """Return the digest of a file, in the form of the manifest; see ``read_once``."""
+    return read_once(path, tick)[1]
+
+
+def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
+    """Return the size of a file, its digest in the form of the manifest, and its last bytes in hex.
 
     Args:
         path: the file.
@@ -157,12 +162,15 @@ def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> s
     """
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))
+    size, last = 0, b""
     with path.open("rb", buffering=0) as file:
         while num_bytes := file.readinto(block):
             digest.update(block[:num_bytes])
+            size += num_bytes
+            last = (last + block[:num_bytes][-NUM_LAST_BYTES:])[-NUM_LAST_BYTES:]
             if tick:
                 tick(num_bytes)
-    return f"sha256:{digest.hexdigest()}"
+    return size, f"sha256:{digest.hexdigest()}", last.hex()
 
 
 def regular_size(path: AnyPath) -> int:
@@ -185,11 +193,8 @@ def last_bytes_of(path: AnyPath) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    if not isinstance(path, Path):
-        num_bytes = path.stat().st_size
-        return read_range(path, max(0, num_bytes - NUM_LAST_BYTES), num_bytes).hex()
     with path.open("rb", buffering=0) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - NUM_LAST_BYTES))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LAST_BYTES))
         return file.read().hex()
 
 

@@ -45,8 +45,13 @@ def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.i
     return np.frombuffer(data, dtype=_DTYPE).astype(np.int64, copy=False)
 
 
+def labels_size(num_examples: int) -> int:
+    """Return the size in bytes of a file of labels."""
+    return num_examples * _DTYPE.itemsize
+
+
 def labels_size_fault(num_bytes: int, num_examples: int) -> str | None:
     """Return what is wrong with the size of a file of labels, or None."""
-    wanted = num_examples * _DTYPE.itemsize
+    wanted = labels_size(num_examples)
     found = f"has {num_bytes} bytes; the labels of {num_examples} records have {wanted}"
     return found if num_bytes != wanted else None

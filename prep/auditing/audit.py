@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from tfshards.prep.auditing.repeats import Partners, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
 from tfshards.prep.auditing.survey import Survey, compared_names, survey
 from tfshards.schemas import Manifest, read_manifest
+from tfshards.schemas.storage import any_path
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
     has_images = any(feature.kind == "image" for feature in manifest.schema.features)
     if has_images and distance is not None:
         require_imagehash()
-    seen = survey(Path(root), manifest, is_hashed=has_images and distance is not None)
+    seen = survey(any_path(root), manifest, is_hashed=has_images and distance is not None)
     counts = _label_counts(seen, manifest)
     findings: list[Finding] = []
     notes = list(_notes(seen, manifest, distance))

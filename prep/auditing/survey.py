@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.storage import AnyPath
 
 NO_LABEL = -(1 << 63)
 # A picture whose brightest and darkest gray differ by less has no shape: all blank pages have the same hash.
@@ -77,7 +77,7 @@ def compared_names(manifest: Manifest) -> list[str]:
     return images[:1] or [feature.name for feature in compared]
 
 
-def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
+def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
     """Read all records, one shard per thread.
 
     Args:
@@ -101,7 +101,7 @@ def survey(root: Path, manifest: Manifest, *, is_hashed: bool) -> Survey:
     return _joined(tuple(names), [index for index, _ in shards], rows)
 
 
-def _read(root: Path, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> _Rows:
+def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> _Rows:
     rows = _Rows([], [], [], [], [], {})
     path = root / shard.path
     compared = compared_names(manifest)

@@ -17,6 +17,7 @@ from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.manifest import write_manifest
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
 
 # The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size")
@@ -58,7 +59,7 @@ def complete(manifest: Manifest, folder: Path, log: Log) -> None:
     shutil.rmtree(folder / AREA_NAME, ignore_errors=True)
 
 
-def read_rejects(path: Path) -> list[Reject]:
+def read_rejects(path: AnyPath) -> list[Reject]:
     """Return the inputs that a rejects file lists.
 
     Raises:

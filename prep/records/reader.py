@@ -16,6 +16,7 @@ from tfshards.prep.records.frames import FOOTER, frame, masked_crc32c, parse_hea
 from tfshards.schemas import TfshardsError
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import AnyPath
 
 # Raised when damaged compressed data are read.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -35,8 +36,8 @@ class RecordError(TfshardsError):
         fault: what is wrong with it.
     """
 
-    def __init__(self, path: Path, record: int, offset: int, fault: str) -> None:
-        self.path: Path = path
+    def __init__(self, path: AnyPath, record: int, offset: int, fault: str) -> None:
+        self.path: AnyPath = path
         self.record: int = record
         self.offset: int = offset
         self.fault: str = fault
@@ -64,7 +65,7 @@ class Frame(NamedTuple):
     fault: str | None = None
     is_last: bool = False
 
-    def require_data(self, path: Path) -> bytes:
+    def require_data(self, path: AnyPath) -> bytes:
         """Return the data.
 
         Raises:
@@ -75,7 +76,7 @@ class Frame(NamedTuple):
         return self.data
 
 
-def read_records(path: Path, compression: Compression) -> Iterator[tuple[int, bytes]]:
+def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the data of each record after comparing both checksums of its frame.
 
     Offsets are those of frames in the uncompressed bytes.
@@ -89,7 +90,7 @@ def read_records(path: Path, compression: Compression) -> Iterator[tuple[int, by
 
 
 def read_frames(
-    path: Path,
+    path: AnyPath,
     compression: Compression,
     *,
     index: RecordIndex | None = None,
@@ -112,9 +113,14 @@ def read_frames(
     number = offset = 0
     try:
         with open_shard(path, compression) as file:
-            end: float = os.fstat(file.fileno()).st_size
+            end: float
             if compression == "gzip":
                 end = math.inf if record_bytes is None else record_bytes
+            elif isinstance(path, Path):
+                end = os.fstat(file.fileno()).st_size
+            else:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(0)
             bounds = None if index is None else np.append(index.offsets, index.num_bytes)
             while header := file.read(HEADER_BYTES):
                 length = parse_header(header) if len(header) == HEADER_BYTES else None
@@ -138,7 +144,7 @@ def read_frames(
 class FrameReader:
     """Read single frames of a shard by record number; ascending order is fastest."""
 
-    def __init__(self, path: Path, compression: Compression, index: RecordIndex) -> None:
+    def __init__(self, path: AnyPath, compression: Compression, index: RecordIndex) -> None:
         # memoryviews return Python integers one at a time; lists would hold all of them
         self._offsets, self._lengths = index.offsets.data, index.lengths.data
         self._path = path
@@ -170,10 +176,10 @@ class FrameReader:
         self._file.close()
 
 
-def open_shard(path: Path, compression: Compression) -> BinaryIO:
+def open_shard(path: AnyPath, compression: Compression) -> BinaryIO:
     """Open a shard for reading its frames; offsets count uncompressed bytes."""
     if compression == "gzip":
-        return cast("BinaryIO", gzip.open(path))
+        return cast("BinaryIO", gzip.open(path if isinstance(path, Path) else path.open()))
     return path.open("rb", buffering=_BUFFER_BYTES)
 
 

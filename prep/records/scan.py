@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -11,17 +10,18 @@ from tfshards.prep.records.example import decode_label
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.schemas import Feature, Shard
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.files import bytes_digest, file_digest, last_bytes_of
+from tfshards.schemas.files import bytes_digest, read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex, index_path
 from tfshards.schemas.labels import labels_bytes, labels_path
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import AnyPath
 
 # Called with each record's number, the offset of its frame, and its data.
 Look = Callable[[int, int, bytes], None]
 
 
 def scan_shard(
-    root: Path,
+    root: AnyPath,
     path: str,
     compression: Compression,
     look: Look | None = None,
@@ -60,16 +60,16 @@ def scan_shard(
     companions = {index_path(path): index.to_text().encode("ascii")}
     if label:
         companions[labels_path(path)] = labels_bytes(labels)
-    num_bytes = file_path.stat().st_size
+    num_bytes, digest, last_bytes = read_once(file_path)
     shard = Shard(
         path,
         len(lengths),
         num_bytes,
         index.num_bytes,
-        file_digest(file_path),
+        digest,
         bytes_digest(companions[index_path(path)]),
         examples_digest(sizes, np.array(checksums, dtype=np.uint32)),
-        last_bytes_of(file_path),
+        last_bytes,
         bytes_digest(companions[labels_path(path)]) if label else "",
     )
     return shard, companions

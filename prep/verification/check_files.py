@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfshards.prep.progress.threads import Tick
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
-from tfshards.schemas.files import file_digest, last_bytes_of, regular_size
+from tfshards.schemas.files import file_digest, read_once, regular_size
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
 
 
 def _no_tick(_: int) -> None:
     return
 
 
-def shard_problems(folder: Path, shard: Shard) -> list[Problem]:
+def shard_problems(folder: AnyPath, shard: Shard) -> list[Problem]:
     """Return the problems of one shard of the dataset in ``folder``, its index or its labels."""
     return digest_problems(folder, shard) + companions(folder, shard).problems
 
 
-def digest_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
+def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
     """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
@@ -30,7 +30,7 @@ def digest_problems(folder: Path, shard: Shard, tick: Tick = _no_tick) -> list[P
         if num_bytes != shard.num_bytes:
             tick(shard.num_bytes)
             return [Problem(shard.path, f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}")]
-        digest, last_bytes = file_digest(path, tick), last_bytes_of(path)
+        _, digest, last_bytes = read_once(path, tick)
     except OSError as error:
         return [Problem(shard.path, f"cannot be read: {error.strerror}")]
     if digest != shard.digest:
@@ -57,14 +57,14 @@ class Companions:
     problems: list[Problem]
 
 
-def companions(folder: Path, shard: Shard) -> Companions:
+def companions(folder: AnyPath, shard: Shard) -> Companions:
     """Return the index and the labels of one shard, and their problems."""
     index, of_index = read_index(folder, shard)
     labels, of_labels = read_labels(folder, shard) if shard.labels_digest else (None, [])
     return Companions(index, labels, of_index + of_labels)
 
 
-def rejects_problems(folder: Path, manifest: Manifest) -> list[Problem]:
+def rejects_problems(folder: AnyPath, manifest: Manifest) -> list[Problem]:
     """Return the problems of the rejects file; empty if nothing was rejected."""
     if not manifest.rejects_digest:
         return []

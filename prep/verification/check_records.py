@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -26,6 +25,7 @@ from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_path
+from tfshards.schemas.storage import AnyPath
 
 # How many images of one shard are queued or being decoded; all of them are in memory.
 _MAX_WAITING = 16
@@ -53,7 +53,7 @@ NO_RECORDS = Records([], hash_array([]), np.array([], dtype=np.int64), None)
 
 
 def check_records(
-    folder: Path,
+    folder: AnyPath,
     shard: Shard,
     manifest: Manifest,
     companions: Companions,
@@ -88,7 +88,7 @@ def check_records(
 
 
 def locate_records(
-    folder: Path, shard: Shard, manifest: Manifest, index: RecordIndex | None, wanted: set[int]
+    folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None, wanted: set[int]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield number, offset and key of the wanted records, which must be readable."""
     for frame in _frames(folder, shard, manifest, index):
@@ -96,7 +96,7 @@ def locate_records(
             yield frame.number, frame.offset, _key_of(frame.data) or ""
 
 
-def _frames(folder: Path, shard: Shard, manifest: Manifest, index: RecordIndex | None) -> Iterator[Frame]:
+def _frames(folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None) -> Iterator[Frame]:
     return read_frames(
         folder / shard.path, manifest.compression, index=index, record_bytes=shard.record_bytes
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 from tfshards.prep.building.commit import read_rejects
@@ -14,6 +13,7 @@ from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import Manifest, Shard, Split
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Part:
     seed: int
 
 
-def parts_of(folder: Path, manifest: Manifest) -> list[Part]:
+def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
     """Return the parts of a dataset: that of the build, then that of each append.
 
     Raises:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
 _SHOWN_ELEMENTS = 8
@@ -106,7 +106,7 @@ def examples(root: str | os.PathLike[str], split: str | None = None, start: int 
         base = 0
         for shard in manifest.splits[name].shards:
             low, end = max(0, start - base), shard.num_examples
-            path = Path(root) / shard.path
+            path = any_path(root) / shard.path
             frames = enumerate(read_records(path, manifest.compression)) if low < end else ()
             for record, (offset, data) in islice(frames, low, None):
                 values, fault = parse_record(data, manifest)
@@ -126,11 +126,11 @@ def find_key(root: str | os.PathLike[str], key: str) -> Found:
     """
     manifest = read_manifest(root)
     wanted = os.fsencode(key)
-    _check_not_rejected(Path(root), manifest, wanted)
+    _check_not_rejected(any_path(root), manifest, wanted)
     for split_name, split in manifest.splits.items():
         base = 0
         for shard in split.shards:
-            path = Path(root) / shard.path
+            path = any_path(root) / shard.path
             for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
                 # searching for the bytes is far cheaper than parsing, and excludes nearly all records
                 if wanted in data:
@@ -140,10 +140,10 @@ def find_key(root: str | os.PathLike[str], key: str) -> Found:
                     if values.get("key") == [wanted]:
                         return Found(manifest.schema, split_name, base + number, shard.path, number, values)
             base += shard.num_examples
-    raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(Path(root), manifest)}")
+    raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(any_path(root), manifest)}")
 
 
-def _check_not_rejected(root: Path, manifest: Manifest, wanted: bytes) -> None:
+def _check_not_rejected(root: AnyPath, manifest: Manifest, wanted: bytes) -> None:
     """Raise InputError if the key is among the rejected ones."""
     rejects: list[Reject] = []
     if manifest.totals.rejected:
@@ -193,7 +193,7 @@ def _shorten(values: Sequence[object]) -> str:
     return f"{shown}, … ({len(values)} in all)" if len(values) > _SHOWN_ELEMENTS else shown
 
 
-def _example_keys(root: Path, manifest: Manifest) -> str:
+def _example_keys(root: AnyPath, manifest: Manifest) -> str:
     for shard in manifest.shards:
         for _, data in read_records(root / shard.path, manifest.compression):
             for key in parse_record(data, manifest)[0].get("key", []):

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
+from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
 
@@ -30,7 +30,7 @@ def verify(
     the manifest with its own digest.
 
     Args:
-        dataset: the dataset's folder.
+        dataset: the dataset's folder, or its URL.
         deep: also read every record, and check its checksums, its features against the schema, its label and
             key, the lengths in the index, and label counts. Reading continues after damage.
         decode: also decode every image, and compare it with the schema; implies ``deep``.
@@ -40,7 +40,7 @@ def verify(
         FormatError: the manifest cannot be read.
     """
     manifest = read_manifest(dataset)
-    folder = Path(dataset)
+    folder = any_path(dataset)
     is_deep = deep or decode
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
     with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(NUM_CORES) as decoders:
@@ -56,7 +56,7 @@ def verify(
 
 
 def _looking(
-    folder: Path, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
+    folder: AnyPath, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
 ) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
     def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
         of_file, found = digest_problems(folder, shard, tick), companions(folder, shard)
@@ -76,7 +76,7 @@ def _looking(
     return look
 
 
-def _repeated_keys(folder: Path, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
+def _repeated_keys(folder: AnyPath, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
     """Yield a problem for each record whose key an earlier record has."""
     keys = np.concatenate([records.keys for records in found])
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -6,7 +6,7 @@ that are used here; the functions of this package do what ``pathlib`` lacks.
 
 from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote
 from tfshards.schemas.storage.faults import ChangedError
-from tfshards.schemas.storage.reading import read_range
+from tfshards.schemas.storage.reading import read_range, read_small
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
 from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
@@ -22,5 +22,6 @@ __all__ = [
     "is_remote",
     "open_sink",
     "read_range",
+    "read_small",
     "version_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,6 +53,24 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     if len(data) != end - start:
         raise ChangedError(None, f"ends at byte {start + len(data)}, before byte {end}", str(path))
     return data
+
+
+def read_small(path: AnyPath, most: int) -> tuple[int, bytes | None]:
+    """Return the size of a file, and its content unless it has more than ``most`` bytes.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    if not isinstance(path, Path):
+        with as_os_errors(path):
+            found = path.store.get(path.key)
+            size = found.meta["size"]
+            return size, bytes(found.bytes()) if size <= most else None
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        # opening a pipe would wait for ever
+        raise OSError(None, "is not a regular file", str(path))
+    return status.st_size, path.read_bytes() if status.st_size <= most else None
 
 
 def _fetch(path: RemotePath, start: int, end: int, e_tag: str | None) -> bytes:
