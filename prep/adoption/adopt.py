@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
 from tfshards.prep.adoption.files import labels_are_foreign, write_adopted
@@ -22,6 +21,7 @@ from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.files import local_path
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import AnyPath
 
 
 def adopt(
@@ -74,7 +74,7 @@ def adopt(
     return manifest
 
 
-def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
+def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
     """Return the existing manifest, or None.
 
     Raises:
@@ -95,7 +95,7 @@ def _current(folder: Path, *, overwrite: bool) -> Manifest | None:
     return current
 
 
-def _scan_all(folder: Path, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
+def _scan_all(folder: AnyPath, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
     """Return what each file holds; threads read one file each.
 
     Raises:
@@ -115,7 +115,7 @@ def _scan_all(folder: Path, chosen: ChosenFiles, roles: FeatureRoles) -> dict[st
     return dict(zip(chosen.paths, scanned, strict=True))
 
 
-def _scan(folder: Path, path: str, compression: Compression, roles: FeatureRoles, tick: Tick) -> Scanned:
+def _scan(folder: AnyPath, path: str, compression: Compression, roles: FeatureRoles, tick: Tick) -> Scanned:
     found = Findings(roles)
 
     def look(number: int, offset: int, data: bytes) -> None:
@@ -129,7 +129,7 @@ def _scan(folder: Path, path: str, compression: Compression, roles: FeatureRoles
     return Scanned(shard, companions, found)
 
 
-def _damaged(folder: Path, path: str, compression: Compression, found: Findings) -> Findings:
+def _damaged(folder: AnyPath, path: str, compression: Compression, found: Findings) -> Findings:
     """Return ``found`` with every fault of the records in a damaged file, sound records included."""
     for frame in read_frames(folder / path, compression):
         if frame.data is not None and frame.fault is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
 from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
@@ -14,6 +13,7 @@ from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import is_reserved
+from tfshards.schemas.storage import AnyPath
 
 # Number of skipped files that are named.
 _SHOWN = 3
@@ -39,7 +39,7 @@ class ChosenFiles:
         return [path for paths in self.splits.values() for path in paths]
 
 
-def choose_files(root: Path, globs: Mapping[str, str], *, allow_missing: bool, log: Log) -> ChosenFiles:
+def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool, log: Log) -> ChosenFiles:
     """Return the files in ``root`` that become shards.
 
     Args:
@@ -86,7 +86,7 @@ def choose_files(root: Path, globs: Mapping[str, str], *, allow_missing: bool, l
 
 
 def _check_numbers(
-    root: Path,
+    root: AnyPath,
     paths: list[str],
     present: Collection[str],
     *,

@@ -10,12 +10,13 @@ from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import Manifest
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.storage import AnyPath
 
 _LABELS = "labels.txt"
 
 
 def write_adopted(
-    root: Path, manifest: Manifest, companions: Mapping[str, bytes], current: Manifest | None
+    root: AnyPath, manifest: Manifest, companions: Mapping[str, bytes], current: Manifest | None
 ) -> bool:
     """Write those files of the dataset that do not exist yet; return whether any was written.
 
@@ -36,20 +37,21 @@ def write_adopted(
         write_manifest(manifest, root)
         written.append(True)
         _remove_old(root, manifest, current)
-    for folder in {root, *((root / path).parent for path in companions)}:
+    folders = {root, *((root / path).parent for path in companions)}
+    for folder in (each for each in folders if isinstance(each, Path)):
         # left by a run that was killed
         for path in temporary_files(folder):
             path.unlink()
     return any(written)
 
 
-def labels_are_foreign(root: Path, current: Manifest | None) -> bool:
+def labels_are_foreign(root: AnyPath, current: Manifest | None) -> bool:
     """Return whether ``labels.txt`` exists and was not derived from the existing manifest."""
     path = root / _LABELS
     return path.exists() and path.read_bytes() != _labels(current)
 
 
-def _write(path: Path, content: bytes) -> bool:
+def _write(path: AnyPath, content: bytes) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(exist_ok=True)
@@ -57,7 +59,7 @@ def _write(path: Path, content: bytes) -> bool:
     return True
 
 
-def _write_labels(root: Path, manifest: Manifest, current: Manifest | None) -> bool:
+def _write_labels(root: AnyPath, manifest: Manifest, current: Manifest | None) -> bool:
     if not manifest.schema.class_names or labels_are_foreign(root, current):
         return False
     return _write(root / _LABELS, _labels(manifest))
@@ -67,7 +69,7 @@ def _labels(manifest: Manifest | None) -> bytes:
     return labels_text(manifest.schema.class_names).encode("utf-8") if manifest else b""
 
 
-def _remove_old(root: Path, manifest: Manifest, current: Manifest | None) -> None:
+def _remove_old(root: AnyPath, manifest: Manifest, current: Manifest | None) -> None:
     """Remove the files of the previous manifest that are not in the new one."""
     if not current:
         return

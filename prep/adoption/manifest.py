@@ -24,6 +24,7 @@ from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_bytes, labels_path
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.storage import AnyPath
 
 SOURCE = "adopt"
 
@@ -101,7 +102,7 @@ class Scanned:
 
 
 def adopted_manifest(
-    folder: Path,
+    folder: AnyPath,
     chosen: ChosenFiles,
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
@@ -158,7 +159,7 @@ def adopted_manifest(
 
 
 def _class_names(
-    folder: Path, folders: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
+    folder: AnyPath, folders: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
 ) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the names of the classes, and the problems with them."""
     label = inferred.label
@@ -196,12 +197,16 @@ def _label_counts(found: Sequence[Findings], schema: Schema) -> dict[str, int]:
     return {str(number): count for number, count in sorted(counts.items())}
 
 
-def _name(folder: Path, tfds: Sequence[str]) -> str:
-    name = tfds_name(folder, tfds) or Path(os.path.abspath(folder)).name
+def _name(folder: AnyPath, tfds: Sequence[str]) -> str:
+    name = tfds_name(folder, tfds) or _folder_name(folder)
     fault = name_fault(name)
     if fault:
         raise InputError(f"the folder's name {fault}; give another with name=")
     return name
+
+
+def _folder_name(folder: AnyPath) -> str:
+    return os.path.basename(os.path.abspath(folder)) if isinstance(folder, Path) else folder.name
 
 
 def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:

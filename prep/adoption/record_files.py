@@ -17,6 +17,8 @@ from tfshards.prep.records.reader import GZIP_ERRORS
 from tfshards.schemas import Problem
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
+from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage.reading import in_background
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes
 # compressed with gzip, records compressed with zlib, or something else.
@@ -46,7 +48,7 @@ class FoundFile(NamedTuple):
     num_bytes: int
 
 
-def list_files(root: Path) -> list[FoundFile]:
+def list_files(root: AnyPath) -> list[FoundFile]:
     """Return the files in ``root`` and the folders in it, sorted by path.
 
     Hidden names, links to folders, and files that tfshards writes in addition to shards are skipped.
@@ -54,7 +56,7 @@ def list_files(root: Path) -> list[FoundFile]:
     Raises:
         OSError: a folder or a file cannot be read.
     """
-    return sorted(_walk(root))
+    return sorted(_walk(root) if isinstance(root, Path) else _listed(root))
 
 
 def record_files(files: Sequence[FoundFile]) -> list[FoundFile]:
@@ -70,14 +72,13 @@ def record_files(files: Sequence[FoundFile]) -> list[FoundFile]:
     ]
 
 
-def file_faults(files: Sequence[FoundFile], root: Path) -> list[Problem]:
+def file_faults(files: Sequence[FoundFile], root: AnyPath) -> list[Problem]:
     """Return why ``files`` cannot be shards; empty if all can."""
-    top = os.path.realpath(root)
     first: dict[tuple[int, int], str] = {}
     problems = []
     for file in files:
         twin = first.setdefault(file.identity, file.path)
-        fault = _fault(file, root, top) or (
+        fault = _fault(file, root) or (
             f"is the same file as {twin}; its examples would be in the dataset twice"
             if twin != file.path
             else None
@@ -104,21 +105,33 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
 
 
+def _listed(root: RemotePath) -> Iterator[FoundFile]:
+    """Yield the objects below ``root``; the first bytes of many are requested at the same time."""
+    found = []
+    for path, status in root.walk():
+        name = path.relative_to(root).as_posix()
+        is_hidden = any(part.startswith(".") for part in name.split("/"))
+        if not (is_hidden or _is_companion(name) or name in (MANIFEST_NAME, "labels.txt")):
+            found.append((name, status.st_size, in_background(_form, path, status.st_size)))
+    for number, (name, num_bytes, form) in enumerate(found):
+        # a key has one name, unlike a file
+        yield FoundFile(name, form.result(), (0, number), num_bytes)
+
+
 def _is_companion(path: str) -> bool:
     """Return whether a file is an index, of tfshards or of another tool, or holds the labels of a shard."""
     return path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
 
 
-def _form(path: Path, num_bytes: int) -> Form:
+def _form(path: AnyPath, num_bytes: int) -> Form:
     if not num_bytes:
         return "empty"
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+    head = read_range(path, 0, min(num_bytes, _HEAD_BYTES))
     if _is_header(head):
         return "none"
     if head.startswith(_GZIP_START):
         try:
-            with gzip.open(path) as unpacked:
+            with gzip.open(path if isinstance(path, Path) else path.open()) as unpacked:
                 start = unpacked.read(HEADER_BYTES)
         except GZIP_ERRORS:
             return "other"
@@ -140,7 +153,7 @@ def _is_named(path: str) -> bool:
     return _TFRECORD_NAME.search(path.rpartition("/")[2]) is not None
 
 
-def _fault(file: FoundFile, root: Path, top: str) -> str | None:
+def _fault(file: FoundFile, root: AnyPath) -> str | None:
     if file.form == "zlib":
         return "is compressed with zlib, which is not supported; rewrite it uncompressed or with gzip"
     if file.form == "other":
@@ -148,7 +161,11 @@ def _fault(file: FoundFile, root: Path, top: str) -> str | None:
             "is not a TFRecord file, despite its name: the checksum of the first record's length "
             "does not match; restore it, or choose the files with splits="
         )
-    if not os.path.realpath(root / file.path).startswith(os.path.join(top, "")):
+    if isinstance(root, Path) and not _is_inside(root / file.path, root):
         return "is a link to a file outside the folder; replace it with the file itself or a hard link"
     fault = shard_path_fault(file.path)
     return f"the path {fault}; rename it" if fault else None
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))

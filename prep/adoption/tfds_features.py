@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Seen
@@ -14,6 +13,7 @@ from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature
 from tfshards.schemas.feature import KINDS, feature_faults
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath
 
 Shape = tuple[int | None, ...]
 
@@ -38,7 +38,7 @@ class Declared:
     encoding: str = "none"
 
 
-def declared_features(root: Path, paths: Iterable[str]) -> dict[str, Declared]:
+def declared_features(root: AnyPath, paths: Iterable[str]) -> dict[str, Declared]:
     """Return the features that TFDS declares in the folders of ``paths``, by the name in the records.
 
     Features that two folders declare differently are left out.

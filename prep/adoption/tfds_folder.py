@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 from tfshards.prep.views.tfds import INFO_NAME, MARK, labels_name
 from tfshards.schemas import InputError
+from tfshards.schemas.storage import AnyPath
 
 
-def tfds_folders(root: Path, paths: Iterable[str]) -> list[str]:
+def tfds_folders(root: AnyPath, paths: Iterable[str]) -> list[str]:
     """Return the folders of ``paths``, relative to ``root``, that TFDS wrote."""
     folders = sorted({path.rpartition("/")[0] for path in paths})
     return [folder for folder in folders if _is_of_tfds(root / folder / INFO_NAME)]
 
 
-def tfds_name(root: Path, folders: Iterable[str]) -> str | None:
+def tfds_name(root: AnyPath, folders: Iterable[str]) -> str | None:
     """Return the name that TFDS gave the dataset, if there is one name."""
     names = set()
     for folder in folders:
@@ -29,13 +29,13 @@ def tfds_name(root: Path, folders: Iterable[str]) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[str, ...]:
+def tfds_class_names(root: AnyPath, folders: Iterable[str], feature: str) -> tuple[str, ...]:
     """Return the names of a feature's classes in label order; empty if TFDS has none.
 
     Raises:
         InputError: the file of the names cannot be read, or two folders have different names.
     """
-    found: dict[tuple[str, ...], Path] = {}
+    found: dict[tuple[str, ...], AnyPath] = {}
     for folder in folders:
         path = root / folder / labels_name(feature)
         if not path.is_file():
@@ -52,6 +52,6 @@ def tfds_class_names(root: Path, folders: Iterable[str], feature: str) -> tuple[
     return next(iter(found), ())
 
 
-def _is_of_tfds(info: Path) -> bool:
+def _is_of_tfds(info: AnyPath) -> bool:
     # tfshards writes this file as well
     return info.is_file() and MARK.encode("ascii") not in info.read_bytes()
