@@ -28,6 +28,18 @@ _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "5m"}
 # The credentials of files and roles are asked for again after this time.
 _CREDENTIALS_LAST = timedelta(minutes=15)
 _making = threading.Lock()
+# What names the endpoint and the credentials; a program may change them between two datasets.
+_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "GOOGLE_BASE_URL",
+    "STORAGE_EMULATOR_HOST",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+)
 
 
 def store_of(scheme: str, bucket: str) -> ObjectStore:
@@ -39,11 +51,11 @@ def store_of(scheme: str, bucket: str) -> ObjectStore:
     """
     # A process that was forked has none of the client's threads.
     with _making:
-        return _store(scheme, bucket, os.getpid())
+        return _store(scheme, bucket, (os.getpid(), *map(os.environ.get, _VARIABLES)))
 
 
 @cache
-def _store(scheme: str, bucket: str, _process: int) -> ObjectStore:
+def _store(scheme: str, bucket: str, _environment: tuple[object, ...]) -> ObjectStore:
     obstore = require_obstore()
     options: dict[str, Any] = {}
     if scheme == "s3":
@@ -54,7 +66,7 @@ def _store(scheme: str, bucket: str, _process: int) -> ObjectStore:
             "base_url": emulator if "://" in emulator else f"http://{emulator}",
             "skip_signature": True,
         }
-    endpoints = [options.get("base_url"), *(os.environ.get(name) for name in _ENDPOINTS)]
+    endpoints = [options.get("base_url"), *map(os.environ.get, _VARIABLES)]
     is_http = any(str(endpoint).startswith("http://") for endpoint in endpoints)
     try:
         found: ObjectStore = obstore.store.from_url(
@@ -66,9 +78,6 @@ def _store(scheme: str, bucket: str, _process: int) -> ObjectStore:
     except (obstore.exceptions.BaseError, ValueError) as error:
         raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {error}") from None
     return found
-
-
-_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 
 def require_obstore() -> Any:  # noqa: ANN401 -- a module
