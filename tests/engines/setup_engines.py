@@ -82,20 +82,20 @@ def set_up_prism() -> None:
         if partial:
             partial.mkdir()
             release = f"v{version('apache-beam')}"
-            _run("go", "install", f"{_MAIN_OF_PRISM}@{release}", GOBIN=str(partial))
+            run("go", "install", f"{_MAIN_OF_PRISM}@{release}", GOBIN=str(partial))
             _publish(partial / "prism", prism_path())
 
 
 def set_up_flink() -> None:
     """Fetch Flink, and Beam's job server for it."""
-    _copy_jars(flink_job_server_jars(), _FLINK_JOB_SERVER)
+    copy_jars(flink_job_server_jars(), _FLINK_JOB_SERVER)
     with fetching(flink_jars()) as partial:
         if partial:
             partial.mkdir()
             package = "apache-flink-libraries"
             # fmt: off
-            _run(sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", package,
-                 "--dest", str(partial), f"{package}=={FLINK}")
+            run(sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", package,
+                "--dest", str(partial), f"{package}=={FLINK}")
             # fmt: on
             (partial / "jars").mkdir()
             for archive in partial.glob("*.tar.gz"):
@@ -105,7 +105,7 @@ def set_up_flink() -> None:
 
 def set_up_spark() -> None:
     """Fetch Spark, and Beam's job server for it."""
-    _copy_jars(spark_jars(), _SPARK_JOB_SERVER)
+    copy_jars(spark_jars(), _SPARK_JOB_SERVER)
 
 
 STEPS: dict[str, Callable[[], None]] = {
@@ -137,7 +137,7 @@ def _publish(finished: Path, path: Path) -> None:
     finished.rename(path)
 
 
-def _copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
+def copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
     """Let Maven put these artifacts and all that they depend on into the folder."""
     with fetching(path) as partial:
         if partial:
@@ -147,8 +147,8 @@ def _copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
             (partial / "pom.xml").write_text(pom)
             jars = partial / "jars"
             # fmt: off
-            _run("mvn", "--batch-mode", "--quiet", "--file", str(partial / "pom.xml"),
-                 "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
+            run("mvn", "--batch-mode", "--quiet", "--file", str(partial / "pom.xml"),
+                "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
             # fmt: on
             _publish(jars, path)
 
@@ -164,7 +164,7 @@ def _extract_jars(archive: Path, folder: str, to: Path) -> None:
                     shutil.copyfileobj(content, file)
 
 
-def _run(*command: str, **environment: str) -> None:
+def run(*command: str, **environment: str) -> None:
     """Run a command, and end with its output if it fails."""
     if not shutil.which(command[0]):
         raise SystemExit(f"{command[0]} is not installed, and this step needs it")

@@ -1,0 +1,87 @@
+"""Fixtures for object stores: servers, which run until the end of the session, and a new bucket per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import obstore.store
+import pytest
+
+from .servers import SERVERS, Server, create_bucket
+
+_PROGRAMS = {"fake-gcs": "go", "s3proxy": "mvn", "azurite": "npm"}
+_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "STORAGE_EMULATOR_HOST", "GCS_")
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class RunningServers:
+    """The servers that tests have asked for; each starts when the first test asks for it."""
+
+    logs: Path
+    stack: ExitStack
+    found: dict[str, Server] = field(default_factory=dict)
+
+    def get(self, name: str) -> Server:
+        """Return the server of a name of ``SERVERS``; skip the test if this machine cannot fetch it."""
+        if name not in self.found:
+            program = _PROGRAMS.get(name)
+            if program and not shutil.which(program):
+                pytest.skip(f"{program} is not installed, and fetching {name} needs it")
+            try:
+                self.found[name] = self.stack.enter_context(SERVERS[name](self.logs))
+            except SystemExit as error:
+                pytest.skip(f"{name} could not be fetched: {error}")
+        return self.found[name]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An empty bucket, which obstore reaches with the environment of the test."""
+
+    server: Server
+    name: str
+
+    @property
+    def url(self) -> str:
+        """The URL of the bucket, without a slash at the end."""
+        return f"{self.server.url_scheme}://{self.name}"
+
+    def store(self) -> obstore.store.ObjectStore:
+        """Return the bucket as obstore sees it with its defaults."""
+        return obstore.store.from_url(self.url)
+
+
+@pytest.fixture(scope="session")
+def running_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
+    """Run the servers that tests ask for until the end of the session."""
+    with ExitStack() as stack:
+        yield RunningServers(tmp_path_factory.mktemp("servers"), stack)
+
+
+@pytest.fixture
+def server(
+    request: pytest.FixtureRequest, running_servers: RunningServers, monkeypatch: pytest.MonkeyPatch
+) -> Server:
+    """Return the server whose name is the parameter (moto without one); the environment names no other."""
+    server = running_servers.get(getattr(request, "param", "moto"))
+    for variable in list(os.environ):
+        if variable.startswith(_VARIABLES):
+            monkeypatch.delenv(variable)
+    for variable, value in server.environment.items():
+        monkeypatch.setenv(variable, value)
+    return server
+
+
+@pytest.fixture
+def bucket(server: Server) -> Bucket:
+    """Return a new bucket of the server."""
+    name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+    create_bucket(server, name)
+    return Bucket(server, name)
