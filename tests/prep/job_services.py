@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,10 +14,12 @@ from pathlib import Path
 
 from tfshards.prep.writing.area import AREA_NAME
 
+from ..engines.setup_engines import prism_path
+
 TIMEOUT_SECONDS = 180
 COMMAND = [sys.executable, "-m", "tfshards.prep.cli", "build", "images"]
 # as make engines installs it
-PRISM = Path(os.environ.get("TFSHARDS_ENGINES", "~/.cache/tfshards-engines")).expanduser() / "bin" / "prism"
+PRISM = prism_path()
 
 
 def free_port() -> int:
@@ -113,8 +114,3 @@ def jobs_running(endpoint: str) -> list[str]:
     return [
         job.job_id for job in jobs.job_info if beam_job_api_pb2.JobState.Enum.Name(job.state) not in ended
     ]
-
-
-def missing_prism() -> bool:
-    """Return whether Prism is not installed."""
-    return shutil.which(PRISM) is None

@@ -1,0 +1,314 @@
+"""``RemotePath`` does in an object store what ``pathlib.Path`` does on a disk."""
+
+import io
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.files import file_digest, file_sizes, last_bytes_of, read_once, write_blocks_atomically
+from tfshards.schemas.storage import (
+    ChangedError,
+    RemotePath,
+    any_path,
+    create,
+    is_remote,
+    open_sink,
+    read_range,
+    read_small,
+    version_of,
+)
+from tfshards.schemas.storage.uploads import abort_uploads
+
+from .servers import s3_client
+
+ODD = ["a b", "100%25", "#1", "x+y", "é", "Ünï", "a&b=c", "semi;colon", "(1)", "~tilde", "quote'", "dots..x"]
+
+
+@pytest.fixture
+def folder(bucket) -> RemotePath:
+    return any_path(f"{bucket.url}/data")
+
+
+@pytest.fixture
+def local(tmp_path):
+    return tmp_path / "data"
+
+
+def fill(root) -> None:
+    for name in ("a.txt", "b.bin", "inside/c.txt", "inside/deep/d.txt", ".hidden"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode() * 3)
+
+
+def test_a_path_has_the_parts_of_pathlib():
+    path = any_path("s3://bucket/data/photos.train.tfrecord")
+    assert (path.name, path.stem, path.suffix) == ("photos.train.tfrecord", "photos.train", ".tfrecord")
+    assert str(path.parent) == "s3://bucket/data"
+    assert [str(each) for each in path.parents] == ["s3://bucket/data", "s3://bucket"]
+    assert str(path.with_name("x")) == "s3://bucket/data/x"
+    assert path.relative_to(any_path("s3://bucket")).as_posix() == "data/photos.train.tfrecord"
+    assert any_path("s3://bucket/a/") / "b//c/./d" == any_path("s3://bucket/a/b/c/d")
+    assert any_path("S3://bucket//a").parent.parent == any_path("s3://bucket")
+    assert any_path("gs://b/.hidden").suffix == ""
+    assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve() == any_path(path)
+    with pytest.raises(ValueError, match=r"s3://bucket/data/x is not in s3://bucket/dat$"):
+        any_path("s3://bucket/data/x").relative_to(any_path("s3://bucket/dat"))
+
+
+def test_a_url_that_pathlib_has_shortened_is_a_url(tmp_path):
+    from pathlib import Path
+
+    assert any_path(Path("s3://bucket/data")) == any_path("s3://bucket/data")
+    assert any_path(tmp_path) == tmp_path
+    assert is_remote("gs://x")
+    assert is_remote(any_path("az://x"))
+    assert not is_remote("C:/photos")
+    assert not is_remote(3)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("hdfs://host/x", r"^hdfs://host/x is a URL of another kind; only s3://, gs://, az:// and local"),
+        ("file:///x", "give the path without file://$"),
+        ("s3://", "^s3:// names no bucket; write s3://BUCKET/FOLDER$"),
+        ("s3://bucket/a/../b", "contains . or .., which object stores do not resolve"),
+    ],
+)
+def test_other_urls_are_refused(url, message):
+    with pytest.raises(OptionsError, match=message):
+        any_path(url)
+
+
+def test_without_obstore_the_command_that_installs_it_is_named():
+    code = "import sys; sys.modules['obstore'] = None; from tfshards.schemas.storage import *; any_path('s3://b')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith("install it: pip install 'tfshards[remote]'")
+
+
+def test_listings_are_those_of_a_local_folder(folder, local):
+    fill(folder)
+    fill(local)
+
+    def listed(root, paths) -> list[str]:
+        return sorted(path.relative_to(root).as_posix() for path in paths)
+
+    for look in (
+        lambda root: root.iterdir(),
+        lambda root: root.glob("*.txt"),
+        lambda root: root.glob("inside/*"),
+        lambda root: root.rglob("*.txt"),
+        lambda root: (path for path in root.iterdir() if path.is_dir()),
+        lambda root: (path for path in root.iterdir() if path.is_file()),
+    ):
+        assert listed(folder, look(folder)) == listed(local, look(local))
+    sizes = {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.walk()}
+    assert sizes == {
+        name: 3 * len(name) for name in listed(local, filter(lambda p: p.is_file(), local.rglob("*")))
+    }
+    names = ["a.txt", "inside/c.txt", "missing", "inside/missing"]
+    for root in (folder, local):
+        found = file_sizes(root, names)
+        assert [found["a.txt"], found["inside/c.txt"]] == [15, 36]
+        assert all(isinstance(found[name], FileNotFoundError) for name in names[2:])
+
+
+def test_what_exists_is_what_exists_locally(folder, local):
+    for root in (folder, local):
+        assert not root.exists()
+        assert not root.is_dir()
+        fill(root)
+        assert root.exists()
+        assert root.is_dir()
+        assert not root.is_file()
+        assert not root.is_symlink()
+        assert (root / "a.txt").is_file()
+        assert not (root / "a.txt").is_dir()
+        assert not (root / "a").exists()
+        (root / "a.txt").unlink()
+        assert not (root / "a.txt").exists()
+        (root / "a.txt").unlink(missing_ok=True)
+    assert folder.parent.is_dir()
+    assert not folder.parent.is_file()
+    folder.remove_tree()
+    assert list(folder.parent.walk()) == []
+    folder.rmdir()
+
+
+def test_odd_names_come_back_as_they_were(folder):
+    for name in ODD:
+        (folder / name).write_bytes(name.encode())
+    assert sorted(path.name for path in folder.iterdir()) == sorted(ODD)
+    assert [path.read_text() for path in folder.iterdir()] == [path.name for path in folder.iterdir()]
+
+
+def test_a_thousand_and_one_objects_are_listed(folder):
+    with ThreadPoolExecutor(16) as pool:
+        for number in range(1001):
+            pool.submit((folder / f"{number:04d}").write_bytes, b"")
+    assert len(list(folder.iterdir())) == len(list(folder.walk())) == 1001
+
+
+def test_ranges_and_files_are_read(folder, local, tmp_path):
+    data = bytes(range(256)) * 10_000
+    local.mkdir()
+    for root in (folder, local):
+        path = root / "big"
+        path.write_bytes(data)
+        assert path.stat().st_size == len(data)
+        assert read_range(path, 1_000_000, 1_000_010, version_of(path)) == data[1_000_000:1_000_010]
+        assert read_range(path, 5, 5) == b""
+        assert read_small(path, len(data)) == (len(data), data)
+        assert read_small(path, 10) == (len(data), None)
+        assert last_bytes_of(path) == data[-8:].hex()
+        with path.open("rb") as file:
+            assert file.read(100) == data[:100]
+            assert file.seek(-50, io.SEEK_END) == len(data) - 50
+            assert file.read() == data[-50:]
+            assert file.read() == b""
+            assert file.seek(10) == 10
+            assert file.seek(5, io.SEEK_CUR) == 15
+            assert file.read() == data[15:]
+            assert file.tell() == len(data)
+        ticks: list[int] = []
+        assert read_once(path, ticks.append) == (len(data), file_digest(path), data[-8:].hex())
+        assert sum(ticks) == len(data)
+    assert file_digest(folder / "big") == file_digest(local / "big")
+    with pytest.raises(ValueError, match="only opened for reading"):
+        (folder / "big").open("wb")
+
+
+def test_a_replaced_file_is_noticed(folder, local):
+    local.mkdir()
+    for root in (folder, local):
+        path = root / "x"
+        path.write_bytes(b"first")
+        before = version_of(path)
+        path.unlink()
+        path.write_bytes(b"second")
+        with pytest.raises(ChangedError, match="has been replaced meanwhile"):
+            read_range(path, 0, 3, before)
+        with pytest.raises(ChangedError, match="ends at byte 6, before byte 9"):
+            read_range(path, 3, 9)
+    with pytest.raises(ChangedError, match="is shorter than it was"):
+        read_range(folder / "x", 100, 110)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
+    path = folder / "x"
+    path.write_bytes(b"1" * (3 << 20))
+    with path.open() as file:
+        assert file.read(10) == b"1" * 10
+        path.write_bytes(b"2" * (3 << 20))
+        with pytest.raises(ChangedError, match="has been replaced"):
+            file.read()
+
+
+def test_of_two_that_create_one_wins(folder, local):
+    local.mkdir()
+    for root in (folder, local):
+        create(root / "x", b"first")
+        with pytest.raises(FileExistsError):
+            create(root / "x", b"second")
+        assert (root / "x").read_bytes() == b"first"
+
+
+def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
+    path = folder / "x"
+    path.write_if(b"first", None)
+    # a request that is repeated because its answer was lost
+    path.write_if(b"first", None)
+    seen = path.stat()
+    path.write_if(b"second", seen)
+    path.write_if(b"second", seen)
+    with pytest.raises(ChangedError, match="has been replaced meanwhile"):
+        path.write_if(b"third", seen)
+    assert path.read_bytes() == b"second"
+    path.unlink()
+    with pytest.raises((ChangedError, FileNotFoundError)):
+        path.write_if(b"third", seen)
+    assert not path.exists()
+
+
+def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder, local):
+    local.mkdir()
+    data = [bytes([number]) * 1_000_000 for number in range(20)]
+    for root in (folder, local):
+        sink = open_sink(root / "long")
+        for buffer in data:
+            sink.write([buffer[:10], buffer[10:]])
+        assert (root / "long").exists() == (root is local)
+        sink.finish()
+        assert (root / "long").read_bytes() == b"".join(data)
+        sink = open_sink(root / "abandoned")
+        sink.write(data)
+        sink.abandon()
+        assert not (root / "abandoned").exists()
+        write_blocks_atomically(root / "blocks", iter(data))
+        assert (root / "blocks").read_bytes() == b"".join(data)
+        with pytest.raises(ZeroDivisionError):
+            write_blocks_atomically(root / "broken", (data[1 // number] for number in (1, 0)))
+        assert not (root / "broken").exists()
+
+
+def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
+    for name in ("mine/x", "other/x"):
+        sink = open_sink(folder / name)
+        sink.write([bytes(20_000_000)])
+        sink.abandon()
+
+    def unfinished() -> list[str]:
+        return [
+            each["Key"]
+            for each in s3_client(bucket.server).list_multipart_uploads(Bucket=bucket.name).get("Uploads", ())
+        ]
+
+    assert unfinished() == ["data/mine/x", "data/other/x"]
+    assert abort_uploads(folder / "mine") == 1
+    assert unfinished() == ["data/other/x"]
+    assert abort_uploads(any_path("gs://bucket/x")) == 0
+    with pytest.raises(OSError, match=r"unfinished uploads cannot be removed: .*NoSuchBucket"):
+        abort_uploads(any_path("s3://no-such-bucket/x"))
+
+
+def test_objects_are_copied_in_the_store(folder):
+    (folder / "a").write_bytes(b"content")
+    (folder / "a").copy_to(folder / "b/c")
+    assert (folder / "b/c").read_bytes() == b"content"
+
+
+def test_errors_are_those_of_files(folder, bucket, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"there is no such object: 's3://.*/data/x'"):
+        (folder / "x").read_bytes()
+    with pytest.raises(FileNotFoundError, match="there is no such bucket"):
+        any_path("s3://no-such-bucket/x").read_bytes()
+    with pytest.raises(InputError, match="no credentials for Amazon S3; set AWS_ACCESS_KEY_ID"):
+        _without_credentials(monkeypatch).read_bytes()
+
+
+def _without_credentials(monkeypatch) -> RemotePath:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return any_path("s3://another-bucket/x")
+
+
+def test_the_files_of_aws_configure_are_used(folder, bucket, monkeypatch, tmp_path):
+    (folder / "x").write_bytes(b"1")
+    _without_credentials(monkeypatch)
+    (tmp_path / "credentials").write_text("[work]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    (tmp_path / "config").write_text("[profile work]\nregion = us-east-1\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert (folder / "x").read_bytes() == b"1"
+    monkeypatch.setenv("AWS_PROFILE", "unknown")
+    with pytest.raises(InputError, match=r"the configuration of AWS cannot be used: .*unknown"):
+        (folder / "x").read_bytes()
