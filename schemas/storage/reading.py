@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
-from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
+from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -71,6 +71,33 @@ def read_small(path: AnyPath, most: int) -> tuple[int, bytes | None]:
         # opening a pipe would wait for ever
         raise OSError(None, "is not a regular file", str(path))
     return status.st_size, path.read_bytes() if status.st_size <= most else None
+
+
+def read_object(path: RemotePath, most_bytes: int) -> tuple[RemoteStatus, bytes | None]:
+    """Return what the store knows about an object, and its content by the same request.
+
+    Args:
+        path: the object.
+        most_bytes: of a larger object, None is returned instead of the content, which is not fetched.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with as_os_errors(path):
+        found = path.store.get(path.key)
+        status = status_of(found.meta)
+        return status, bytes(found.bytes()) if status.st_size <= most_bytes else None
+
+
+def read_start(path: RemotePath, most_bytes: int) -> tuple[RemoteStatus, bytes]:
+    """Return what the store knows about an object, and its first bytes, at most ``most_bytes``.
+
+    Raises:
+        OSError: it cannot be read; some stores also refuse to read an empty one.
+    """
+    with as_os_errors(path):
+        found = path.store.get(path.key, options={"range": (0, most_bytes)})
+        return status_of(found.meta), bytes(found.bytes())
 
 
 def _fetch(path: RemotePath, start: int, end: int, e_tag: str | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import io
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _LISTED_TOGETHER = 1000
+# how obstore reports a key that it cannot name
+_ODD_KEY = "invalid path"
 
 
 class RemoteStatus(NamedTuple):
@@ -143,8 +146,13 @@ class RemotePath:
         """Return whether there are objects in this folder, or it is a bucket."""
         if not self.key:
             return True
-        with as_os_errors(self):
-            return any(True for found in self.store.list(self.key, chunk_size=1) if found)
+        try:
+            with as_os_errors(self):
+                return any(True for found in self.store.list(self.key, chunk_size=1) if found)
+        except OSError as error:
+            if _ODD_KEY in str(error.strerror):
+                return True
+            raise
 
     def is_symlink(self) -> bool:
         """Return False: object stores have no links."""
@@ -177,12 +185,40 @@ class RemotePath:
             if fnmatch.fnmatchcase(path.name, pattern):
                 yield path
 
-    def walk(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
-        """Yield every object at any depth, with what the listing says of it."""
-        with as_os_errors(self):
-            for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                for each in some:
-                    yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)
+    def walk(self, odd: list[str] | None = None) -> Iterator[tuple[RemotePath, RemoteStatus]]:
+        """Yield every object at any depth, with what the listing says of it.
+
+        Args:
+            odd: receives keys that no client of several stores can name: with empty parts, such as ``a//b``,
+                with ``.`` or ``..`` as a part, or with control characters. Only in S3 they can be left out.
+
+        Raises:
+            OSError: the store does not allow the listing, or, without ``odd``, there is such a key.
+        """
+        last = ""
+        try:
+            with as_os_errors(self):
+                for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
+                    for each in some:
+                        last = each["path"]
+                        yield RemotePath(self.scheme, self.bucket, last), status_of(each)
+        except OSError as error:
+            if _ODD_KEY not in str(error.strerror):
+                raise
+            if odd is None or self.scheme != "s3":
+                raise OSError(
+                    errno.EINVAL,
+                    "it holds a key with an empty part, with . or .. as a part, or with a control character; "
+                    "rename that object, or remove it",
+                    str(self),
+                ) from None
+            from tfshards.schemas.storage.raw_listing import listed_after
+
+            for key, status in listed_after(self, last):
+                if status is None:
+                    odd.append(key)
+                else:
+                    yield RemotePath(self.scheme, self.bucket, key), status
 
     def read_bytes(self) -> bytes:
         """Return the content of the object."""
