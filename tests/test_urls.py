@@ -15,8 +15,6 @@ BUCKET = "gs://bucket/data"
 REMOTE = {
     "build into": lambda: build(Arrays({"x": np.arange(3)}), BUCKET),
     "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path(BUCKET)),
-    "images": lambda: ImageFolder("s3://bucket/photos"),
-    "masks": lambda: ImageFolder("photos", mask_dir="gs://bucket/masks"),
     "a table": lambda: prep.Table("https://host/metadata.csv"),
     "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
     "an array": lambda: build(Arrays({"x": BUCKET + "/x.npy"}), "out"),
@@ -35,6 +33,18 @@ REMOTE = {
 }
 
 
+OTHER_KINDS = {
+    "images": lambda: ImageFolder("https://host/photos"),
+    "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
+}
+
+
+@pytest.mark.parametrize("call", OTHER_KINDS.values(), ids=OTHER_KINDS.keys())
+def test_a_source_is_no_url_of_another_kind(call):
+    with pytest.raises(OptionsError, match="is a URL of another kind; only s3://, gs://, az:// and local"):
+        call()
+
+
 @pytest.mark.parametrize("call", REMOTE.values(), ids=REMOTE.keys())
 def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -47,7 +57,6 @@ def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypat
     "command",
     [
         ["build", "images", ".", BUCKET],
-        ["build", "images", "s3://bucket/photos", "out"],
         ["build", "arrays", "image=s3://bucket/x.npy", "out"],
         ["build", "arrays", "s3://bucket/x.npz", "out"],
         ["build", "images", ".", "out", "--class-names", "gs://bucket/names.txt"],

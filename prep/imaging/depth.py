@@ -7,7 +7,6 @@ are decoded twice, the second time for the lower bytes.
 from __future__ import annotations
 
 import io
-import os
 import struct
 import sys
 import zlib
@@ -44,14 +43,10 @@ def is_deep(image: Image.Image) -> bool:
     return _is_gray_or_float(image) or has_deep_colors(image)
 
 
-def file_depth(path: bytes) -> Literal["8", "deep", "float"]:
+def file_depth(file: IO[bytes], suffix: bytes) -> Literal["8", "deep", "float"]:
     """Return whether the header of an image file has 8 bits per sample, more, or floats; "8" if damaged."""
-    formats = formats_of(os.path.splitext(path)[1].lower())
-    if not os.path.isfile(path):
-        # opening a pipe would wait for its writer
-        return "8"
     try:
-        with own_settings(DEFAULT_MAX_PIXELS), Image.open(path, formats=formats) as image:
+        with own_settings(DEFAULT_MAX_PIXELS), Image.open(file, formats=formats_of(suffix)) as image:
             if image.mode == "F":
                 return "float"
             return "deep" if is_deep(image) else "8"

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -155,6 +155,28 @@ class Reader(Protocol):
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output, for the build id and the manifest."""
+
+
+class Started(Protocol):
+    """Rows whose content is being read."""
+
+    def result(self) -> list[Outcome]:
+        """Return what ``Reader.read`` returns, and raise what it raises."""
+
+    def cancel(self) -> None:
+        """Read no more; there will be no result."""
+
+
+@runtime_checkable
+class DistantReader(Protocol):
+    """A reader of content that may be far away, so that many requests are worth being made at once."""
+
+    @property
+    def num_in_flight(self) -> int:
+        """The number of requests to make at the same time; 0 if the content is on this machine."""
+
+    def start(self, rows: Sequence[Row], schema: Schema) -> Started:
+        """Start to read rows; only if there are requests to make."""
 
 
 class Source(Protocol):

@@ -10,15 +10,16 @@ import numpy as np
 from tfshards.prep.imaging.depth import DEEP_FORMATS, file_depth
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.sources.tree import Tree
 
 _MAX_LOOKED = 300
 
 
-def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
+def depth_warning(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
     """Yield warnings if a build with these options reduces some of the files to 8 bits per sample.
 
     Args:
-        root: folder to which the paths are relative.
+        tree: folder to which the paths are relative.
         paths: of the images; only a few hundred, evenly spread, are looked at.
         options: of the build.
     """
@@ -26,7 +27,8 @@ def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) ->
         return
     numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
     some = [paths[number] for number in numbers.tolist()]
-    depths = {path: file_depth(os.path.join(root, path)) for path in some if _may_be_deep(path)}
+    opened = [path for path in some if _may_be_deep(path)]
+    depths = dict(zip(opened, tree.map(lambda path: _depth(tree, path), opened), strict=True))
     for depth, found, remedy in (
         (
             "deep",
@@ -45,6 +47,18 @@ def depth_warning(root: bytes, paths: Sequence[bytes], options: ImageOptions) ->
                 f"{len(paths)} of {len(some)} images looked at {found}, such as {os.fsdecode(paths[0])!r}, "
                 f"and are reduced to 8 bits; {remedy}"
             )
+
+
+def _depth(tree: Tree, path: bytes) -> str:
+    try:
+        file = tree.opened(path)
+    except (OSError, ValueError):
+        # the build reports what is wrong with the file
+        return "8"
+    if file is None:
+        return "8"
+    with file:
+        return file_depth(file, os.path.splitext(path)[1].lower())
 
 
 def _may_be_deep(path: bytes) -> bool:

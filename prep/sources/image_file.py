@@ -51,7 +51,7 @@ def read_image(
         InputError: the file cannot be read, is missing, or has changed since it was listed.
     """
     if row.size > options.max_bytes:
-        return Rejected("too large", f"{row.size} bytes; at most {options.max_bytes}")
+        return too_large(row.size, options)
     return checked_image(read_unchanged(path, row), path, options, images)
 
 
@@ -67,11 +67,16 @@ def checked_image(
         images: of a mask, the images that it may belong to.
     """
     if len(data) > options.max_bytes:
-        return Rejected("too large", f"{len(data)} bytes; at most {options.max_bytes}")
+        return too_large(len(data), options)
     try:
         return normalize(data, options, os.path.splitext(path)[1].lower(), images)
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
+
+
+def too_large(num_bytes: int, options: ImageOptions) -> Rejected:
+    """Return the rejection of a file of so many bytes."""
+    return Rejected("too large", f"{num_bytes} bytes; at most {options.max_bytes}")
 
 
 def read_unchanged(path: bytes, row: Row) -> bytes:

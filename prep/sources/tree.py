@@ -6,8 +6,9 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 
@@ -15,6 +16,8 @@ from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_ti
 _RESOURCE_FORKS = b"__MACOSX"
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"
+
+Found = TypeVar("Found")
 
 
 class ImageFile(NamedTuple):
@@ -29,6 +32,120 @@ class ImageFile(NamedTuple):
     key: bytes
     size: int
     stamp: int
+
+
+class Tree(Protocol):
+    """A folder with everything below it; paths in it are relative, with slashes.
+
+    Attributes:
+        root: the folder, for messages, and for paths of files on this machine.
+    """
+
+    root: bytes
+
+    def problem(self) -> str | None:
+        """Return that there is no such folder, or None."""
+
+    def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
+        """Yield the image files in arbitrary order; see ``images_in``."""
+
+    def folders(self, name: bytes = b"") -> list[bytes]:
+        """Return the names of the visible folders in a folder, sorted."""
+
+    def names(self, name: bytes) -> list[bytes]:
+        """Return the names in a folder, sorted; none if it cannot be listed."""
+
+    def is_dir(self, path: bytes) -> bool:
+        """Return whether there is such a folder."""
+
+    def is_file(self, path: bytes) -> bool:
+        """Return whether there is such a file, which is no image."""
+
+    def holds(self, suffix: bytes) -> bool:
+        """Return whether a visible file has this suffix, which is none of images."""
+
+    def opened(self, path: bytes) -> IO[bytes] | None:
+        """Return a file, open for reading, or None if it is not a regular file."""
+
+    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
+        """Return the result of ``call`` for each path."""
+
+    def below(self, path: bytes) -> Tree:
+        """Return a folder, which need not be in this one."""
+
+    def path(self, name: str) -> bytes:
+        """Return a path as a user gives it, relative to the folder, spelled in one way."""
+
+
+class LocalTree:
+    """A folder on a disk; see ``Tree``.
+
+    Attributes:
+        root: the folder, as a real path.
+        follow_links: see ``images_in``.
+    """
+
+    def __init__(self, root: bytes, *, follow_links: bool) -> None:
+        self.root = root
+        self.follow_links = follow_links
+
+    def problem(self) -> str | None:
+        """Return that there is no such folder, or None."""
+        if os.path.isdir(self.root):
+            return None
+        return "is not a folder" if os.path.exists(self.root) else "does not exist"
+
+    def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
+        """Yield the image files in arbitrary order; see ``images_in``."""
+        return images_in(self.root, skipped, follow_links=self.follow_links)
+
+    def folders(self, name: bytes = b"") -> list[bytes]:
+        """Return the names of the visible folders in a folder, sorted; see ``folders_in``."""
+        return folders_in(self.root, name, follow_links=self.follow_links)
+
+    def names(self, name: bytes) -> list[bytes]:
+        """Return the names in a folder, sorted; none if it cannot be listed."""
+        try:
+            return sorted(os.listdir(os.path.join(self.root, name)))
+        except OSError:
+            return []
+
+    def is_dir(self, path: bytes) -> bool:
+        """Return whether there is such a folder."""
+        return os.path.isdir(os.path.join(self.root, path))
+
+    def is_file(self, path: bytes) -> bool:
+        """Return whether there is such a file."""
+        return os.path.isfile(os.path.join(self.root, path))
+
+    def holds(self, suffix: bytes) -> bool:
+        """Return whether a file has this suffix."""
+        found = Path(os.fsdecode(self.root)).rglob(f"*{os.fsdecode(suffix)}")
+        return next(found, None) is not None
+
+    def opened(self, path: bytes) -> IO[bytes] | None:
+        """Return a file, open for reading, or None if it is not a regular file."""
+        # opening a pipe would wait for its writer
+        full = os.path.join(self.root, path)
+        return open(full, "rb") if os.path.isfile(full) else None
+
+    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
+        """Return the result of ``call`` for each path."""
+        return [call(path) for path in paths]
+
+    def below(self, path: bytes) -> LocalTree:
+        """Return a folder, which need not be in this one."""
+        return LocalTree(os.path.realpath(os.path.join(self.root, path)), follow_links=self.follow_links)
+
+    def path(self, name: str) -> bytes:
+        """Return a path as a user gives it, relative to the folder, spelled in one way."""
+        given = os.path.normpath(os.fsencode(name))
+        if not os.path.isabs(given) and given.split(b"/")[0] != b"..":
+            return given
+        # not following a relative link, which other machines may not have
+        is_absolute = os.path.isabs(given)
+        there = os.path.realpath(given) if is_absolute else os.path.normpath(os.path.join(self.root, given))
+        return os.path.relpath(there, self.root)
 
 
 def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iterator[ImageFile]:
@@ -46,10 +163,10 @@ def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iter
     # not recursive, because folders may be nested more deeply than Python allows calls to be
     folders = [(b"", False, frozenset({_file_id(os.stat(root))}))]
     while folders:
-        prefix, is_hidden, above = folders.pop()
+        prefix, in_hidden, above = folders.pop()
         with os.scandir(os.path.join(root, prefix)) as entries:
             for entry in entries:
-                hidden = is_hidden or _is_hidden(entry.name)
+                hidden = in_hidden or is_hidden(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     # only links can form loops
                     inside = above | {_file_id(entry.stat())} if follow_links else above
@@ -81,12 +198,13 @@ def folders_in(root: bytes, name: bytes = b"", *, follow_links: bool) -> list[by
             entry.name
             for entry in entries
             if entry.is_dir(follow_symlinks=follow_links)
-            and not _is_hidden(entry.name)
+            and not is_hidden(entry.name)
             and not (entry.is_symlink() and _file_id(entry.stat()) in above)
         )
 
 
-def _is_hidden(name: bytes) -> bool:
+def is_hidden(name: bytes) -> bool:
+    """Return whether a file or folder of this name is hidden."""
     return name.startswith(b".") or name == _RESOURCE_FORKS
 
 
@@ -117,9 +235,7 @@ def _reason(
     # most entries are no links, which is known without a further look at the file
     if not follow_links and entry.is_symlink() and is_link_out(entry.path, root):
         return "link out of the root"
-    # hidden names, which start with a dot, have another reason
-    dot = entry.name.rfind(b".")
-    suffix = entry.name[dot:].lower() if dot > 0 else b""
+    suffix = suffix_of(entry.name)
     return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
 
 
@@ -139,5 +255,17 @@ def looks_like_an_image(path: bytes, suffix: bytes) -> bool:
         head = os.read(descriptor, HEAD_BYTES)
     finally:
         os.close(descriptor)
+    return starts_like_an_image(head, suffix)
+
+
+def starts_like_an_image(head: bytes, suffix: bytes) -> bool:
+    """Return whether a file with these first ``HEAD_BYTES`` is an image, whatever its suffix."""
     # camera raw files start like TIFF files, but they have suffixes
     return format_of(head) is not None or (not suffix and is_tiff(head))
+
+
+def suffix_of(name: bytes) -> bytes:
+    """Return the suffix of a visible name in lower case, with its dot, or nothing."""
+    # hidden names, which start with a dot, have another reason
+    dot = name.rfind(b".")
+    return name[dot:].lower() if dot > 0 else b""

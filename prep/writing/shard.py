@@ -20,7 +20,7 @@ from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
-from tfshards.prep.sources.base import Accepted, Reader, Row
+from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId, rows_digest
 from tfshards.prep.writing.shard_names import shard_name
 from tfshards.prep.writing.tally import Tally
@@ -32,6 +32,8 @@ from tfshards.schemas.manifest import Compression
 # of a worker does not depend on the size of the shard.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
+# Of content that is far away, whose size may not be known.
+_DISTANT_ROWS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     contents: list[str] = []
     tally = Tally(unfinished)
     with ShardFile(unfinished, task.schema.label is not None) as file:
-        for piece in _read_ahead(rows, _piece_reader(task)):
+        for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
             if task.area.stop_path.exists():
                 raise BuildError("stopped because another worker failed")
             file.append(piece.frames, piece.labels)
@@ -158,18 +160,18 @@ class _Piece:
     contents: list[str]
 
 
-def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
+def _encoder(task: ShardTask) -> Callable[[Sequence[Row], Sequence[Outcome]], _Piece]:
     encode = example_encoder(task.schema)
     content = content_digest(task.schema) if task.finds_duplicates else None
     label = task.schema.features.index(task.schema.label) if task.schema.label else None
 
-    def read(rows: Sequence[Row]) -> _Piece:
+    def encoded(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> _Piece:
         accepted: list[Row] = []
         values: list[Sequence[Values]] = []
         rejected: list[Reject] = []
         conversions: list[str] = []
         converted_keys: dict[str, str] = {}
-        for row, outcome in zip(rows, task.reader.read(rows, task.schema), strict=True):
+        for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, Accepted):
                 accepted.append(row)
                 values.append(outcome.values)
@@ -183,32 +185,56 @@ def _piece_reader(task: ShardTask) -> Callable[[Sequence[Row]], _Piece]:
         labels = [] if label is None else [cast("int", item[label]) for item in values]
         return _Piece(frames, labels, accepted, rejected, conversions, converted_keys, contents)
 
-    return read
+    return encoded
 
 
-def _read_ahead(rows: Sequence[Row], read: Callable[[Sequence[Row]], _Piece]) -> Iterator[_Piece]:
-    """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL."""
+def _read_ahead(
+    rows: Sequence[Row],
+    reader: Reader,
+    schema: Schema,
+    encoded: Callable[[Sequence[Row], Sequence[Outcome]], _Piece],
+) -> Iterator[_Piece]:
+    """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL.
+
+    What is far away is requested long before a thread decodes it.
+    """
+    distant = reader if isinstance(reader, DistantReader) and reader.num_in_flight else None
+    most_rows = _DISTANT_ROWS if distant else _PIECE_ROWS
+    # half of the requests are under way while the other half is decoded
+    least_rows = 2 * distant.num_in_flight if distant else 0
+    started: deque[tuple[Future[_Piece], int, Started | None]] = deque()
+
+    def read(piece: Sequence[Row], ahead: Started | None) -> _Piece:
+        return encoded(piece, ahead.result() if ahead else reader.read(piece, schema))
+
     with ThreadPoolExecutor(NUM_WRITERS) as pool:
-        waiting: deque[Future[_Piece]] = deque()
+        num_rows = 0
         try:
-            for piece in _pieces(rows):
-                waiting.append(pool.submit(read, piece))
-                if len(waiting) > NUM_WRITERS:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            for piece in _pieces(rows, most_rows):
+                ahead = distant.start(piece, schema) if distant else None
+                started.append((pool.submit(read, piece, ahead), len(piece), ahead))
+                num_rows += len(piece)
+                while len(started) > NUM_WRITERS and (
+                    num_rows - started[0][1] >= least_rows or started[0][0].done()
+                ):
+                    future, count, _ = started.popleft()
+                    num_rows -= count
+                    yield future.result()
+            while started:
+                yield started.popleft()[0].result()
         finally:
-            for future in waiting:
-                future.cancel()
+            for future, _, ahead in started:
+                if future.cancel() and ahead:
+                    ahead.cancel()
 
 
-def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _pieces(rows: Iterable[Row], most_rows: int) -> Iterator[list[Row]]:
     piece: list[Row] = []
     filled = 0
     for row in rows:
         piece.append(row)
         filled += row.size
-        if filled >= _PIECE_BYTES or len(piece) == _PIECE_ROWS:
+        if filled >= _PIECE_BYTES or len(piece) == most_rows:
             yield piece
             piece, filled = [], 0
     if piece:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.masks import View
+from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.deep_files import depth_warning
+from tfshards.prep.sources.fetching import Request, StartedRows
 from tfshards.prep.sources.groups import groups_of_keys
 from tfshards.prep.sources.image_file import (
     decoders_of,
@@ -25,6 +28,7 @@ from tfshards.prep.sources.image_file import (
     mask_feature,
     mask_options,
     read_image,
+    too_large,
 )
 from tfshards.prep.sources.images.file_table import FileTable
 from tfshards.prep.sources.images.layout import arrange
@@ -35,14 +39,17 @@ from tfshards.prep.sources.images.masks import (
     folder_name,
     pair_files,
 )
+from tfshards.prep.sources.images.remote_files import FoundFile, checked_content, masks_of, read_files
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.tree import images_in
+from tfshards.prep.sources.remote_tree import RemoteTree
+from tfshards.prep.sources.tree import LocalTree, Tree
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
-from tfshards.schemas.files import local_path
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import RemotePath, any_path, is_remote
+from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class ImageFolder:
     have classes. Without class folders there are no labels.
 
     Attributes:
-        root: the folder.
+        root: the folder, or its URL, such as ``s3://bucket/photos``.
         images: how images are checked, converted and stored.
         class_names: class names in label order, which must be the names of the class folders; by default the
             sorted names of these folders.
@@ -73,8 +80,8 @@ class ImageFolder:
             that of its image in its folder, except for the suffix.
 
     Raises:
-        OptionsError: a class name is repeated, the path of the folder is empty or a URL, missing classes are
-            allowed without names, or another argument is not allowed.
+        OptionsError: a class name is repeated, the path of the folder is empty or a URL that is not of an
+            object store, missing classes are allowed without names, or another argument is not allowed.
     """
 
     # whether a dataset, which has masks or has not, determines what "masks" next to "images" are
@@ -95,8 +102,11 @@ class ImageFolder:
         check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
             raise OptionsError("root= is empty; give '.' for the working directory")
-        for path in (self.root, self.mask_dir or ""):
-            local_path(path)
+        any_path(self.root)
+        if self.mask_dir and is_remote(self.mask_dir) and not is_remote(self.root):
+            raise OptionsError(
+                f"mask_dir={self.mask_dir!r} is a URL, but root={self.root!r} is a local folder"
+            )
         check_class_names(self.class_names)
         if self.mask_dir is not None and not self.mask_dir:
             raise OptionsError(
@@ -115,9 +125,9 @@ class ImageFolder:
         """Return the source itself, since its content is in files."""
         return self
 
-    def location(self) -> Path:
-        """Return the folder."""
-        return Path(os.fsdecode(self.root))
+    def location(self) -> Path | None:
+        """Return the folder, or None if it is in an object store."""
+        return None if is_remote(self.root) else Path(os.fsdecode(self.root))
 
     def with_class_names(self, names: Sequence[str]) -> ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
@@ -137,7 +147,7 @@ class ImageFolder:
             if patterns:
                 chosen[name] = [*sorted(set(patterns))]
         if self.mask_dir is not None:
-            chosen["mask_dir"] = os.fsdecode(folder_name(self._real_root(), self.mask_dir))
+            chosen["mask_dir"] = os.fsdecode(folder_name(self._tree(), self.mask_dir))
         return {"source": "images", **self.images.to_json(), **links, **chosen, **decoders}
 
     def listing(self) -> Listing:
@@ -146,21 +156,20 @@ class ImageFolder:
         Raises:
             InputError: the folder is missing or cannot be read, or holds no images.
         """
-        root = self._real_root()
-        if not os.path.isdir(root):
-            problem = "is not a folder" if os.path.exists(root) else "does not exist"
-            raise InputError(f"{self.location()} {problem}")
+        tree = self._tree()
         skipped: Counter[str] = Counter()
         try:
-            found = FileTable.of(images_in(root, skipped, follow_links=self.follow_links)).by_key()
-            return self._listed(root, found, skipped)
+            if problem := tree.problem():
+                raise InputError(f"{self.root_text} {problem}")
+            found = FileTable.of(tree.images(skipped)).by_key()
+            return self._listed(tree, found, skipped)
         except OSError as error:
             raise InputError(
-                f"{os.fsdecode(error.filename or root)}: cannot be read: {error.strerror}"
+                f"{os.fsdecode(error.filename or tree.root)}: cannot be read: {error.strerror}"
             ) from None
 
-    def _listed(self, root: bytes, found: FileTable, skipped: Counter[str]) -> Listing:
-        masks = self._mask_folders(root)
+    def _listed(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
+        masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
         # patterns choose images; their masks follow
         images = found.keys if masks is None else [key for key in found.keys if not masks.is_mask(key)]
         chosen = choose_keys(images, self.include, self.exclude)
@@ -170,7 +179,7 @@ class ImageFolder:
             )
             leave = "leave" if self.include and self.exclude else "leaves"
             raise InputError(
-                f"{self.location()} holds images ({len(images):,}), but {patterns} {leave} none of them",
+                f"{self.root_text} holds images ({len(images):,}), but {patterns} {leave} none of them",
                 *chosen.warnings,
             )
         if chosen.excluded:
@@ -180,11 +189,11 @@ class ImageFolder:
         if not len(found):
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
-            if next(self.location().rglob("*.npy"), None) is not None:
+            if tree.holds(b".npy"):
                 seen += "; 'tfshards build arrays' takes .npy files, stacked into one array per feature"
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
             raise InputError(
-                f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
+                f"{self.root_text} holds no images{seen}; images are recognized by the suffixes {known}, or "
                 "by their content"
             )
         pairing: list[str] = []
@@ -192,7 +201,7 @@ class ImageFolder:
         features = [image_feature("image", self.images)]
         if masks is not None:
             features.append(mask_feature("mask", self.images))
-            files, pairing = pair_files(root, masks, [*found], skipped, follow_links=self.follow_links)
+            files, pairing = pair_files(tree, masks, [*found], skipped)
             found = FileTable.of(file._replace(key=masks.path(file.key)) for file in files)
             excluded = {masks.path(key) for key in excluded if masks.is_image(key)}
             if self.mask_dir is None and not self._is_restored:
@@ -200,33 +209,68 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        tree = masks or MaskFolders(b"", b"")
+        folders = masks or MaskFolders(b"", b"")
         listing = arrange(
-            root,
+            tree,
             found,
             skipped,
             images=features,
             class_names=self.class_names,
             allow_missing_classes=self.allow_missing_classes,
-            folders_of=lambda name: tree.folders(root, name, follow_links=self.follow_links),
+            folders_of=lambda name: folders.folders(tree, name),
             split_folders=self.split_folders,
             excluded=excluded,
         )
         keys = listing.keys if masks is None else [masks.key(path) for path in listing.keys]
-        deep = depth_warning(root, keys, self.images)
+        deep = depth_warning(tree, keys, self.images)
         return replace(listing, keys=keys, warnings=(*chosen.warnings, *pairing, *listing.warnings, *deep))
+
+    @property
+    def num_in_flight(self) -> int:
+        """The number of requests to make at the same time; 0 for a folder on a disk."""
+        return NUM_REQUESTS if is_remote(self.root) else 0
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the image, its mask, label and key of each row, or why it is rejected."""
+        if is_remote(self.root):
+            return self.start(rows, schema).result()
+        options = self._image_options(schema)
         has_label = "label" in schema.names
-        if "mask" not in schema.names:
-            return [self._read_one(row, None, has_label=has_label) for row in rows]
-        root = self._real_root()
-        masks = self._mask_folders(root)
-        of_rows = (files_of(root, masks, row, follow_links=self.follow_links) for row in rows)
+        if len(options) == 1:
+            root = os.fsencode(self.root)
+            of_rows = ([(os.path.join(root, to_bytes(row.key)), row)] for row in rows)
+        else:
+            tree = self._tree()
+            masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
+            of_rows = (files_of(tree.root, masks, row, follow_links=self.follow_links) for row in rows)
         return [
-            self._read_one(row, files, has_label=has_label) for row, files in zip(rows, of_rows, strict=True)
+            _outcome(row, [partial(read_image, *file) for file in files], options, has_label=has_label)
+            for row, files in zip(rows, of_rows, strict=True)
         ]
+
+    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[FoundFile]]:
+        """Start to read rows of a folder of objects, see ``DistantReader``."""
+        folder = any_path(os.fsdecode(self.root))
+        assert isinstance(folder, RemotePath)
+        options = self._image_options(schema)
+        has_label = "label" in schema.names
+        splits = None if self.split_folders is None else (*self.split_folders.items(),)
+        masks = None if len(options) == 1 else masks_of(folder, self.mask_dir, splits)
+        requests = [
+            None
+            if masks is None and row.size > self.images.max_bytes
+            else Request(partial(read_files, folder, masks, row, self.images.max_bytes), row.size)
+            for row in rows
+        ]
+
+        def decode(index: int, found: list[FoundFile] | None) -> Outcome:
+            row = rows[index]
+            if found is None:
+                return too_large(row.size, self.images)
+            reads = [partial(checked_content, *file) for file in found]
+            return _outcome(row, reads, options, has_label=has_label)
+
+        return StartedRows(rows, requests, decode)
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
@@ -237,26 +281,41 @@ class ImageFolder:
             return [os.path.dirname(key) for key in listing.keys]
         return groups_of_keys(by, listing.keys, "'folder', or a regular expression with one (group)")
 
-    def _real_root(self) -> bytes:
-        return os.path.realpath(os.fsencode(self.root))
+    @property
+    def root_text(self) -> str:
+        """The folder, for messages."""
+        return str(any_path(os.fsdecode(self.root)))
 
-    def _mask_folders(self, root: bytes) -> MaskFolders | None:
-        return find_mask_folders(root, self.mask_dir, self.split_folders, follow_links=self.follow_links)
+    def _tree(self) -> Tree:
+        root = any_path(os.fsdecode(self.root))
+        if isinstance(root, RemotePath):
+            return RemoteTree(root)
+        return LocalTree(os.path.realpath(os.fsencode(self.root)), follow_links=self.follow_links)
 
-    def _read_one(self, row: Row, pair: Sequence[tuple[bytes, Row]] | None, *, has_label: bool) -> Outcome:
-        key = to_bytes(row.key)
-        files = [(os.path.join(os.fsencode(self.root), key), row)] if pair is None else pair
-        options = [self.images] if pair is None else [self.images, mask_options(self.images)]
-        if len(files) < len(options):
-            return Rejected("missing", "there is no mask of the same name")
-        values: list[Values] = []
-        conversions: list[str] = []
-        views: list[View] = []
-        for each, (path, of) in zip(options, files, strict=True):
-            image = read_image(path, of, each, views)
-            if isinstance(image, Rejected):
-                return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
-            views += [image.view] if image.view else []
-            values.append(image.data)
-            conversions += image.conversions
-        return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))
+    def _image_options(self, schema: Schema) -> list[ImageOptions]:
+        """Return the options of the image, and of its mask if examples have one."""
+        return [self.images, *([mask_options(self.images)] if "mask" in schema.names else [])]
+
+
+def _outcome(
+    row: Row,
+    reads: Sequence[Callable[[ImageOptions, Sequence[View]], Normalized | Rejected]],
+    options: Sequence[ImageOptions],
+    *,
+    has_label: bool,
+) -> Outcome:
+    """Return the values of a row, or why it is rejected; ``reads`` read its image, and its mask."""
+    if len(reads) < len(options):
+        return Rejected("missing", "there is no mask of the same name")
+    values: list[Values] = []
+    conversions: list[str] = []
+    views: list[View] = []
+    for each, read in zip(options, reads, strict=True):
+        image = read(each, views)
+        if isinstance(image, Rejected):
+            return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
+        views += [image.view] if image.view else []
+        values.append(image.data)
+        conversions += image.conversions
+    key = to_bytes(row.key)
+    return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))

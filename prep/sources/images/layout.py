@@ -15,6 +15,7 @@ from tfshards.prep.sources.images.file_table import FileTable
 from tfshards.prep.sources.images.likely_mistakes import splits_further_down, splits_of_coco, unread_files
 from tfshards.prep.sources.images.split_folders import find_split_folders
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
+from tfshards.prep.sources.tree import Tree
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
@@ -23,7 +24,7 @@ _NO_FOLDER = "there is no folder of that name; create empty folders for classes 
 
 
 def arrange(
-    root: bytes,
+    tree: Tree,
     found: FileTable,
     skipped: Counter[str],
     *,
@@ -37,7 +38,7 @@ def arrange(
     """Return the listing of the files, with splits and classes derived from their paths.
 
     Args:
-        root: the folder.
+        tree: the folder.
         found: image files in the folder, sorted.
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
         images: the features of the images, and of their masks if they have any.
@@ -50,6 +51,7 @@ def arrange(
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
+    root = tree.root
     held = _Folders.of(found.keys)
     holding = _upper(held.names)
     emptied = _upper(_Folders.of(excluded).names) - holding
@@ -112,7 +114,7 @@ def arrange(
         splits={split_of[top]: inside for top, inside in members.items() if len(inside)} or None,
         skipped=dict(sorted(skipped.items())),
         warnings=(
-            *unread_files(root, folders),
+            *unread_files(tree, folders),
             *tops.warnings,
             *_skipped_folders(bare_folders),
             *(() if split_of else splits_further_down(root, below[b""], found.keys)),

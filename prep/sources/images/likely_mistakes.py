@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.sources.tree import Tree
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas.errors import listed
 
@@ -17,42 +18,42 @@ _TABLES_ARE = "are not read; 'tfshards build table' stores their"
 _SHOWN = 3
 
 
-def unread_files(root: bytes, folders: Sequence[bytes]) -> Iterator[str]:
+def unread_files(tree: Tree, folders: Sequence[bytes]) -> Iterator[str]:
     """Yield a warning for each kind of table or annotations in a folder, which are not read.
 
     Args:
-        root: the folder of images.
+        tree: the folder of images.
         folders: its folders.
     """
     for name in METADATA_NAMES:
         # of many folders, which may be classes, few are named
         tables = [os.path.join(os.fsdecode(folder), name) for folder in (b"", *folders)]
-        tables = [table for table in tables if os.path.isfile(os.path.join(os.fsdecode(root), table))]
+        tables = [table for table in tables if tree.is_file(os.fsencode(table))]
         if tables:
             are = "is not read; 'tfshards build table' stores its" if len(tables) == 1 else _TABLES_ARE
             yield f"{listed(tables, _SHOWN)} {are} columns with the images"
-    inside = [b"annotations/" + name for name in _names(os.path.join(root, b"annotations"))]
+    inside = [b"annotations/" + name for name in tree.names(b"annotations")]
     coco = [os.fsdecode(name) for name in inside if fnmatchcase(os.fsdecode(name), "*/instances_*.json")]
     coco += [os.path.join(os.fsdecode(folder), _COCO) for folder in (b"", *folders)]
-    found = [name for name in coco if os.path.isfile(os.path.join(os.fsdecode(root), name))]
+    found = [name for name in coco if tree.is_file(os.fsencode(name))]
     if found:
         yield f"{found[0]} is not read; 'tfshards build table --from coco' stores boxes and classes"
-    texts = list(map(os.fsdecode, _texts(root, folders)))
-    if os.path.isfile(os.path.join(root, b"data.yaml")):
+    texts = list(map(os.fsdecode, _texts(tree, folders)))
+    if tree.is_file(b"data.yaml"):
         texts.insert(0, "data.yaml")
     if texts:
         yield f"{texts[0]} is not read; 'tfshards build table --from yolo' stores boxes and classes"
 
 
-def _texts(root: bytes, folders: Sequence[bytes]) -> Iterator[bytes]:
+def _texts(tree: Tree, folders: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the folders of text files ``labels`` next to ``images``, in the root and in its folders."""
     for top in (b"", *folders):
-        labels = os.path.join(root, top, b"labels")
-        if not (os.path.isdir(labels) and os.path.isdir(os.path.join(root, top, b"images"))):
+        labels = os.path.join(top, b"labels")
+        if not (tree.is_dir(labels) and tree.is_dir(os.path.join(top, b"images"))):
             continue
-        below = [labels, *(os.path.join(labels, name) for name in _names(labels))]
-        if any(name.endswith(b".txt") for folder in below for name in _names(folder)):
-            yield os.path.join(top, b"labels")
+        below = [labels, *(os.path.join(labels, name) for name in tree.names(labels))]
+        if any(name.endswith(b".txt") for folder in below for name in tree.names(folder)):
+            yield labels
 
 
 def splits_of_coco(root: bytes, class_names: Sequence[bytes]) -> Iterator[str]:
@@ -92,11 +93,3 @@ def splits_further_down(root: bytes, class_names: Sequence[bytes], keys: Iterabl
             f"{only!r} is taken for the only class, but holds {names}; if these are splits, give "
             f"{os.path.join(os.fsdecode(root), only)!r} as the source"
         )
-
-
-def _names(folder: bytes) -> list[bytes]:
-    """Return the names in a folder, sorted; none if it cannot be listed."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

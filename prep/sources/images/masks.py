@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
-from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.tree import ImageFile, folders_in, images_in, is_link_out
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.tree import ImageFile, Tree, is_link_out
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 
 _IMAGES, _MASKS = b"images", b"masks"
 # nearly all masks are PNG
-_MASK_SUFFIXES = tuple(dict.fromkeys([b".png", *SUFFIXES, *(suffix.upper() for suffix in SUFFIXES)]))
+MASK_SUFFIXES = tuple(dict.fromkeys([b".png", *SUFFIXES, *(suffix.upper() for suffix in SUFFIXES)]))
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class MaskFolders:
         """Whether the folder of the masks is not in the source."""
         return self.masks.split(b"/")[0] == b".."
 
-    def folders(self, root: bytes, name: bytes, *, follow_links: bool) -> list[bytes]:
+    def folders(self, tree: Tree, name: bytes) -> list[bytes]:
         """Return the folders of images in the folder ``name``, a split or class, or in all of them."""
         if self.in_splits:
             within = os.path.join(name, self.images) if name else b""
         else:
             within = os.path.join(self.images, name)
-        found = folders_in(root, within, follow_links=follow_links)
+        found = tree.folders(within)
         return [each for each in found if within or each != self.masks.split(b"/")[0]]
 
     def is_image(self, key: bytes) -> bool:
@@ -83,11 +83,7 @@ class MaskFolders:
 
 
 def find_mask_folders(
-    root: bytes,
-    mask_dir: str | None,
-    split_folders: Mapping[str, str] | None,
-    *,
-    follow_links: bool,
+    tree: Tree, mask_dir: str | None, split_folders: Mapping[str, str] | None
 ) -> MaskFolders | None:
     """Return where the masks of a folder of images are, or None if it has none.
 
@@ -96,42 +92,37 @@ def find_mask_folders(
     such pair, in this folder.
 
     Raises:
-        InputError: ``mask_dir``, relative to ``root``, is not a folder, or is ``root``.
+        InputError: ``mask_dir``, relative to the folder, is not a folder, or is the folder itself.
     """
     if mask_dir is None and split_folders is not None and not split_folders:
         return None
-    masks = folder_name(root, mask_dir)
-    if _has_both(root, masks):
+    masks = folder_name(tree, mask_dir)
+    if _has_both(tree, b"", masks):
         return MaskFolders(_IMAGES, masks)
     if split_folders:
         splits = [to_bytes(folder) for folder in split_folders.values()]
     else:
-        splits = [n for n in folders_in(root, follow_links=follow_links) if n.lower() in SPLIT_FOLDERS]
-    have_images = all(os.path.isdir(os.path.join(root, split, _IMAGES)) for split in splits)
-    if have_images and any(_has_both(os.path.join(root, split), masks) for split in splits):
+        splits = [name for name in tree.folders() if name.lower() in SPLIT_FOLDERS]
+    have_images = all(tree.is_dir(os.path.join(split, _IMAGES)) for split in splits)
+    if have_images and any(_has_both(tree, split, masks) for split in splits):
         return MaskFolders(_IMAGES, masks, in_splits=True)
     if mask_dir is None:
         return None
-    there = os.path.realpath(os.path.join(root, masks))
-    if not os.path.isdir(there) or there == root:
-        problem = "is the folder of the images" if there == root else "is not a folder"
-        raise InputError(f"mask_dir={os.fsdecode(masks)!r} {problem}; it is relative to {os.fsdecode(root)}")
+    there = tree.below(masks)
+    if not there.is_dir(b"") or there.root == tree.root:
+        problem = "is the folder of the images" if there.root == tree.root else "is not a folder"
+        raise InputError(f"mask_dir={to_text(masks)!r} {problem}; it is relative to {to_text(tree.root)}")
     return MaskFolders(b"", masks)
 
 
-def folder_name(root: bytes, mask_dir: str | None) -> bytes:
-    """Return the folder of masks relative to ``root``, or its name in each split, spelled in one way."""
-    name = _MASKS if mask_dir is None else os.path.normpath(os.fsencode(mask_dir))
-    if not os.path.isabs(name) and name.split(b"/")[0] != b"..":
-        return name
-    # not following a relative link, which other machines may not have
-    there = os.path.realpath(name) if os.path.isabs(name) else os.path.normpath(os.path.join(root, name))
-    return os.path.relpath(there, root)
+def folder_name(tree: Tree, mask_dir: str | None) -> bytes:
+    """Return the folder of masks relative to that of images, or its name in each split."""
+    return _MASKS if mask_dir is None else tree.path(mask_dir)
 
 
-def _has_both(folder: bytes, masks: bytes) -> bool:
+def _has_both(tree: Tree, folder: bytes, masks: bytes) -> bool:
     return masks not in (_IMAGES, b".") and all(
-        os.path.isdir(os.path.join(folder, name)) for name in (_IMAGES, masks)
+        tree.is_dir(os.path.join(folder, name)) for name in (_IMAGES, masks)
     )
 
 
@@ -142,29 +133,21 @@ class Paired(NamedTuple):
     warnings: list[str]
 
 
-def pair_files(
-    root: bytes,
-    folders: MaskFolders,
-    found: Sequence[ImageFile],
-    skipped: Counter[str],
-    *,
-    follow_links: bool,
-) -> Paired:
-    """Return the images among the files ``found`` below ``root``, each together with its mask.
+def pair_files(tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], skipped: Counter[str]) -> Paired:
+    """Return the images among the files ``found`` in a folder, each together with its mask.
 
     Files in neither folder, and masks without an image, are counted in ``skipped``.
 
     Raises:
         InputError: two masks have one name, two images have one mask, or no image has a mask.
-        OSError: the folder of masks is outside of ``root`` and cannot be read.
+        OSError: the folder of masks is outside of the folder and cannot be read.
     """
     masks = [file for file in found if folders.is_mask(file.key)]
     images = [file for file in found if folders.is_image(file.key) and not folders.is_mask(file.key)]
     if len(found) > len(images) + len(masks):
         skipped["beside the folders"] += len(found) - len(images) - len(masks)
     if folders.is_outside:
-        there = os.path.realpath(os.path.join(root, folders.masks))
-        outside = images_in(there, skipped, follow_links=follow_links)
+        outside = tree.below(folders.masks).images(skipped)
         masks = [file._replace(key=folders.masks + b"/" + file.key) for file in outside]
     by_name = _by_name(masks)
     pairs = [(image, by_name.get(folders.mask(image.key))) for image in images]
@@ -180,7 +163,7 @@ def pair_files(
     if len(lone) == len(pairs):
         such = f", such as {os.fsdecode(lone[0])!r}," if lone else ""
         raise InputError(
-            f"no image in {os.fsdecode(root)}{such} has a mask in {where!r}; the path of a mask inside that "
+            f"no image in {to_text(tree.root)}{such} has a mask in {where!r}; the path of a mask inside that "
             "folder is that of its image, except for the suffix"
         )
     warnings = []
@@ -195,7 +178,7 @@ def pair_files(
         skipped["mask without an image"] += len(left)
         have = "mask has" if len(left) == 1 else "masks have"
         warnings.append(f"{len(left):,} {have} no image, such as {os.fsdecode(left[0])!r}")
-    return Paired([_together(image, mask) for image, mask in pairs], warnings)
+    return Paired([together(image, mask) for image, mask in pairs], warnings)
 
 
 def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
@@ -203,13 +186,13 @@ def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
     for mask in masks:
         name, suffix = os.path.splitext(mask.key)
         # others could not be found again by their names
-        if suffix in _MASK_SUFFIXES and found.setdefault(name, mask) is not mask:
+        if suffix in MASK_SUFFIXES and found.setdefault(name, mask) is not mask:
             names = f"{os.fsdecode(found[name].key)!r} and {os.fsdecode(mask.key)!r}"
             raise InputError(f"the masks {names} differ only in their suffix; remove one of them")
     return found
 
 
-def _together(image: ImageFile, mask: ImageFile | None) -> ImageFile:
+def together(image: ImageFile, mask: ImageFile | None) -> ImageFile:
     """Return an image with the size of both files, and one number for their times."""
     if mask is None:
         return image
@@ -237,10 +220,10 @@ def files_of(
     if folders and (image.size, image.stamp) != (row.size, row.stamp):
         stem = os.path.join(root, folders.mask(to_bytes(row.key)))
         top = os.path.realpath(os.path.join(root, folders.masks)) if folders.is_outside else root
-        found = (stem + suffix for suffix in _MASK_SUFFIXES if os.path.isfile(stem + suffix))
+        found = (stem + suffix for suffix in MASK_SUFFIXES if os.path.isfile(stem + suffix))
         files += [_stat(path) for path in found if follow_links or not is_link_out(path, top)][:1]
-    together = _together(image, files[1] if files[1:] else None)
-    if (together.size, together.stamp) != (row.size, row.stamp):
+    both = together(image, files[1] if files[1:] else None)
+    if (both.size, both.stamp) != (row.size, row.stamp):
         raise InputError(
             f"{os.fsdecode(image.key)}: changed after the build listed it; run the command again"
         )

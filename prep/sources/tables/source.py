@@ -40,6 +40,7 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
+from tfshards.prep.sources.tree import LocalTree
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.files import local_path
@@ -161,7 +162,9 @@ class Table:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
         for name in [name for name in images if name not in assigned.masks][:1]:
-            warnings += depth_warning(root, rows[PATH + name].to_pylist(), self.images)
+            warnings += depth_warning(
+                LocalTree(root, follow_links=True), rows[PATH + name].to_pylist(), self.images
+            )
         features = [*self._image_features(assigned), *(column.feature for column in stored), KEY_FEATURE]
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(

@@ -1,0 +1,188 @@
+"""Read what is far away: many requests at the same time, before the content is needed, in bounded memory."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from tfshards.prep.sources.base import Outcome, Row
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.schemas import InputError
+from tfshards.schemas.storage import RemotePath, RemoteStatus
+from tfshards.schemas.storage.reading import in_background, read_object
+
+# Bytes that a process holds before they are needed; what finds no room is read when it is needed.
+_MOST_AHEAD = 256 << 20
+
+Found = TypeVar("Found")
+
+
+class Content(NamedTuple):
+    """An object when it was read.
+
+    Attributes:
+        size: its size in bytes.
+        stamp: a number that changes with its content.
+        data: its bytes; None if there are more than were allowed.
+    """
+
+    size: int
+    stamp: int
+    data: bytes | None
+
+
+def stamp_of(status: RemoteStatus) -> int:
+    """Return a number that changes with an object: of its ETag, which equal objects mostly share."""
+    if not status.e_tag:
+        return status.st_mtime_ns
+    return int.from_bytes(hashlib.blake2b(status.e_tag.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def read_remote(path: RemotePath, most_bytes: int) -> Content:
+    """Return an object; without its bytes if there are more than ``most_bytes``.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        status, data = read_object(path, most_bytes)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return Content(status.st_size, stamp_of(status), data)
+
+
+def unreadable(path: object, error: OSError) -> InputError:
+    """Return the error for an object that cannot be read."""
+    remedy = "" if error.errno in (errno.ENOENT, errno.EACCES) else "; run the same command again to resume"
+    return InputError(f"{path}: cannot be read: {error.strerror or error}{remedy}")
+
+
+def changed(path: object) -> InputError:
+    """Return the error for an input that was replaced since it was listed."""
+    return InputError(f"{path}: changed after the build listed it; run the command again")
+
+
+def object_in(root: RemotePath, key: str | bytes) -> RemotePath:
+    """Return the object of an example in a folder."""
+    return root / (key if isinstance(key, str) else key.decode("utf-8", "surrogateescape"))
+
+
+class Request(Generic[Found]):
+    """Something that is read in the background, or, where it finds no room, when it is asked for.
+
+    Attributes:
+        read: returns what is read; called with whether it is read ahead, in ``num_bytes`` of memory. It then
+            returns None if that is too little.
+        num_bytes: memory that reading ahead needs at most.
+        measure: returns the memory that what was read needs; by default ``num_bytes``.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[bool], Found | None],
+        num_bytes: int,
+        measure: Callable[[Found], int] | None = None,
+    ) -> None:
+        """Start to read."""
+        self._read = read
+        self._num_bytes = num_bytes
+        self._measure = measure
+        self._ahead: Future[Found | None] = in_background(self._read_ahead)
+
+    def result(self) -> Found:
+        """Return what was read, and do not count its bytes any longer.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        found = self._ahead.result()
+        if found is not None:
+            _room.leave(self._num_bytes)
+            return found
+        found = self._read(False)
+        assert found is not None
+        return found
+
+    def cancel(self) -> None:
+        """Do not read it, or drop what was read."""
+        if not self._ahead.cancel():
+            self._ahead.add_done_callback(self._drop)
+
+    def _read_ahead(self) -> Found | None:
+        if not _room.enter(self._num_bytes):
+            return None
+        held = 0
+        try:
+            found = self._read(True)
+            if found is not None:
+                held = self._measure(found) if self._measure else self._num_bytes
+            return found
+        finally:
+            _room.leave(self._num_bytes - held)
+            self._num_bytes = held
+
+    def _drop(self, ahead: Future[Found | None]) -> None:
+        if not ahead.exception() and ahead.result() is not None:
+            _room.leave(self._num_bytes)
+
+
+class _Room:
+    """The memory of a process for what is read ahead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held = 0
+
+    def enter(self, num_bytes: int) -> bool:
+        """Return whether there is room for so many bytes, and count them."""
+        with self._lock:
+            if self._held + num_bytes > _MOST_AHEAD:
+                return False
+            self._held += num_bytes
+            return True
+
+    def leave(self, num_bytes: int) -> None:
+        """Count these bytes no longer."""
+        with self._lock:
+            self._held -= num_bytes
+
+
+_room = _Room()
+
+
+@dataclass(frozen=True)
+class StartedRows(Generic[Found]):
+    """Rows whose content is being read.
+
+    Attributes:
+        rows: the rows.
+        requests: what is read for each row; None if nothing needs to be.
+        decode: returns the outcome of a row.
+    """
+
+    rows: Sequence[Row]
+    requests: Sequence[Request[Found] | None]
+    decode: Callable[[int, Found | None], Outcome]
+
+    def result(self) -> list[Outcome]:
+        """Return the outcome of each row, see ``Reader.read``."""
+        return [
+            self.decode(index, request.result() if request else None)
+            for index, request in enumerate(self.requests)
+        ]
+
+    def cancel(self) -> None:
+        """Read no more."""
+        for request in self.requests:
+            if request:
+                request.cancel()
+
+
+def key_of(path: RemotePath, root: RemotePath) -> bytes:
+    """Return the key of an object in a folder."""
+    return to_bytes(str(path.relative_to(root)))

@@ -1,0 +1,210 @@
+"""Sources in object stores give the datasets that their copies on a disk give, with few requests."""
+
+import io
+from contextlib import ExitStack
+
+import pytest
+from PIL import Image
+
+from tests.storage import conftest
+from tests.storage.faults import Answer, Cut, Delay, FaultProxy
+from tests.storage.servers import s3_client
+from tfshards.prep import ImageFolder, Options, build
+from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas.storage.reading import NUM_REQUESTS
+
+running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
+
+GRAY = io.BytesIO()
+Image.new("L", (4, 4), 2).save(GRAY, "PNG")
+OPTIONS = Options(max_rejected=0.5)
+
+
+@pytest.fixture
+def upload(bucket):
+    """Copy a folder into the bucket, and return its URL."""
+
+    def run(folder, prefix="data"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                put(bucket, f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+        return f"{bucket.url}/{prefix}"
+
+    return run
+
+
+def put(bucket, key, data):
+    client_of(bucket).put_object(Bucket=bucket.name, Key=key, Body=data)
+
+
+# a new client takes longer than a request
+CLIENTS = {}
+
+
+def client_of(bucket):
+    endpoint = bucket.server.endpoint
+    if endpoint not in CLIENTS:
+        CLIENTS[endpoint] = s3_client(bucket.server)
+    return CLIENTS[endpoint]
+
+
+@pytest.fixture
+def proxied(bucket, upload, monkeypatch):
+    """Copy a folder into the bucket; return its URL, and a proxy that its requests pass."""
+    with ExitStack() as stack:
+
+        def run(folder):
+            url = upload(folder)
+            proxy = stack.enter_context(FaultProxy(bucket.server.endpoint))
+            for name, value in bucket.server.behind(proxy.endpoint).environment.items():
+                monkeypatch.setenv(name, value)
+            return url, proxy
+
+        yield run
+
+
+def check_same(local, remote, tmp_path, contents):
+    """Build from both, and compare the datasets."""
+    logs = [], []
+    for source, name, log in ((local, "local", logs[0]), (remote, "remote", logs[1])):
+        build(source, tmp_path / name / "out", shards=2, seed=1, options=OPTIONS, log=log.append)
+    one, two = contents(tmp_path / "local"), contents(tmp_path / "remote")
+    assert one.keys() == two.keys()
+    # times of files, by which a later build knows what to compare
+    assert {name for name in one if one[name] != two[name]} <= {
+        name for name in one if name.startswith("out/inputs-")
+    }
+    return logs
+
+
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        ({f"{name}/{n}.png": n for n, name in enumerate(["cat", "dog"] * 9)}, {}),
+        ({f"{n}.png": n for n in range(30)} | {"bad.png": b"x", "notes.md": b"no", "extensionless": 7}, {}),
+        ({f"{split}/{c}/{n}.png": n for n in range(5) for split in ("train", "val") for c in "ab"}, {}),
+        (
+            {f"images/{n}.png": 5 * n for n in range(9)}
+            | {f"masks/{n}.png": GRAY.getvalue() for n in range(8)},
+            {},
+        ),
+        (
+            {f"a/{n}.png": 5 * n for n in range(9)} | {f"m/a/{n}.PNG": GRAY.getvalue() for n in range(9)},
+            {"mask_dir": "m"},
+        ),
+        (
+            {f"{c}/{n}.png": n for n in range(9) for c in "ab"}
+            | {".hidden/x.png": 1, "a/.x.png": 2, "a/__MACOSX/1.png": 3},
+            {"include": ["**/[0-6].png"], "class_names": ["b", "a"]},
+        ),
+        ({f"é ü/{name}.png": n for n, name in enumerate(["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"])}, {}),
+    ],
+    ids=["classes", "flat", "splits", "masks", "mask_dir", "patterns", "odd"],
+)
+def test_a_folder_of_objects_gives_the_dataset_of_its_copy(
+    files, options, image_folder, upload, tmp_path, contents
+):
+    folder = image_folder(files)
+    logs = check_same(
+        ImageFolder(folder, **options), ImageFolder(upload(folder), **options), tmp_path, contents
+    )
+    local, remote = ([line for line in each if line.startswith("warning")] for each in logs)
+    assert [line.replace("/local/", "/remote/") for line in local] == remote
+
+
+def test_a_folder_needs_one_listing_and_a_request_per_image(image_folder, proxied, tmp_path, quiet_build):
+    url, proxy = proxied(image_folder({f"{n % 3}/{n}.jpg": n for n in range(60)}))
+    quiet_build(ImageFolder(url), tmp_path / "out", shards=2)
+    assert proxy.count() == {"list": 1, "get": 60}
+    proxy.clear()
+    quiet_build(ImageFolder(url), tmp_path / "out", shards=2)
+    assert proxy.count() == {"list": 1}
+
+
+def test_many_images_are_read_at_once(image_folder, proxied, tmp_path, quiet_build):
+    url, proxy = proxied(image_folder({f"{n}.png": n for n in range(150)}))
+    proxy.add(Delay(0.1), "get GET .*png")
+    quiet_build(ImageFolder(url), tmp_path / "out", shards=1)
+    assert 24 <= proxy.most_in_flight <= NUM_REQUESTS
+
+
+def test_throttled_requests_are_repeated(image_folder, proxied, tmp_path, quiet_build):
+    url, proxy = proxied(image_folder({f"{n}.png": n for n in range(20)}))
+    proxy.add(Answer(503, "SlowDown"), "get GET .*png", count=10)
+    proxy.add(Cut(20), "get GET .*png", count=2)
+    assert quiet_build(ImageFolder(url), tmp_path / "out", shards=1).totals.accepted == 20
+
+
+def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quiet_build):
+    for key in ("data/", "data/cat/", "data/empty/", "data/.git/", "data/cat/note", "data/cat/a.png/b.png"):
+        put(bucket, key, b"")
+    for key in (
+        "data/cat//x.png",
+        "data/cat/./y.png",
+        "data/../z.png",
+        "data/cat/\x01.png",
+        "database/1.png",
+    ):
+        put(bucket, key, GRAY.getvalue())
+    for key in ("data/cat/1.png", "data/cat/z.png"):
+        put(bucket, key, GRAY.getvalue())
+    manifest = quiet_build(ImageFolder(f"{bucket.url}/data"), tmp_path / "out", shards=1, options=OPTIONS)
+    assert manifest.totals.reasons["skipped"] == {"hidden": 1, "not an image": 2, "unusable key": 4}
+    assert manifest.totals.reasons["rejected"] == {"empty": 1}
+    assert manifest.totals.accepted == 2
+    assert manifest.totals.entries == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda bucket: put(bucket, "data/7.png", GRAY.getvalue()), "7.png: changed after the build listed"),
+        (
+            lambda bucket: client_of(bucket).delete_object(Bucket=bucket.name, Key="data/7.png"),
+            "7.png: cannot be read: there is no such object",
+        ),
+    ],
+    ids=["replaced", "removed"],
+)
+def test_an_object_that_changes_during_the_build_ends_it(
+    change, message, bucket, upload, image_folder, tmp_path, quiet_build, monkeypatch
+):
+    source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
+    listing = ImageFolder.listing
+
+    def listed(self):
+        found = listing(self)
+        change(bucket)
+        return found
+
+    monkeypatch.setattr(ImageFolder, "listing", listed)
+    with pytest.raises(BuildError, match=message):
+        quiet_build(source, tmp_path / "out", shards=1)
+
+
+def test_a_replaced_object_makes_the_next_build_differ(bucket, upload, image_folder, tmp_path, quiet_build):
+    source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
+    quiet_build(source, tmp_path / "out", shards=1)
+    # the same size
+    other = image_folder({"7.png": 12}, "other") / "7.png"
+    put(bucket, "data/7.png", other.read_bytes())
+    with pytest.raises(InputError, match=r"1 input has changed, such as '7.png'"):
+        quiet_build(source, tmp_path / "out", shards=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda url: ImageFolder(f"{url}/nothing").listing(), "nothing does not exist"),
+        (lambda url: ImageFolder(f"{url}/data/1.png").listing(), "1.png is not a folder"),
+        (lambda url: ImageFolder("s3://no-such-bucket/x").listing(), "there is no such bucket"),
+        (lambda url: ImageFolder(f"{url}/data", mask_dir="/local").listing(), "is a local path"),
+        (lambda url: ImageFolder(f"{url}/data", mask_dir="s3://other/m").listing(), "in the bucket of"),
+        (lambda url: ImageFolder(f"{url}/data", mask_dir="../m").listing(), "is not a folder"),
+        (lambda url: ImageFolder("photos", mask_dir=f"{url}/data"), "is a URL, but root='photos' is a local"),
+    ],
+)
+def test_a_wrong_folder_is_an_error(call, message, bucket):
+    put(bucket, "data/1.png", GRAY.getvalue())
+    with pytest.raises((InputError, OptionsError), match=message):
+        call(bucket.url)
