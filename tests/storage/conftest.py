@@ -13,9 +13,10 @@ from pathlib import Path
 import obstore.store
 import pytest
 
+from .faults import FaultProxy
 from .servers import SERVERS, Server, create_bucket
 
-_PROGRAMS = {"fake-gcs": "go", "s3proxy": "mvn", "azurite": "npm"}
+_PROGRAMS = {"s3proxy": "java", "azurite": "node"}
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "STORAGE_EMULATOR_HOST", "GCS_")
 _NUMBERS = itertools.count()
 
@@ -33,7 +34,7 @@ class RunningServers:
         if name not in self.found:
             program = _PROGRAMS.get(name)
             if program and not shutil.which(program):
-                pytest.skip(f"{program} is not installed, and fetching {name} needs it")
+                pytest.skip(f"{program} is not installed, and {name} needs it")
             try:
                 self.found[name] = self.stack.enter_context(SERVERS[name](self.logs))
             except SystemExit as error:
@@ -77,6 +78,15 @@ def server(
     for variable, value in server.environment.items():
         monkeypatch.setenv(variable, value)
     return server
+
+
+@pytest.fixture
+def proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """Put a proxy before the server, through which the environment leads from now on."""
+    with FaultProxy(server.endpoint) as proxy:
+        for variable, value in server.behind(proxy.endpoint).environment.items():
+            monkeypatch.setenv(variable, value)
+        yield proxy
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -16,8 +15,7 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import from_url
 
-from .conftest import Bucket
-from .faults import Answer, Cut, CutUpload, Delay, FaultProxy, Hang, LoseAnswer, Shorten, Stall
+from .faults import Answer, Cut, CutUpload, Delay, Hang, LoseAnswer, Shorten, Stall
 from .servers import s3_client
 from .stale_listing import stale_listing
 from .test_servers import each_server
@@ -26,14 +24,6 @@ ONCE = {"max_retries": 0}
 BACKOFF = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5)}
 RETRIES = {"max_retries": 3, "backoff": BACKOFF}
 DATA = bytes(range(256)) * 2000
-
-
-@pytest.fixture
-def proxy(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    with FaultProxy(bucket.server.endpoint) as proxy:
-        for variable, value in bucket.server.behind(proxy.endpoint).environment.items():
-            monkeypatch.setenv(variable, value)
-        yield proxy
 
 
 def open_store(bucket, retry_config=ONCE, timeout="10s"):
