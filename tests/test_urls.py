@@ -17,7 +17,6 @@ REMOTE = {
     "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path(BUCKET)),
     "a table": lambda: prep.Table("https://host/metadata.csv"),
     "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
-    "an array": lambda: build(Arrays({"x": BUCKET + "/x.npy"}), "out"),
     "reshard": lambda: prep.reshard(BUCKET, "out"),
     "merge": lambda: prep.merge([BUCKET, "a"], "out"),
     "append to": lambda: prep.append("photos", BUCKET),
@@ -35,6 +34,7 @@ REMOTE = {
 
 OTHER_KINDS = {
     "images": lambda: ImageFolder("https://host/photos"),
+    "an archive": lambda: Arrays.open(["https://host/x.npz"]),
     "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
 }
 
@@ -57,9 +57,6 @@ def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypat
     "command",
     [
         ["build", "images", ".", BUCKET],
-        ["build", "arrays", "image=s3://bucket/x.npy", "out"],
-        ["build", "arrays", "s3://bucket/x.npz", "out"],
-        ["build", "images", ".", "out", "--class-names", "gs://bucket/names.txt"],
         ["build", "images", ".", "out", "--class-names-from", BUCKET],
         ["info", BUCKET],
         ["show", BUCKET, "1"],

@@ -3,13 +3,15 @@
 import io
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, FaultProxy
 from tests.storage.servers import s3_client
-from tfshards.prep import ImageFolder, Options, build
+from tfshards.prep import Arrays, ImageFolder, Options, build, plan
+from tfshards.prep.sources.classes import read_class_names
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
@@ -208,3 +210,66 @@ def test_a_wrong_folder_is_an_error(call, message, bucket):
     put(bucket, "data/1.png", GRAY.getvalue())
     with pytest.raises((InputError, OptionsError), match=message):
         call(bucket.url)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": "{}/x.npy", "label": "{}/label.npy"},
+        {"x": ["{}/part-0.npy", "{}/part-1.npy"]},
+        ["{}/all.npz"],
+        ["x={}/part-*.npy", "label={}/label.npy"],
+        ["{}/part-0.npy", "{}/part-1.npy"],
+        {"s": "{}/fields.npy"},
+    ],
+    ids=["npy", "parts", "npz", "pattern", "numbered", "fields"],
+)
+def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_path, contents):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    x = np.random.default_rng(0).normal(size=(60, 3, 5)).astype(np.float32)
+    label = np.arange(60) % 4
+    np.save(folder / "x.npy", x)
+    np.save(folder / "label.npy", label)
+    np.save(folder / "part-0.npy", x[:20])
+    np.save(folder / "part-1.npy", x[20:])
+    np.savez_compressed(folder / "all.npz", x=x, label=label)
+    fields = np.zeros(60, [("a", "<i4"), ("b", "<f4", (2,))])
+    fields["a"] = label
+    np.save(folder / "fields.npy", fields)
+
+    def source(where):
+        if isinstance(given, list):
+            return Arrays.open([each.format(where) for each in given])
+        return Arrays(
+            {
+                name: each.format(where) if isinstance(each, str) else [one.format(where) for one in each]
+                for name, each in given.items()
+            }
+        )
+
+    url = upload(folder)
+    check_same(source(folder), source(url), tmp_path, contents)
+    assert repr(plan(source(url), tmp_path / "new", shards=2)) == repr(
+        plan(source(folder), tmp_path / "new", shards=2)
+    )
+
+
+def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_build):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    np.save(folder / "x.npy", np.arange(500_000))
+    url, proxy = proxied(folder)
+    quiet_build(Arrays({"x": f"{url}/x.npy"}), tmp_path / "out", shards=2)
+    assert proxy.count() == {"head": 2, "get": 4}
+    proxy.clear()
+    quiet_build(Arrays({"x": f"{url}/x.npy"}), tmp_path / "out", shards=2)
+    with pytest.raises(InputError, match=r"y\.npy: cannot be read: there is no such object"):
+        quiet_build(Arrays({"x": f"{url}/y.npy"}), tmp_path / "out2")
+
+
+def test_class_names_may_be_in_a_store(bucket):
+    put(bucket, "names.txt", b"dog\ncat\n")
+    assert read_class_names(f"{bucket.url}/names.txt") == ("dog", "cat")
+    with pytest.raises(InputError, match=r"none\.txt: cannot be read: there is no such object"):
+        read_class_names(f"{bucket.url}/none.txt")

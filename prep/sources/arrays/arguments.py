@@ -6,12 +6,13 @@ NAME='X-*.npy'              the same, found by a pattern
 NAME=A.npy NAME=B.npy       one array in parts, in this order
 SPLIT:NAME=X.npy            the array NAME of one split
 ALL.npz                     all arrays in the archive
+
+Files may be URLs; in these, only the last part may be a pattern.
 """
 
 from __future__ import annotations
 
 import glob
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -20,8 +21,9 @@ from typing import NamedTuple
 
 from tfshards.prep.sources.arrays.files import Files, GivenArray
 from tfshards.prep.sources.arrays.npz import Member, list_members
+from tfshards.prep.sources.fetching import unreadable
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import local_path
+from tfshards.schemas.storage import RemotePath, any_path
 
 _NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
 # The files of a pattern belong together, so other ways of numbering are accepted as well.
@@ -76,7 +78,7 @@ def _split(argument: str) -> tuple[str | None, str]:
 
 def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tuple[str, GivenArray]]:
     name, path = _split(argument)
-    local_path(path)
+    given = any_path(path)
     if path.endswith(".npz") and name is None:
         yield from ((member, Member(path, member)) for member in list_members(path))
         return
@@ -85,7 +87,7 @@ def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tup
     group: _Group | None = _Group(Path(path).stem, (path,))
     if name is None and path in groups:
         group = groups[path]
-    elif glob.has_magic(path) and not os.path.exists(path):
+    elif glob.has_magic(path) and not given.exists():
         group = _matches(argument, path)
     if group is None:
         return
@@ -117,7 +119,14 @@ def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
 
 
 def _matches(argument: str, pattern: str) -> _Group:
-    paths = sorted(glob.glob(pattern))
+    given = any_path(pattern)
+    if isinstance(given, RemotePath):
+        try:
+            paths = sorted(map(str, given.parent.glob(given.name)))
+        except OSError as error:
+            raise unreadable(given.parent, error) from None
+    else:
+        paths = sorted(glob.glob(pattern))
     if not paths:
         raise InputError(f"{argument}: no file has this name or matches the pattern")
     parts = [_part(path, _NUMBERED_IN_PATTERN) for path in paths]

@@ -25,8 +25,9 @@ from tfshards.prep.sources.arrays.mapped import (
 )
 from tfshards.prep.sources.arrays.npy import check_array, read_header
 from tfshards.prep.sources.arrays.npz import Member, copied_bytes, stage_member
+from tfshards.prep.sources.arrays.objects import copied_object_bytes, stage_object
 from tfshards.schemas import InputError
-from tfshards.schemas.files import local_path
+from tfshards.schemas.storage import any_path, is_remote
 
 # A dict of arrays by name, or a structured array.
 Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
@@ -59,7 +60,7 @@ def stage_array(name: str, given: GivenArray, folder: Path, *, preview: bool) ->
 
     Args:
         name: name of the array; fields become ``NAME/FIELD``, and fields of fields ``NAME/FIELD/FIELD``.
-        given: the array; unless it is in .npy files, it is copied into ``folder``.
+        given: the array; unless it is in .npy files on a disk, it is copied into ``folder``.
         folder: an empty folder.
         preview: copy only arrays of scalars, and read only the headers of other arrays.
 
@@ -71,7 +72,7 @@ def stage_array(name: str, given: GivenArray, folder: Path, *, preview: bool) ->
         return dict(_named_fields(name, stage_member(given, folder / "member.npy", preview=preview)))
     files = _as_files(name, given)
     if files:
-        return _stage_files(name, files)
+        return _stage_files(name, files, folder, preview=preview)
     arrays = _unique(plain_arrays(name, cast("AnyArray", given)))
     staged: dict[str, MappedArray] = {}
     for feature, array in arrays.items():
@@ -86,15 +87,18 @@ def stage_array(name: str, given: GivenArray, folder: Path, *, preview: bool) ->
     return staged
 
 
-def bytes_to_copy(given: GivenArray) -> int:
+def bytes_to_copy(name: str, given: GivenArray) -> int:
     """Return the number of bytes that ``stage_array`` copies, without the headers of the files it writes.
 
     Raises:
-        InputError: an archive cannot be read.
+        InputError: an archive or an object cannot be read, or a list holds anything but paths.
     """
     if isinstance(given, Member):
         return copied_bytes(given)
-    return given.nbytes if isinstance(given, np.ndarray) else 0
+    if isinstance(given, np.ndarray):
+        return given.nbytes
+    files = _as_files(name, given)
+    return sum(copied_object_bytes(path) for path in files.paths if is_remote(path)) if files else 0
 
 
 def plain_arrays(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
@@ -257,10 +261,15 @@ def _as_files(name: str, given: GivenArray) -> Files | None:
     return Files(paths)
 
 
-def _stage_files(name: str, files: Files) -> dict[str, MappedArray]:
+def _stage_files(name: str, files: Files, folder: Path, *, preview: bool) -> dict[str, MappedArray]:
     parts: dict[str, list[tuple[str, MappedFile]]] = {}
     for index, path in enumerate(files.paths):
-        fields = _fields_of_file(local_path(path))
+        given = any_path(path)
+        fields = (
+            _fields_of_file(given)
+            if isinstance(given, Path)
+            else stage_object(given, folder / f"object-{index}.npy", preview=preview)
+        )
         is_plain = () in fields
         found = dict(_named_fields(name if files.is_named or is_plain else "", fields))
         if index and set(found) != set(parts):

@@ -66,7 +66,9 @@ class MappedFile:
         shape: see ``MappedArray``.
         layout: values that identify the layout, and the content of a copy.
         fields: names of the field, from the outermost to the innermost; empty for the whole array.
-        identity: size and modification time of the user's own file, which may change; empty for a copy.
+        identity: size and modification time of the user's own file, which may change; empty for a copy of
+            what does not.
+        is_copy: whether the file is a copy of an object with this identity.
     """
 
     path: str
@@ -75,6 +77,7 @@ class MappedFile:
     layout: tuple[object, ...]
     fields: tuple[str, ...] = ()
     identity: str = ""
+    is_copy: bool = False
 
     def open(self) -> AnyArray:
         """Return the array, mapped read-only; bfloat16 values are returned as uint16.
@@ -100,7 +103,7 @@ class MappedFile:
     def check_unchanged(self) -> None:
         """Raise InputError if the file is missing, or has changed since it was listed."""
         try:
-            if not self.identity or file_identity(os.stat(self.path)) == self.identity:
+            if not self.identity or self.is_copy or file_identity(os.stat(self.path)) == self.identity:
                 return
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
@@ -174,7 +177,7 @@ def map_file(path: str) -> AnyArray:
 
 
 def mapped_fields(
-    path: str, header: Header, content: str, *, identity: str = ""
+    path: str, header: Header, content: str, *, identity: str = "", is_copy: bool = False
 ) -> dict[tuple[str, ...], MappedFile]:
     """Return the array in an .npy file with the name ``()``, or the fields of a structured array by name.
 
@@ -182,11 +185,12 @@ def mapped_fields(
         path: the file.
         header: its header.
         content: text that identifies the content; empty for the user's own file.
-        identity: identity of the file if it is the user's own file rather than a copy.
+        identity: identity of the file if it is the user's own file, or an exact copy of it.
+        is_copy: whether it is an exact copy.
     """
     if header.dtype.names is None:
         layout = (header.dtype.str, header.shape, header.fortran, content)
-        return {(): MappedFile(path, header.dtype.str, header.shape, layout, (), identity)}
+        return {(): MappedFile(path, header.dtype.str, header.shape, layout, (), identity, is_copy)}
     whole = map_file(path)
     # offsets in a copy are relative to the start of its data, whose position may differ between copies
     start = _address(whole) - (header.offset if identity else 0)
@@ -198,6 +202,7 @@ def mapped_fields(
             (field.dtype.str, field.shape, False, content, _address(field) - start, field.strides),
             names,
             identity,
+            is_copy,
         )
         for names, field in fields_within(whole)
     }

@@ -5,6 +5,7 @@ NumPy writes stored or deflated members, one after another; any other archive is
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import struct
@@ -13,15 +14,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mapped_fields
 from tfshards.prep.sources.arrays.npy import read_header
+from tfshards.prep.sources.arrays.objects import copy_blocks
 from tfshards.schemas import InputError
+from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.reading import RemoteReader
 
-_COPY_BYTES = 1 << 20
 # Every archive ends with a record of 22 bytes and an optional comment.
 _END_BYTES, _END_MAGIC = 22, b"PK\5\6"
 _LOCAL_HEADER_BYTES = 30
@@ -37,7 +39,7 @@ class Member:
     """One array in an .npz file.
 
     Attributes:
-        archive: path of the .npz file.
+        archive: path or URL of the .npz file.
         name: name of the array.
     """
 
@@ -84,7 +86,7 @@ def stage_member(member: Member, target: Path, *, preview: bool) -> dict[tuple[s
         is_copied = not preview or len(header.shape) == 1
         with archive.open(info) as file:
             if is_copied:
-                _copy(file, target)
+                copy_blocks(file, target)
             else:
                 # a sparse file of the right size, because only the layout of the fields is read
                 target.write_bytes(file.read(header.offset))
@@ -110,19 +112,32 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
         InputError: the archive cannot be read, is unsound, or changes while it is open.
     """
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            with zipfile.ZipFile(file) as archive:
-                fault = _fault(archive, file, status.st_size)
-                if fault:
-                    raise InputError(f"{path}: {fault}")
-                yield archive
-            if file_identity(os.fstat(file.fileno())) != file_identity(status):
-                raise InputError(f"{path}: changed while it was read; run the command again")
+        with _open(path) as (file, num_bytes), zipfile.ZipFile(file) as archive:
+            fault = _fault(archive, file, num_bytes)
+            if fault:
+                raise InputError(f"{path}: {fault}")
+            yield archive
     except InputError:
         raise
     except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
         raise InputError(f"{where}: cannot be read: {error}") from None
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield a file and its size, and see that it is not replaced meanwhile."""
+    given = any_path(path)
+    if not isinstance(given, Path):
+        # all that is read is of one version
+        raw = RemoteReader(given)
+        with io.BufferedReader(raw) as file:
+            yield file, raw.status.st_size
+        return
+    with given.open("rb") as file:
+        status = os.fstat(file.fileno())
+        yield file, status.st_size
+        if file_identity(os.fstat(file.fileno())) != file_identity(status):
+            raise InputError(f"{path}: changed while it was read; run the command again")
 
 
 def _fault(archive: zipfile.ZipFile, file: BinaryIO, num_bytes: int) -> str | None:
@@ -172,13 +187,3 @@ def _member_fault(info: zipfile.ZipInfo) -> str | None:
         held = f"its {info.compress_size} bytes, {_METHODS[info.compress_type]}, cannot hold"
         return f"declares {info.file_size} bytes, which {held}"
     return None
-
-
-def _copy(source: IO[bytes], target: Path) -> None:
-    """Copy a member; zipfile checks its checksum, and stops at the size that it declares."""
-    with target.open("wb") as file:
-        for block in iter(partial(source.read, _COPY_BYTES), b""):
-            try:
-                file.write(block)
-            except OSError as error:
-                raise InputError(f"{target}: cannot be written: {error.strerror}") from None

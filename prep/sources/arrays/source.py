@@ -42,11 +42,11 @@ class Arrays:
     different ones, none negative), or of strings, which are then the class names.
 
     Attributes:
-        arrays: a dict by feature name of NumPy arrays, paths of .npy files, or lists of paths of files whose
-            arrays are concatenated; axis 0 counts the examples, and the fields of a structured array become
-            features ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an iterable of
-            such dicts or structured arrays, which are concatenated along axis 0; it is read once, so that a
-            generator can supply arrays larger than memory.
+        arrays: a dict by feature name of NumPy arrays, paths or URLs of .npy files, or lists of files whose
+            arrays are concatenated; axis 0 counts the examples, and the fields of a structured array
+            become features ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an
+            iterable of such dicts or structured arrays, which are concatenated along axis 0; it is read once,
+            so that a generator can supply arrays larger than memory.
         lists: names of the features to store as int64 or float lists.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
@@ -118,7 +118,7 @@ class Arrays:
         return f"{role}={name!r} is not the name of an array; the arrays are {', '.join(names)}"
 
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
-        """Return a reader of the arrays; arrays that are not in .npy files are copied into ``folder``.
+        """Return a reader of the arrays; arrays that are not in local .npy files are copied into ``folder``.
 
         Args:
             folder: an empty folder.
@@ -192,7 +192,7 @@ class RestoredArrays(Arrays):
 
 def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> dict[str, MappedArray]:
     if not preview:
-        require_space(folder, sum(map(bytes_to_copy, given.values())), "the copy of the arrays")
+        require_space(folder, sum(bytes_to_copy(*each) for each in given.items()), "the copy of the arrays")
     staged: dict[str, MappedArray] = {}
     for index, (name, source) in enumerate(given.items()):
         for feature, array in stage_array(name, source, _folder(folder, index), preview=preview).items():
