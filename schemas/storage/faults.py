@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from tfshards.schemas.storage.stores import require_obstore
 
@@ -39,9 +41,13 @@ _WORDS: tuple[tuple[str, int, str], ...] = (
     ("dns error", errno.EHOSTUNREACH, "the address of the store is not known"),
     ("503 Service Unavailable", *_CODES["SlowDown"]),
     ("429 Too Many Requests", *_CODES["SlowDown"]),
+    ("request or response body error", errno.EIO, "the connection was cut while data were sent"),
     ("error decoding response body", errno.EIO, "the connection was cut while data were sent"),
     ("error sending request", errno.EIO, "the connection to the store failed"),
 )
+# Seconds before a listing is repeated.
+WAITS = (0.2, 1, 3)
+Result = TypeVar("Result")
 # of a text that is not known; the rest may be a page of nested errors
 _MOST_CHARACTERS = 300
 
@@ -85,3 +91,19 @@ def _os_error(path: object, text: str, number: int, why: str) -> OSError:
 def _shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
+
+
+def repeated(call: Callable[[], Result]) -> Result:
+    """Return the result of a call, which is repeated if the connection is cut: the client repeats no listing.
+
+    Raises:
+        OSError: the call fails for another reason, or each time.
+    """
+    for seconds in WAITS:
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        time.sleep(seconds)
+    return call()

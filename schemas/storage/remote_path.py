@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import fnmatch
 import io
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfshards.schemas.storage.faults import ChangedError, as_os_errors
+from tfshards.schemas.storage.faults import WAITS, ChangedError, as_os_errors, repeated
 from tfshards.schemas.storage.stores import store_of
 
 if TYPE_CHECKING:
@@ -147,8 +148,7 @@ class RemotePath:
         if not self.key:
             return True
         try:
-            with as_os_errors(self):
-                return any(True for found in self.store.list(self.key, chunk_size=1) if found)
+            return repeated(self._holds_objects)
         except OSError as error:
             if _ODD_KEY in str(error.strerror):
                 return True
@@ -160,15 +160,13 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
-        with as_os_errors(self):
-            found = self.store.list_with_delimiter(self.key or None)
+        found = repeated(self._folder)
         for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
             yield RemotePath(self.scheme, self.bucket, key.rstrip("/"))
 
     def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield the objects in this folder, not those of folders below it, with what the listing says."""
-        with as_os_errors(self):
-            found = self.store.list_with_delimiter(self.key or None)
+        found = repeated(self._folder)
         for each in found["objects"]:
             yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)
 
@@ -196,29 +194,45 @@ class RemotePath:
             OSError: the store does not allow the listing, or, without ``odd``, there is such a key.
         """
         last = ""
-        try:
-            with as_os_errors(self):
-                for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                    for each in some:
-                        last = each["path"]
-                        yield RemotePath(self.scheme, self.bucket, last), status_of(each)
-        except OSError as error:
-            if _ODD_KEY not in str(error.strerror):
-                raise
-            if odd is None or self.scheme != "s3":
-                raise OSError(
-                    errno.EINVAL,
-                    "it holds a key with an empty part, with . or .. as a part, or with a control character; "
-                    "rename that object, or remove it",
-                    str(self),
-                ) from None
-            from tfshards.schemas.storage.raw_listing import listed_after
+        waits = iter(WAITS)
+        while True:
+            try:
+                with as_os_errors(self):
+                    stream = self.store.list(
+                        self.key or None, offset=last or None, chunk_size=_LISTED_TOGETHER
+                    )
+                    for some in stream:
+                        for each in some:
+                            last = each["path"]
+                            yield RemotePath(self.scheme, self.bucket, last), status_of(each)
+                return
+            except OSError as error:
+                if _ODD_KEY in str(error.strerror):
+                    break
+                seconds = next(waits, None) if error.errno == errno.EIO else None
+                if seconds is None:
+                    raise
+            # as ``repeated``, but what was listed is not listed again
+            time.sleep(seconds)
+        yield from self._walk_past_odd_keys(last, odd)
 
-            for key, status in listed_after(self, last):
-                if status is None:
-                    odd.append(key)
-                else:
-                    yield RemotePath(self.scheme, self.bucket, key), status
+    def _walk_past_odd_keys(
+        self, last: str, odd: list[str] | None
+    ) -> Iterator[tuple[RemotePath, RemoteStatus]]:
+        if odd is None or self.scheme != "s3":
+            raise OSError(
+                errno.EINVAL,
+                "it holds a key with an empty part, with . or .. as a part, or with a control character; "
+                "rename that object, or remove it",
+                str(self),
+            )
+        from tfshards.schemas.storage.raw_listing import listed_after
+
+        for key, status in listed_after(self, last):
+            if status is None:
+                odd.append(key)
+            else:
+                yield RemotePath(self.scheme, self.bucket, key), status
 
     def read_bytes(self) -> bytes:
         """Return the content of the object."""
@@ -271,7 +285,8 @@ class RemotePath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; stores do not say whether there was one, so that a missing one is no error."""
-        with as_os_errors(self):
+        # Google's and Microsoft's stores report that there was none.
+        with suppress(FileNotFoundError), as_os_errors(self):
             self.store.delete(self.key)
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
@@ -279,6 +294,14 @@ class RemotePath:
 
     def rmdir(self) -> None:
         """Do nothing: a folder ends with its objects."""
+
+    def _folder(self) -> Any:  # noqa: ANN401 -- obstore's ListResult, a dict
+        with as_os_errors(self):
+            return self.store.list_with_delimiter(self.key or None)
+
+    def _holds_objects(self) -> bool:
+        with as_os_errors(self):
+            return any(True for found in self.store.list(self.key, chunk_size=1) if found)
 
     def remove_tree(self) -> None:
         """Remove all objects in this folder, at any depth."""
@@ -307,4 +330,7 @@ def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMet
     """Return the status in the form that obstore has."""
     modified: datetime = meta["last_modified"]
     nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
-    return RemoteStatus(meta["size"], nanoseconds, meta["e_tag"] or "", meta["version"] or "")
+    e_tag = meta["e_tag"] or ""
+    # Azure's listings leave out the quotation marks, without which no condition matches.
+    quoted = f'"{e_tag}"' if e_tag and '"' not in e_tag else e_tag
+    return RemoteStatus(meta["size"], nanoseconds, quoted, meta["version"] or "")

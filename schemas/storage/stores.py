@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
-# A request that has ended in an error is repeated for this long; one that stalls ends after _STALLED.
+# A request that ends in an error is repeated until this time has passed.
 _RETRIES = {
     "max_retries": 10,
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
 }
-_CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "5m"}
+# The time until the first byte of an answer includes that of sending the request, which for the parts of an
+# upload, sent at the same time, is longer.
+_CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
+_UPLOADS = {**_CLIENT, "read_timeout": "2m"}
 # The credentials of files and roles are asked for again after this time.
 _CREDENTIALS_LAST = timedelta(minutes=15)
 _making = threading.Lock()
@@ -34,16 +37,20 @@ _VARIABLES = (
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT",
     "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
     "AWS_PROFILE",
     "GOOGLE_BASE_URL",
     "STORAGE_EMULATOR_HOST",
+    "GOOGLE_BEARER_TOKEN",
     "AZURE_STORAGE_ENDPOINT",
+    "AZURITE_BLOB_STORAGE_URL",
     "AZURE_STORAGE_ACCOUNT_NAME",
 )
 
 
-def store_of(scheme: str, bucket: str) -> ObjectStore:
-    """Return the client of a bucket.
+def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
+    """Return the client of a bucket; with ``uploads``, one that waits until long parts are sent.
 
     Raises:
         OptionsError: the extra ``remote`` is not installed.
@@ -51,27 +58,26 @@ def store_of(scheme: str, bucket: str) -> ObjectStore:
     """
     # A process that was forked has none of the client's threads.
     with _making:
-        return _store(scheme, bucket, (os.getpid(), *map(os.environ.get, _VARIABLES)))
+        return _store(scheme, bucket, uploads, (os.getpid(), *map(os.environ.get, _VARIABLES)))
 
 
 @cache
-def _store(scheme: str, bucket: str, _environment: tuple[object, ...]) -> ObjectStore:
+def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, ...]) -> ObjectStore:
     obstore = require_obstore()
     options: dict[str, Any] = {}
     if scheme == "s3":
         options = _s3_options()
     elif scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
         # the variable of Google's own clients, which they reach without credentials
-        options = {
-            "base_url": emulator if "://" in emulator else f"http://{emulator}",
-            "skip_signature": True,
-        }
+        address = emulator if "://" in emulator else f"http://{emulator}"
+        # obstore asks for a token before it writes, also if it is to skip signatures
+        options = {"base_url": address, "bearer_token": "emulator"}
     endpoints = [options.get("base_url"), *map(os.environ.get, _VARIABLES)]
     is_http = any(str(endpoint).startswith("http://") for endpoint in endpoints)
     try:
         found: ObjectStore = obstore.store.from_url(
             f"{scheme}://{bucket}",
-            client_options=_CLIENT | ({"allow_http": True} if is_http else {}),
+            client_options=(_UPLOADS if uploads else _CLIENT) | ({"allow_http": True} if is_http else {}),
             retry_config=_RETRIES,
             **options,
         )

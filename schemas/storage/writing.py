@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tfshards.schemas.storage.faults import as_os_errors
-from tfshards.schemas.storage.stores import require_obstore
+from tfshards.schemas.storage.stores import require_obstore, store_of
 
 if TYPE_CHECKING:
     from tfshards.schemas.storage.any_path import AnyPath
@@ -68,20 +68,32 @@ class _LocalSink:
 
 class _Upload:
     def __init__(self, path: RemotePath) -> None:
-        self._path = path
+        self._path, self._num_bytes = path, 0
         with as_os_errors(path):
             self._file = require_obstore().open_writer(
-                path.store, path.key, buffer_size=_PART, max_concurrency=_PARTS_IN_FLIGHT
+                store_of(path.scheme, path.bucket, uploads=True),
+                path.key,
+                buffer_size=_PART,
+                max_concurrency=_PARTS_IN_FLIGHT,
             )
 
     def write(self, buffers: Sequence[bytes]) -> None:
         with as_os_errors(self._path):
-            self._file.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+            self._num_bytes += self._file.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
 
     def finish(self) -> None:
-        with as_os_errors(self._path):
-            self._file.close()
+        try:
+            with as_os_errors(self._path):
+                self._file.close()
+        except OSError:
+            # The answer to the last request may be lost, and a second one finds no upload.
+            with suppress(OSError):
+                if self._path.stat().st_size == self._num_bytes:
+                    return
+            raise
 
     def abandon(self) -> None:
-        # Without its last request an upload never becomes an object; see uploads.py for its parts.
-        del self._file
+        # An upload that is not finished never becomes an object; an error makes obstore remove its parts.
+        error = InterruptedError()
+        with suppress(OSError), as_os_errors(self._path):
+            self._file.__exit__(InterruptedError, error, None)
