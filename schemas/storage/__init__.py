@@ -4,9 +4,10 @@
 that are used here; the functions of this package do what ``pathlib`` lacks.
 """
 
-from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote
+from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote, is_same, name_below
+from tfshards.schemas.storage.copies import copy_file
 from tfshards.schemas.storage.faults import ChangedError
-from tfshards.schemas.storage.reading import read_range, read_small
+from tfshards.schemas.storage.reading import in_flight, read_range, read_small
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
 from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
@@ -18,8 +19,12 @@ __all__ = [
     "RemoteStatus",
     "Sink",
     "any_path",
+    "copy_file",
     "create",
+    "in_flight",
     "is_remote",
+    "is_same",
+    "name_below",
     "open_sink",
     "read_range",
     "read_small",

@@ -25,6 +25,21 @@ def is_remote(path: object) -> bool:
     return isinstance(path, (str, bytes, os.PathLike)) and _URL.match(os.fsdecode(path)) is not None
 
 
+def is_same(one: AnyPath, other: AnyPath) -> bool:
+    """Return whether two paths name the same file or folder, also by links."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return os.path.realpath(one) == os.path.realpath(other)
+    return one == other
+
+
+def name_below(path: AnyPath, folder: AnyPath) -> str:
+    """Return the part of a path below a folder that holds it, with slashes."""
+    if isinstance(path, Path):
+        return path.relative_to(str(folder)).as_posix()
+    assert isinstance(folder, RemotePath)
+    return path.relative_to(folder).as_posix()
+
+
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
     """Return a local path or the URL of an object or a folder of objects.
 

@@ -6,11 +6,12 @@ import io
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from obstore import GetOptions
 
     from tfshards.schemas.storage.any_path import AnyPath
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Requests of all open files of a process together.
 NUM_REQUESTS = 32
@@ -187,6 +191,27 @@ def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
     with _starting:
         requests = _requests(os.getpid())
     return requests.submit(call, *arguments)
+
+
+def in_flight(call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the result of a call for each item, in order, while the calls for the next items are made.
+
+    Args:
+        call: makes a request or a few; not one that waits for ``in_background`` itself, such as reading an
+            object as a file, since all threads could then wait for each other.
+        items: one item per call.
+    """
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(in_background(call, item))
+            if len(waiting) > NUM_REQUESTS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 _starting = threading.Lock()

@@ -284,10 +284,8 @@ class RemotePath:
         return io.BufferedReader(RemoteReader(self))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object; stores do not say whether there was one, so that a missing one is no error."""
-        # Google's and Microsoft's stores report that there was none.
-        with suppress(FileNotFoundError), as_os_errors(self):
-            self.store.delete(self.key)
+        """Remove the object; not all stores report a missing one, so that it is never an error."""
+        self._delete([self.key])
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: a folder exists with its objects."""
@@ -303,12 +301,25 @@ class RemotePath:
         with as_os_errors(self):
             return any(True for found in self.store.list(self.key, chunk_size=1) if found)
 
-    def remove_tree(self) -> None:
-        """Remove all objects in this folder, at any depth."""
+    def remove_tree(self, last: str = "") -> None:
+        """Remove all objects in this folder, at any depth, and one of this name in it after the others."""
+        kept = (self / last).key if last else ""
         with as_os_errors(self):
             for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                if keys := [each["path"] for each in some]:
+                self._delete([each["path"] for each in some if each["path"] != kept])
+        if kept:
+            self._delete([kept])
+
+    def _delete(self, keys: list[str]) -> None:
+        with as_os_errors(self):
+            try:
+                if keys:
                     self.store.delete(keys)
+            except FileNotFoundError:
+                # another process removes the same objects; the others of these remain
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        self.store.delete(key)
 
     def copy_to(self, target: RemotePath) -> None:
         """Copy the object inside the store, to another key of its bucket."""
