@@ -33,7 +33,7 @@ from tfshards.schemas import Shard
 
 def append(self, frames, labels=()):
     for group in shard_file._groups(frames.buffers, shard_file._WRITE_BYTES):
-        self._write(group)
+        self._sink.write(group)
     self._num_bytes += sum(map(len, frames.buffers))
     self._lengths += frames.lengths
 
@@ -46,7 +46,7 @@ def describe(self, path):
 shard_file.ShardFile.append = append
 shard_file.ShardFile.shard = describe
 shard_file.ShardFile.index = shard_file.ShardFile.labels = property(lambda self: b"")
-shard.publish = lambda area, path, data: (area.out / "index").mkdir(exist_ok=True)
+shard.BuildArea.write = lambda area, path, data: (area.out / "index").mkdir(exist_ok=True)
 """
 # Another hash function, whose digests have the same length.
 WITH_BLAKE3 = """

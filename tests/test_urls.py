@@ -13,15 +13,12 @@ from tfshards.schemas.files import local_path
 
 BUCKET = "gs://bucket/data"
 REMOTE = {
-    "build into": lambda: build(Arrays({"x": np.arange(3)}), BUCKET),
-    "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path(BUCKET)),
     "a table": lambda: prep.Table("https://host/metadata.csv"),
     "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
     "reshard": lambda: prep.reshard(BUCKET, "out"),
     "merge": lambda: prep.merge([BUCKET, "a"], "out"),
     "append to": lambda: prep.append("photos", BUCKET),
     "adopt": lambda: prep.adopt(BUCKET),
-    "prune": lambda: prep.prune(BUCKET),
     "verify": lambda: prep.verify(BUCKET),
     "repair": lambda: prep.repair(BUCKET),
     "audit": lambda: prep.audit(BUCKET),
@@ -33,6 +30,9 @@ REMOTE = {
 
 
 OTHER_KINDS = {
+    "build into": lambda: build(Arrays({"x": np.arange(3)}), "hdfs://host/data"),
+    "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path("https://host/data")),
+    "prune": lambda: prep.prune("ftp://host/data"),
     "images": lambda: ImageFolder("https://host/photos"),
     "an archive": lambda: Arrays.open(["https://host/x.npz"]),
     "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
@@ -40,7 +40,7 @@ OTHER_KINDS = {
 
 
 @pytest.mark.parametrize("call", OTHER_KINDS.values(), ids=OTHER_KINDS.keys())
-def test_a_source_is_no_url_of_another_kind(call):
+def test_a_url_of_another_kind_is_refused(call):
     with pytest.raises(OptionsError, match="is a URL of another kind; only s3://, gs://, az:// and local"):
         call()
 
@@ -56,7 +56,6 @@ def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypat
 @pytest.mark.parametrize(
     "command",
     [
-        ["build", "images", ".", BUCKET],
         ["build", "images", ".", "out", "--class-names-from", BUCKET],
         ["info", BUCKET],
         ["show", BUCKET, "1"],

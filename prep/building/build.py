@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
@@ -25,6 +26,7 @@ from tfshards.prep.building.output import (
 from tfshards.prep.building.output_state import OutputState, note_build
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
+from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY
 from tfshards.prep.planning.options import Options
@@ -64,7 +66,7 @@ def build(
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
-        dataset: folder of the dataset; created if it does not exist.
+        dataset: folder of the dataset, or its URL in an object store; created if it does not exist.
         shards: number of shards of every split, or a dict of them by split; by default as many as
             ``options.shard_size`` gives.
         seed: random seed for the order of examples and for splits by ratio.
@@ -130,7 +132,9 @@ def build(
             check_comparable(plan.listing.schema)
         discard_others(state, plan.plan_id, plan.options, log)
         forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
-        return commit_build(writer, write_shards(writer, options))
+        return unless_committed(
+            lambda: commit_build(writer, write_shards(writer, options), state), state, wanted, log
+        )
 
 
 def changes_of_inputs(state: OutputState, now: Listing) -> str:
@@ -209,12 +213,18 @@ def written_shards(
     return WrittenShards(layouts, shards, rejects, conversions)
 
 
-def commit_build(build: PlannedBuild, written: WrittenShards) -> Manifest:
-    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest."""
+def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState) -> Manifest:
+    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest.
+
+    Args:
+        build: the build.
+        written: its shards.
+        state: the output before the build.
+    """
     plan, folder = build.plan, build.area.out
     manifest = identified(manifest_of(build, written))
     write_inputs(folder, manifest.build_id, plan)
-    commit(manifest, written.rejects, build.area)
+    commit(manifest, written.rejects, build.area, state)
     complete(manifest, folder, build.log)
     log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, build.log)
     _explain_size(manifest, plan, build.log)
@@ -262,6 +272,8 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
 
 def _require_space(area: BuildArea, plan: Plan) -> None:
     """Raise InputError if the output's file system has too little space for the remaining shards."""
+    if not isinstance(area.shards, Path):
+        return
     needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
     written = sum(path.stat().st_size for path in area.shards.glob("*.tfrecord-*"))
     require_space(area.out, max(0, needed - written), "the dataset")

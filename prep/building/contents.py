@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +29,7 @@ from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
 
 # What was written for an input: the masked CRC-32C of its record, or the reason for which it was rejected;
 # None if that is not known.
@@ -80,7 +80,7 @@ def changed_inputs(
     plan: Plan,
     reader: Reader,
     manifest: Manifest,
-    folder: Path,
+    folder: AnyPath,
     options: Options,
     log: Log,
     *,
@@ -144,7 +144,7 @@ def comparison_line(count: int, why: str, *, checksum: bool) -> str:
     return f"comparing the contents of {counted(count, 'input')}" + ("" if checksum else f", {why}")
 
 
-def _checksums(root: Path, shard: Shard, compression: Compression, records: IntArray) -> list[int | None]:
+def _checksums(root: AnyPath, shard: Shard, compression: Compression, records: IntArray) -> list[int | None]:
     """Return the masked CRC-32C of these records of a shard, or None for each if the shard cannot be read."""
     if not len(records):
         return []
@@ -179,13 +179,11 @@ def forget_changed(
         for index, numbers in enumerate(layout)
     ]
     suspects = np.zeros(plan.listing.num_examples, np.bool_)
-    first: dict[ShardId, FinishedShard] = {}
+    first = area.finished("first", [shard for shard, _ in layouts])
+    stamps = area.stamps("first", first)
     for shard, numbers in layouts:
-        done = area.read_finished("first", shard)
-        if done is not None:
-            first[shard] = done
-            before = area.read_stamps("first", shard)
-            suspects[numbers] = _suspects(before, plan.listing.stamps[numbers], checksum=checksum)
+        if shard in first:
+            suspects[numbers] = _suspects(stamps[shard], plan.listing.stamps[numbers], checksum=checksum)
     if not suspects.any():
         return
     log(comparison_line(int(suspects.sum()), _WHY, checksum=checksum))
@@ -193,9 +191,7 @@ def forget_changed(
     numbers = np.flatnonzero(suspects)
     changed = np.zeros(plan.listing.num_examples, np.bool_)
     changed[differing(plan.listing, reader, numbers, [held.get(each) for each in numbers.tolist()])] = True
-    for shard, of_shard in layouts:
-        if changed[of_shard].any():
-            area.forget("first", shard)
+    area.forget("first", [shard for shard, of_shard in layouts if changed[of_shard].any()])
     if changed.any():
         # the final layouts may have examples of any first one
         area.forget_all("final")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.planning.plan import Plan, plan_id_of
@@ -12,6 +11,7 @@ from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import AnyPath, RemotePath
 
 # What manifests record about the datasets that a dataset was derived from.
 _INPUTS = ("origin", "of")
@@ -153,7 +153,7 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     return "that was appended to" + (f", with {listed}" if causes else "")
 
 
-def up_to_date(folder: Path, *, is_compared: bool) -> str:
+def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
     """Return the status line about a dataset for which there is nothing to do.
 
     Args:
@@ -194,20 +194,22 @@ def is_committed(build: UnfinishedBuild, state: OutputState) -> bool:
 def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]:
     """Return the unfinished builds that this build of the same output replaces, and the committed one.
 
-    If the manifest cannot be read, nothing is discarded, since the files that it names are not known.
+    If the manifest cannot be read, nothing is discarded, since the files that it names are not known. Nor is
+    anything in an object store, where these builds may be running: ``prune`` removes them.
     """
-    if state.fault:
+    if state.fault or isinstance(state.folder, RemotePath):
         return []
     return [build for build in state.unfinished if build.plan_id != plan_id or is_committed(build, state)]
 
 
-def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = False) -> list[Path]:
+def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = False) -> list[AnyPath]:
     """Return the files that a build removes before it writes.
 
     These are the files of the builds that it discards and, unless ``keep_previous``, those of the generation
-    before the dataset. The dataset itself stays until the next build.
+    before the dataset. The dataset itself stays until the next build. In an object store they all stay until
+    ``prune``: a build that runs there at the same time may be about to commit them.
     """
-    if state.fault:
+    if state.fault or isinstance(state.folder, RemotePath):
         return []
     discarded = {build.placed_id for build in builds_to_discard(state, plan_id)}
     kept = {build.placed_id for build in state.unfinished} - discarded
@@ -219,7 +221,7 @@ def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = F
     ]
 
 
-def unneeded_files(state: OutputState) -> list[Path]:
+def unneeded_files(state: OutputState) -> list[AnyPath]:
     """Return the files that the dataset does not need; without a dataset, those of the unfinished builds."""
     unfinished = {build.placed_id for build in state.unfinished}
     unneeded = [path for path in state.unnamed if state.manifest or build_of(path.name) in unfinished]

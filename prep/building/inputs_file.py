@@ -22,6 +22,7 @@ from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
+from tfshards.schemas.storage import AnyPath
 
 _SIZE = "of another size"
 _STAMP = "with other values or times of images"
@@ -84,7 +85,7 @@ def has_masks(schema: Schema) -> bool:
     return any(feature.kind == "mask" for feature in schema.features)
 
 
-def write_inputs(folder: Path, build_id: str, plan: Plan) -> None:
+def write_inputs(folder: AnyPath, build_id: str, plan: Plan) -> None:
     """Record the inputs of a build in the folder of its dataset."""
     listing = plan.listing
     split = np.zeros(listing.num_examples, np.int16)
@@ -104,10 +105,12 @@ def write_inputs(folder: Path, build_id: str, plan: Plan) -> None:
     write_atomically(folder / inputs_name(build_id), file.getvalue())
 
 
-def read_inputs(folder: Path, build_id: str) -> RecordedInputs | None:
+def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     """Return the inputs of a dataset; None if their file is missing or damaged."""
+    path = folder / inputs_name(build_id)
     try:
-        with np.load(folder / inputs_name(build_id), allow_pickle=False) as arrays:
+        file = path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
+        with np.load(file, allow_pickle=False) as arrays:
             keys = arrays["keys"].tobytes()
             return RecordedInputs(
                 keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),

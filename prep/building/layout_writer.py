@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.engines.job import cancel_lost_job
@@ -19,6 +18,7 @@ from tfshards.prep.writing.shard import write_shard
 from tfshards.prep.writing.tally import AreaMeter
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import system_fault
+from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class LayoutWriter(PlannedBuild):
 
     engine: Engine
     beam_args: tuple[str, ...]
-    source: Path | None
+    source: AnyPath | None
 
     def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
         """Write the shards of these layouts that are not finished; return all of their shards.
@@ -79,10 +79,13 @@ class LayoutWriter(PlannedBuild):
 
 def _reason(area: BuildArea, failure: Exception) -> str:
     """Return the reason in the build area, which is the first one, or else that of the engine."""
-    with suppress(FileNotFoundError):
-        reason = area.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
+    # a store that cannot be reached is the failure itself
+    with suppress(OSError):
+        reason = area.stop_reason()
         if reason:
             return reason
+    if area.is_remote and isinstance(failure, OSError):
+        return system_fault(area.out, failure)
     # A full disk may have no room for the reason, and of another process's error only the text is known.
     number = re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}")
     if number:

@@ -26,46 +26,54 @@ from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.argument_types import check_path
-from tfshards.schemas.files import local_path, system_fault
+from tfshards.schemas.files import system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 # the time that a command needs to look at the lock, and more
 _LOOK_SECONDS = 0.05
 
 
-def output_folder(dataset: str | os.PathLike[str], *inputs: Path | None) -> Path:
-    """Return the folder of a dataset as a path.
+def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | None) -> AnyPath:
+    """Return the folder of a dataset as a path, which may be a URL.
 
     Args:
         dataset: the path as the caller gave it.
         inputs: folders and files that the dataset is made from; None for an input without a path.
 
     Raises:
-        OptionsError: the path is empty, which would be the working directory, is a URL, or is inside an
-            input.
+        OptionsError: the path is empty, which would be the working directory, is a URL of a store that is not
+            supported, or is inside an input.
     """
-    check_path("dataset", dataset)
-    if not os.fspath(dataset):
-        raise OptionsError("the path of the output is empty; name a folder")
-    folder = local_path(dataset)
+    if not isinstance(dataset, RemotePath):
+        check_path("dataset", dataset)
+        if not os.fspath(dataset):
+            raise OptionsError("the path of the output is empty; name a folder")
+    folder = any_path(dataset)
     for location in inputs:
-        if location is not None:
-            inside, root = os.path.realpath(folder), os.path.realpath(location)
-            if inside == root or inside.startswith(os.path.join(root, "")):
-                raise OptionsError(
-                    f"the output {folder} is inside the input {location}; choose a folder outside it"
-                )
+        if location is not None and _is_inside(folder, location):
+            raise OptionsError(
+                f"the output {folder} is inside the input {location}; choose a folder outside it"
+            )
     return folder
 
 
-def dataset_name(folder: Path, options: Options) -> str:
+def _is_inside(folder: AnyPath, root: AnyPath) -> bool:
+    if isinstance(folder, RemotePath) or isinstance(root, RemotePath):
+        return root in (folder, *folder.parents)
+    inside, real_root = os.path.realpath(folder), os.path.realpath(root)
+    return inside == real_root or inside.startswith(os.path.join(real_root, ""))
+
+
+def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path.
 
     Raises:
         OptionsError: the last part cannot be a name.
     """
-    name = options.name or Path(os.path.abspath(folder)).name
+    last = Path(os.path.abspath(folder)).name if isinstance(folder, Path) else folder.name or folder.bucket
+    name = options.name or last
     fault = name_fault(name)
     if fault:
         raise OptionsError(f"the output's name {fault}; give another with name=")
@@ -73,8 +81,10 @@ def dataset_name(folder: Path, options: Options) -> str:
 
 
 @contextmanager
-def claimed(folder: Path, *, overwrite: bool = False) -> Iterator[OutputState]:
+def claimed(folder: AnyPath, *, overwrite: bool = False) -> Iterator[OutputState]:
     """Create and lock an output folder, and yield its state; at the end remove the folder if it is empty.
+
+    Object stores have no locks: see ``unless_committed`` for two builds at the same time.
 
     Args:
         folder: the output folder.
@@ -85,6 +95,14 @@ def claimed(folder: Path, *, overwrite: bool = False) -> Iterator[OutputState]:
             locked (see ``locked``).
         BuildError: an operation of the file system failed, for example because the disk is full.
     """
+    if isinstance(folder, RemotePath):
+        try:
+            state = inspect_output(folder)
+            check_usable(state, overwrite=overwrite)
+            yield state
+        except OSError as error:
+            raise BuildError(system_fault(folder, error)) from error
+        return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,12 +136,17 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: AnyPath) -> Iterator[None]:
     """Lock a folder against other builds; the lock ends with the process, even if that is killed.
+
+    Object stores have no locks.
 
     Raises:
         InputError: another build is writing to the folder, or its file system does not support locks.
     """
+    if isinstance(folder, RemotePath):
+        yield
+        return
     busy = InputError(f"{folder}: another build is writing to it; wait until it has ended")
     try:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -173,8 +196,15 @@ def read_damage(state: OutputState, wanted: Wanted, log: Log) -> OutputState:
 
 
 @contextmanager
-def staged(source: Source, folder: Path) -> Iterator[Reader]:
-    """Yield a reader of the source; its files in the build area are removed at the end."""
+def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
+    """Yield a reader of the source; its files in the build area are removed at the end.
+
+    If the output is in an object store, they are on a disk of this machine, since they are read in place.
+    """
+    if isinstance(folder, RemotePath):
+        with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
+            yield source.stage(Path(local))
+        return
     area = folder / AREA_NAME
     try:
         # files of a killed build: because of the lock, no other build is running
@@ -211,4 +241,4 @@ def discard_others(
     for path in files_to_remove(state, plan_id, keep_previous=keep_previous):
         path.unlink()
     for build in builds_to_discard(state, plan_id):
-        shutil.rmtree(state.folder / AREA_NAME / build.plan_id, ignore_errors=True)
+        shutil.rmtree(str(state.folder / AREA_NAME / build.plan_id), ignore_errors=True)

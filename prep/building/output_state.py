@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import build_of
-from tfshards.schemas import FormatError, Manifest, Problem, Shard, read_manifest
+from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
 from tfshards.schemas.names import MANIFEST_NAME, inputs_name, is_reserved, rejects_name
+from tfshards.schemas.storage import AnyPath, RemoteStatus
 
 _NOTE_NAME = "build.json"
 _PLAN_ID = re.compile("[0-9a-f]{8}")
@@ -55,6 +56,7 @@ class OutputState:
         has_only_ours: whether every file has the name of a file that tfshards writes, and some are shards.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
         fault: why the manifest cannot be read; None if it can be read or does not exist.
+        version: in an object store, the version of the manifest, if it exists; the commit replaces only this.
         damage: files in the manifest that are missing or have another size; after ``compare_contents`` also
             those with other bytes.
         unfinished: the builds that were not committed, sorted by id.
@@ -63,17 +65,18 @@ class OutputState:
         temporary: temporary files that killed processes left.
     """
 
-    folder: Path
+    folder: AnyPath
     is_file: bool = False
     has_files: bool = False
     has_area: bool = False
     has_only_ours: bool = False
     manifest: Manifest | None = None
     fault: FormatError | None = None
+    version: RemoteStatus | None = None
     damage: tuple[Problem, ...] = ()
     unfinished: tuple[UnfinishedBuild, ...] = ()
-    unnamed: tuple[Path, ...] = ()
-    temporary: tuple[Path, ...] = ()
+    unnamed: tuple[AnyPath, ...] = ()
+    temporary: tuple[AnyPath, ...] = ()
 
     @property
     def is_foreign(self) -> bool:
@@ -86,22 +89,43 @@ class OutputState:
         return bool(self.manifest and self.manifest.options.get("source") == "adopt")
 
 
-def inspect_output(folder: Path) -> OutputState:
-    """Return the state of a folder; a path that does not exist is an empty one."""
+def inspect_output(folder: AnyPath) -> OutputState:
+    """Return the state of a folder; a path that does not exist is an empty one.
+
+    Raises:
+        InputError: the object store that holds it cannot be read.
+    """
+    try:
+        return _inspect(folder)
+    except OSError as error:
+        if isinstance(folder, Path):
+            raise
+        raise InputError(f"{folder}: {error.strerror}") from error
+
+
+def _inspect(folder: AnyPath) -> OutputState:
     if not folder.is_dir():
-        return OutputState(folder, is_file=folder.exists())
-    manifest, fault = _manifest(folder)
+        # In a store, another build may have made it a folder since the line above.
+        is_file = folder.exists() if isinstance(folder, Path) else folder.is_file()
+        return OutputState(folder, is_file=is_file)
+    top = _listed(folder)
+    found = _Files(folder, top, _listed(folder / "index") if folder / "index" in top else [])
     area = folder / AREA_NAME
+    areas = [path for path in _listed(area) if _PLAN_ID.fullmatch(path.name)] if area in top else []
+    # After the files: in a store, where another build may commit now, a file that the manifest does not name
+    # was not named before either.
+    version, manifest, fault = _manifest(folder)
     return OutputState(
         folder,
-        has_files=any(folder.iterdir()),
-        has_area=area.exists(),
-        has_only_ours=_has_only_ours(folder),
+        has_files=bool(top),
+        has_area=area in top,
+        has_only_ours=found.are_ours(),
         manifest=manifest,
         fault=fault,
+        version=version,
         damage=tuple(file_problems(manifest, folder)) if manifest else (),
-        unfinished=tuple(_unfinished(path) for path in _listed(area) if _PLAN_ID.fullmatch(path.name)),
-        unnamed=tuple(unnamed_files(folder, manifest)),
+        unfinished=tuple(_unfinished(path) for path in areas),
+        unnamed=tuple(found.unnamed(manifest)),
         temporary=tuple(temporary_files(folder)),
     )
 
@@ -126,52 +150,72 @@ def compare_contents(state: OutputState) -> OutputState:
     return replace(state, damage=tuple(damage))
 
 
-def note_build(area: Path, options: Mapping[str, Json]) -> None:
+def note_build(area: AnyPath, options: Mapping[str, Json]) -> None:
     """Write the options of a build into its build area; a build that discards it reports them."""
     path = area / _NOTE_NAME
-    if not path.exists():
+    if not path.is_file():
         area.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({"options": dict(options)}).encode("ascii"))
 
 
-def unnamed_files(folder: Path, manifest: Manifest | None) -> Iterator[Path]:
-    """Yield the files of builds that the manifest does not name, each shard before its index and labels."""
-    named = {rejects_name(manifest.build_id)} if manifest else set()
-    for shard in manifest.shards if manifest else ():
-        named |= {*shard.files, inputs_name(build_of(shard.path))}
-    indexes = {path.name for path in _listed(folder / "index")}
-    for path in (*_listed(folder), *_listed(folder / "index")):
-        is_ours = path.parent != folder or path.suffix in (".jsonl", ".npz") or f"{path.name}.idx" in indexes
-        if build_of(path.name) and is_ours and path.relative_to(folder).as_posix() not in named:
-            yield path
+@dataclass(frozen=True)
+class _Files:
+    """The files in the folder of a dataset and in its folder of indexes, sorted."""
+
+    folder: AnyPath
+    top: list[AnyPath]
+    index: list[AnyPath]
+
+    def unnamed(self, manifest: Manifest | None) -> Iterator[AnyPath]:
+        """Yield the files of builds that a manifest does not name, each shard before its index and labels."""
+        named = {rejects_name(manifest.build_id)} if manifest else set()
+        for shard in manifest.shards if manifest else ():
+            named |= {*shard.files, inputs_name(build_of(shard.path))}
+        indexes = {path.name for path in self.index}
+        for path, name in [(path, path.name) for path in self.top] + [
+            (path, f"index/{path.name}") for path in self.index
+        ]:
+            is_ours = name != path.name or path.suffix in (".jsonl", ".npz") or f"{name}.idx" in indexes
+            if build_of(path.name) and is_ours and name not in named:
+                yield path
+
+    def are_ours(self) -> bool:
+        """Return whether there are shards, and otherwise only files with names of tfshards."""
+        top = [path for path in self.top if path.name not in ("index", AREA_NAME)]
+        has_shards = any(".tfrecord-" in path.name and build_of(path.name) for path in top)
+        return has_shards and all(
+            build_of(path.name) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name)
+            for path in (*top, *self.index)
+        )
 
 
-def temporary_files(folder: Path) -> list[Path]:
+def temporary_files(folder: AnyPath) -> list[AnyPath]:
     """Return the temporary files that killed processes left in a dataset or one of its folders."""
+    if not isinstance(folder, Path):
+        return []
     folders = (folder, folder / "index", *_listed(folder / PARTS_NAME))
     return [path for each in folders for path in _listed(each) if _TEMPORARY.fullmatch(path.name)]
 
 
-def _manifest(folder: Path) -> tuple[Manifest | None, FormatError | None]:
-    if not (folder / MANIFEST_NAME).exists():
-        return None, None
+def _manifest(folder: AnyPath) -> tuple[RemoteStatus | None, Manifest | None, FormatError | None]:
+    """Return the version of the manifest in a store, the manifest, and why it cannot be read."""
+    path, version = folder / MANIFEST_NAME, None
+    if isinstance(path, Path):
+        if not path.exists():
+            return None, None, None
+    else:
+        try:
+            # before the manifest is read: a newer manifest with this version is not replaced
+            version = path.stat()
+        except FileNotFoundError:
+            return None, None, None
     try:
-        return read_manifest(folder), None
+        return version, read_manifest(folder), None
     except FormatError as fault:
-        return None, fault
+        return version, None, fault
 
 
-def _has_only_ours(folder: Path) -> bool:
-    """Return whether there are shards, and otherwise only files whose names tfshards gives to its files."""
-    top = [path for path in _listed(folder) if path.name not in ("index", AREA_NAME)]
-    files = [*top, *_listed(folder / "index")]
-    has_shards = any(".tfrecord-" in path.name and build_of(path.name) for path in top)
-    return has_shards and all(
-        build_of(path.name) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name) for path in files
-    )
-
-
-def _has_changed(path: Path, digest: str, tick: Tick | None = None) -> bool:
+def _has_changed(path: AnyPath, digest: str, tick: Tick | None = None) -> bool:
     """Return whether a file has another digest, or cannot be read."""
     try:
         return file_digest(path, tick) != digest
@@ -179,7 +223,7 @@ def _has_changed(path: Path, digest: str, tick: Tick | None = None) -> bool:
         return True
 
 
-def _unfinished(area: Path) -> UnfinishedBuild:
+def _unfinished(area: AnyPath) -> UnfinishedBuild:
     try:
         options = json.loads((area / _NOTE_NAME).read_bytes())["options"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -192,5 +236,6 @@ def _unfinished(area: Path) -> UnfinishedBuild:
     )
 
 
-def _listed(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+def _listed(folder: AnyPath) -> list[AnyPath]:
+    found: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
+    return sorted(found, key=lambda path: path.name)

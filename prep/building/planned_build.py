@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Reporter, counted
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
+from tfshards.prep.writing.remote_area import stored
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import RemotePath
+
+_Records: TypeAlias = Mapping[ShardId, FinishedShard]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +47,20 @@ class PlannedBuild:
     def begin(self, phase: Phase, layouts: Layouts) -> list[ShardId]:
         """Write the plans of all shards of these layouts; return the shards that are not finished."""
         self.area.open()
-        digests = {
-            ShardId(split, index): self.area.write_plan(
-                phase, ShardId(split, index), self.plan.listing.columns(numbers)
-            )
-            for split, shards in layouts.items()
-            for index, numbers in enumerate(shards)
-        }
-        finished = self._intact(phase, digests)
+        digests = self.area.write_plans(
+            phase,
+            (
+                (ShardId(split, index), self.plan.listing.columns(numbers))
+                for split, shards in layouts.items()
+                for index, numbers in enumerate(shards)
+            ),
+        )
+        first, final = (self.area.finished(of, digests) for of in ("first", "final"))
+        finished = self._intact(phase, digests, first, final)
         missing = [shard for shard in digests if shard not in finished]
         self._log_start(phase, len(finished), len(digests))
-        for shard in missing:
-            # its record may be there, but its file may be damaged
-            self.area.forget(phase, shard)
+        # their records may be there, but their files may be damaged
+        self.area.forget(phase, missing)
         return missing
 
     def task(self, phase: Phase, layouts: Layouts, reporter: Reporter) -> ShardTask:
@@ -78,44 +84,68 @@ class PlannedBuild:
             BuildError: a shard is not finished.
         """
         shards = [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
-        found = {shard: self._record(phase, shard) for shard in shards}
-        lost = [shard for shard, one in found.items() if one is None]
+        found = self.area.finished("first", shards)
+        if phase == "final":
+            digests = self.area.plan_digests(phase, shards)
+            # of shards of which no other rows are planned
+            found = {
+                shard: one
+                for records in (found, self.area.finished("final", shards))
+                for shard, one in records.items()
+                if one.rows_digest == digests[shard]
+            }
+        lost = [shard for shard in shards if shard not in found]
         if lost:
             raise BuildError(
                 f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
             )
-        return {shard: one for shard, one in found.items() if one}
+        return {shard: found[shard] for shard in shards}
 
-    def _record(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
-        """Return the record of a shard that is finished, and of which no other rows are planned."""
-        if phase == "first":
-            return self.area.read_finished(phase, shard)
-        digest = self.area.plan_digest(phase, shard)
-        found = (self.area.read_finished(of, shard) for of in ("final", "first"))
-        return next((one for one in found if one and one.rows_digest == digest), None)
-
-    def _intact(self, phase: Phase, digests: Mapping[ShardId, str]) -> dict[ShardId, FinishedShard]:
+    def _intact(
+        self, phase: Phase, digests: Mapping[ShardId, str], first: _Records, final: _Records
+    ) -> dict[ShardId, FinishedShard]:
         """Return the shards of an earlier attempt, or of the first layout, that need not be rewritten."""
-        with ThreadPoolExecutor() as pool:
-            found = pool.map(lambda shard: self._intact_one(phase, shard, digests[shard]), digests)
-            return {shard: one for shard, one in zip(digests, found, strict=True) if one}
+        is_intact = self._intact_remotely() if self.area.is_remote and first else self._is_intact
 
-    def _intact_one(self, phase: Phase, shard: ShardId, digest: str) -> FinishedShard | None:
-        first, final = (self.area.read_finished(of, shard) for of in ("first", "final"))
-        if phase == "first" and first and final:
-            # The file may already hold the final layout; of the first one only the rejects are needed.
-            return first
-        for found in (final, first) if phase == "final" else (first,):
-            # Without the rejected rows, the shard of the first layout may equal that of the final one.
-            if found and (phase == "first" or found.rows_digest == digest) and self._is_intact(found):
-                return found
-        return None
+        def choose(shard: ShardId) -> FinishedShard | None:
+            if phase == "first" and shard in first and shard in final:
+                # The file may already hold the final layout; of the first one only the rejects are needed.
+                return first[shard]
+            for records in (final, first) if phase == "final" else (first,):
+                found = records.get(shard)
+                # Without the rejected rows, the shard of the first layout may equal that of the final one.
+                if found and (phase == "first" or found.rows_digest == digests[shard]) and is_intact(found):
+                    return found
+            return None
+
+        with ThreadPoolExecutor() as pool:
+            return {shard: one for shard, one in zip(digests, pool.map(choose, digests), strict=True) if one}
 
     def _is_intact(self, found: FinishedShard) -> bool:
         """Return whether a shard, its index and its labels still have their recorded digests."""
         digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
         files = {self.area.shards / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
+
+    def _intact_remotely(self) -> Callable[[FinishedShard], bool]:
+        """Return a function that does the same in a store, by the ETags and sizes of a listing.
+
+        Reading all shards again would take as long as writing them, while an object cannot change in part:
+        it is what one upload wrote, of which the ETag was recorded, or what another has replaced.
+        """
+        assert isinstance(self.area.shards, RemotePath)
+        uploaded = stored(self.area.shards)
+
+        def is_intact(found: FinishedShard) -> bool:
+            statuses = {path: uploaded.get(path) for path in found.shard.files}
+            shard = statuses[found.shard.path]
+            return (
+                shard is not None
+                and shard.st_size == found.shard.num_bytes
+                and all(one and one.e_tag == found.e_tags.get(path) for path, one in statuses.items())
+            )
+
+        return is_intact
 
     def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")

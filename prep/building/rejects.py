@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from textwrap import shorten
 
 import numpy as np
@@ -22,6 +21,7 @@ from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, Manifest
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
 
 _SHOWN = 5
 # Characters of the detail of a rejected input; the file that lists it has the rest.
@@ -52,7 +52,7 @@ def check_rejects(
 
 
 def log_rejects(
-    rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: Path, log: Log
+    rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: AnyPath, log: Log
 ) -> None:
     """Log how many inputs of a committed build were rejected, for which reasons, and the first ones.
 

@@ -38,6 +38,7 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.argument_types import check_instance
+from tfshards.schemas.files import local_path
 
 _LOGGER = logging.getLogger("tfshards")
 _WARNING = "warning: "
@@ -89,8 +90,12 @@ class WriteShards(Transform):  # type: ignore[misc]
         check_option_types(seed, options)
         counts = ShardCounts.of(shards)
         counts.check_shard_size(options.shard_size)
+        # refuses a URL: the values of elements are in the folder as well
+        local_path(dataset)
+        folder = output_folder(dataset)
+        assert isinstance(folder, Path)
         # workers may run in other folders
-        folder = output_folder(dataset).absolute()
+        folder = folder.absolute()
         self._request = _Request(
             folder, dataset_name(folder, options), elements, counts, seed, overwrite, options
         )
@@ -191,7 +196,7 @@ class Steps:
             raise BuildError(_GONE.format(area.root)) from None
         reader = ElementsReader.open(self.request.elements, self._staging)
         write_shard(replace(task.task, area=area, reader=reader), task.shard)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(str(unfinished), ignore_errors=True)
 
     def balance(self, plan_id: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
@@ -221,7 +226,7 @@ class Steps:
             # the step above has logged the same
             layouts, rejects = balanced(replace(build, log=_ignore), first, self.request.options)
             shards = build.finished("final", layouts) if rejects else first
-            return commit_build(build, written_shards(build, layouts, shards, rejects)).build_id
+            return commit_build(build, written_shards(build, layouts, shards, rejects), state).build_id
 
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
 from tfshards.prep.cli.verb import Verb, add_json
 from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import any_path
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> int:
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
     lines = [f"warning: {warning}" for warning in found.warnings]
-    for line in [*lines, *outlook(inspect_output(Path(args.dataset)), wanted_of(found))]:
+    for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
         args.log(line)
     print(json.dumps(plan_json(found, args.batch_size)) if args.json else plan_text(found, args.batch_size))
     return 0

@@ -164,7 +164,7 @@ def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[
         manifest = _appended(old, added, new, rejects)
         verify_examples(manifest, [old, added])
         write_inputs(folder, added.build_id, plan)
-        commit(manifest, rejects, area)
+        commit(manifest, rejects, area, state)
         complete(manifest, folder, log)
         log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest

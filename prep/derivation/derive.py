@@ -11,18 +11,19 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 from tfshards.prep.building.commit import commit, complete, identified
 from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
+from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, Manifest, Schema, Shard, Split
 from tfshards.schemas.digests import digest_together
+from tfshards.schemas.storage import AnyPath
 
 # Writes the shards to the output of the area and returns the shards of each split.
 Write: TypeAlias = Callable[[BuildArea], Mapping[str, tuple[Shard, ...]]]
@@ -30,7 +31,7 @@ Write: TypeAlias = Callable[[BuildArea], Mapping[str, tuple[Shard, ...]]]
 
 def new_dataset(
     dataset: str | os.PathLike[str], name: str | None, origins: Sequence[Origin]
-) -> tuple[Path, str]:
+) -> tuple[AnyPath, str]:
     """Return the folder and the name of a derived dataset.
 
     Raises:
@@ -49,7 +50,7 @@ def digest_of_origins(origins: Sequence[Origin]) -> str:
 def derive(
     outline: Manifest,
     origins: Sequence[Origin],
-    folder: Path,
+    folder: AnyPath,
     write: Write,
     *,
     overwrite: bool,
@@ -85,14 +86,18 @@ def derive(
             complete(state.manifest, folder, log)
             log(up_to_date(folder, is_compared=overwrite))
             return state.manifest
-        rejects = [reject for origin in origins for reject in origin.rejects()]
-        shards = write(area)
-        splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
-        manifest = identified(replace(outline, splits=splits))
-        verify_examples(manifest, [origin.manifest for origin in origins], has_new_keys=has_new_keys)
-        commit(manifest, rejects, area)
-        complete(manifest, folder, log)
-    return manifest
+
+        def write_and_commit() -> Manifest:
+            rejects = [reject for origin in origins for reject in origin.rejects()]
+            shards = write(area)
+            splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
+            manifest = identified(replace(outline, splits=splits))
+            verify_examples(manifest, [origin.manifest for origin in origins], has_new_keys=has_new_keys)
+            commit(manifest, rejects, area, state)
+            complete(manifest, folder, log)
+            return manifest
+
+        return unless_committed(write_and_commit, state, wanted, log)
 
 
 def join_splits(parts: Sequence[Split], schema: Schema) -> Split:

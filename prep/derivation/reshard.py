@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from tfshards.prep.building.commit import complete
 from tfshards.prep.building.decisions import up_to_date
@@ -21,6 +20,7 @@ from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, read_manifest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath, any_path, is_same
 
 
 def reshard(
@@ -59,14 +59,15 @@ def reshard(
     asked.check_shard_size(options.shard_size)
     origin = open_origin(source)
     of = origin.manifest
-    is_in_place = os.path.realpath(source) == os.path.realpath(dataset)
+    is_in_place = is_same(origin.root, any_path(dataset))
     if is_in_place and not overwrite:
         raise OptionsError(
-            f"the output {Path(dataset)} is the input; give overwrite=True to replace it, or choose another "
-            "folder"
+            f"the output {any_path(dataset)} is the input; give overwrite=True to replace it, or choose "
+            "another folder"
         )
     if is_in_place:
-        folder, name = Path(dataset), dataset_name(Path(dataset), Options(name=options.name or of.name))
+        folder = any_path(dataset)
+        name = dataset_name(folder, Options(name=options.name or of.name))
     else:
         folder, name = new_dataset(dataset, options.name, [origin])
     num_shards = options.num_shards(of.splits, asked)
@@ -106,7 +107,7 @@ def _is_done(of: Manifest, name: str, wanted: Mapping[str, Json]) -> bool:
     return of.name == name and options == {key: value for key, value in wanted.items() if key != "origin"}
 
 
-def _complete(folder: Path, manifest: Manifest, log: Log) -> Manifest:
+def _complete(folder: AnyPath, manifest: Manifest, log: Log) -> Manifest:
     """Complete the commit of an earlier call in place, which may have been killed after it."""
     with claimed(folder):
         _check_unchanged(folder, manifest)
@@ -115,7 +116,7 @@ def _complete(folder: Path, manifest: Manifest, log: Log) -> Manifest:
     return manifest
 
 
-def _check_unchanged(folder: Path, manifest: Manifest) -> None:
+def _check_unchanged(folder: AnyPath, manifest: Manifest) -> None:
     """Raise InputError if another process has replaced the dataset before it was locked."""
     if read_manifest(folder) != manifest:
         raise InputError(f"{folder}: another process has just replaced the dataset; run the command again")

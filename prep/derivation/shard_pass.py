@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.reader import FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, ShardFile, compressed, join_small
 from tfshards.prep.writing.area import FinishedShard, ShardId
-from tfshards.prep.writing.shard import publish
 from tfshards.schemas import BuildError
 from tfshards.schemas.index import IntArray
 
@@ -134,8 +132,9 @@ class _NewShard:
         """Write the collected records. The first call opens the file, because there may be many shards."""
         area = self._pass.plan.area
         if self._file is None:
-            unfinished = area.unfinished_path(f"{self._path}.{uuid.uuid4().hex}")
-            self._file = self._opened.enter_context(ShardFile(unfinished, self._labels is not None))
+            self._file = ShardFile(area.new_path(self._path), self._labels is not None)
+            # unless it is finished before
+            self._opened.callback(self._file.abandon)
         lengths = [len(frame) for frame in self._frames]
         run = Frames(join_small(self._frames), lengths, b"".join(self._footers))
         end = self._num_written + len(lengths)
@@ -148,10 +147,10 @@ class _NewShard:
 
     def _finish(self) -> None:
         area, file = self._pass.plan.area, self._write()
-        file.sync()
-        file.__exit__(None, None, None)
+        file.finish()
         shard, companions = file.describe(self._path)
         for path, data in companions.items():
-            publish(area, path, data)
-        file.path.replace(area.shards / self._path)
-        area.write_finished("first", self._shard, FinishedShard(shard, rows_digest=""))
+            area.write(path, data)
+        area.publish(file.path, self._path)
+        done = FinishedShard(shard, rows_digest="", e_tags=area.e_tags(shard))
+        area.write_finished("first", self._shard, done)

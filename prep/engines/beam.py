@@ -174,7 +174,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             ignore_beam()
         else:
             threading.excepthook = hook
-    if not failures and work.area is not None and work.area.stop_path.exists():
+    if not failures and work.area is not None and work.area.stop_reason() is not None:
         failures.append(BuildError("a worker has failed"))
     if failures:
         why = reason(failures[0])
@@ -328,12 +328,12 @@ class _Call(_Checked):
         if self._requirements is None:
             function(item)
             return
-        if area.stop_path.exists():
+        if area.stop_reason() is not None:
             return
         try:
             function(item)
         except Exception:
-            if not area.stop_path.exists():
+            if area.stop_reason() is None:
                 raise
             if self._requirements.token not in _own_tokens:
                 # to the log of the worker

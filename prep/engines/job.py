@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from tfshards.prep.engines.table import Work
@@ -19,6 +18,7 @@ from tfshards.prep.engines.worker import has_arrived
 from tfshards.prep.progress.lines import Log, Written
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage import AnyPath
 
 # How long to wait for the end of a job that was cancelled, and for that of threads of this process.
 _CANCEL_SECONDS = 60
@@ -42,7 +42,7 @@ class JobNote:
     def __str__(self) -> str:
         return f"the job {self.job_id}" + (f" at {self.endpoint}" if self.endpoint else "")
 
-    def write(self, path: Path) -> None:
+    def write(self, path: AnyPath) -> None:
         """Write the note."""
         write_atomically(path, json.dumps(asdict(self)).encode("ascii"))
 
@@ -120,7 +120,7 @@ class Job:
         Raises:
             BuildError: a worker has failed, but the job continues.
         """
-        if self.work.area is not None and self.work.area.stop_path.exists():
+        if self.work.area is not None and self.work.area.stop_reason() is not None:
             # the engine may repeat the task, which cannot succeed any more
             self._failed_at = self._failed_at or time.monotonic()
             if time.monotonic() - self._failed_at >= _FAILURE_SECONDS:
@@ -181,7 +181,7 @@ class Job:
             self.forget()
 
 
-def cancel_lost_job(path: Path, log: Log) -> None:
+def cancel_lost_job(path: AnyPath, log: Log) -> None:
     """Cancel the job that an earlier run noted at ``path``, and remove the note.
 
     That run was killed, or could not cancel the job. The build does not depend on it: the workers of an

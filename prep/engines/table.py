@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 from tfshards.prep.progress.lines import NOTHING, Log, Progress, Written, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import AnyPath
 
 EngineName: TypeAlias = Literal["local", "beam"]
 
@@ -47,14 +49,19 @@ class Work:
     stop: Callable[[str], None]
     size: Written = NOTHING
     area: BuildArea | None = None
-    source: Path | None = None
+    source: AnyPath | None = None
     measure: Callable[[], Written] = Written
     log: Log = to_stderr
 
     @property
     def log_path(self) -> Path | None:
         """The file for the output of the processes that an engine starts."""
-        return self.area.root / _LOG_NAME if self.area else None
+        if self.area is None:
+            return None
+        if isinstance(self.area.root, Path):
+            return self.area.root / _LOG_NAME
+        # processes cannot write into a store
+        return Path(tempfile.gettempdir()) / f"tfshards-{self.area.plan_id}-{self.area.attempt}.log"
 
 
 class Engine(Protocol):

@@ -11,11 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.schemas import BuildError
+from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage import AnyPath, RemotePath
 
 _TOKEN_NAME = "token"
 _ARRIVAL_PREFIX = "worker-"
+_CREDENTIALS = "give every worker the credentials, and the address if it is not the usual one, of the store"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Requirements:
 
     Attributes:
         versions: version of each program and package on which the bytes, or the pickled task, depend.
-        folder: folder of the build area that every worker sees; it holds the token.
+        folder: folder of the build area that every worker sees, or can reach; it holds the token.
         token: content of the token file; another folder with the same path does not have it.
         source: folder or file of the inputs, if there is one.
         entry: name of a file or folder in the source, if that is a folder that is not empty.
@@ -32,18 +34,18 @@ class Requirements:
     """
 
     versions: Mapping[str, str]
-    folder: Path
+    folder: AnyPath
     token: str
-    source: Path | None
+    source: AnyPath | None
     entry: str
     working_folder: str
 
     @staticmethod
-    def of(folder: Path, token: str, source: Path | None) -> Requirements:
+    def of(folder: AnyPath, token: str, source: AnyPath | None) -> Requirements:
         """Return the requirements of a build by this process, after writing the token into the folder."""
         write_atomically(folder / _TOKEN_NAME, token.encode("ascii"))
-        is_relative = not all(path.is_absolute() for path in (folder, source) if path is not None)
-        entry = _any_entry(source) if source is not None and source.is_dir() else ""
+        is_relative = any(isinstance(path, Path) and not path.is_absolute() for path in (folder, source))
+        entry = _any_entry(source) if isinstance(source, Path) and source.is_dir() else ""
         return Requirements(own_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
 
     def check(self) -> None:
@@ -63,24 +65,41 @@ class Requirements:
         if self.working_folder and os.getcwd() != self.working_folder:
             return "runs in another folder; give the paths of source and dataset as absolute paths"
         everywhere = "mount it on every worker under the same path"
+        reach = everywhere if isinstance(self.folder, Path) else _CREDENTIALS
         try:
             token = (self.folder / _TOKEN_NAME).read_text("ascii")
-        except OSError as error:
-            return f"cannot read the build area {self.folder} ({error.strerror}); {everywhere}"
+        except (OSError, TfshardsError) as error:
+            return f"cannot read the build area {self.folder} ({_why(error)}); {reach}"
         if token != self.token:
             return f"sees another folder at {self.folder}; {everywhere}"
-        if self.source is not None and not os.access(self.source, os.R_OK):
+        if isinstance(self.source, RemotePath):
+            fault = _unreachable(self.source)
+            if fault:
+                return fault
+        elif self.source is not None and not os.access(self.source, os.R_OK):
             return f"cannot read the source {self.source}; {everywhere}"
-        if self.source is not None and self.entry and not os.path.lexists(self.source / self.entry):
+        elif self.source is not None and self.entry and not os.path.lexists(self.source / self.entry):
             return f"sees another folder at {self.source}; {everywhere}"
         try:
-            (self.folder / f"{_ARRIVAL_PREFIX}{platform.node()}-{os.getpid()}").touch()
+            (self.folder / f"{_ARRIVAL_PREFIX}{platform.node()}-{os.getpid()}").write_bytes(b"")
         except OSError as error:
             return f"cannot write to the build area {self.folder} ({error.strerror}); give it the rights to"
         return ""
 
 
-def has_arrived(folder: Path) -> bool:
+def _unreachable(source: RemotePath) -> str:
+    try:
+        is_there = source.exists()
+    except (OSError, TfshardsError) as error:
+        return f"cannot read the source {source} ({_why(error)}); {_CREDENTIALS}"
+    return "" if is_there else f"does not find the source {source}; {_CREDENTIALS}"
+
+
+def _why(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def has_arrived(folder: AnyPath) -> bool:
     """Return whether any worker has met the requirements of the build whose token is in this folder."""
     return any(folder.glob(f"{_ARRIVAL_PREFIX}*"))
 

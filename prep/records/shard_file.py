@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -22,6 +19,7 @@ from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, index_path
 from tfshards.schemas.labels import labels_bytes, labels_path
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import AnyPath, open_sink
 
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
@@ -65,18 +63,19 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A new file to which a shard is written; a context manager that closes it.
+    """A new file to which a shard is written; a context manager that finishes it, or removes it on errors.
 
     Attributes:
         path: path of the file.
         has_labels: whether each record has a label.
     """
 
-    path: Path
+    path: AnyPath
     has_labels: bool = False
 
     def __post_init__(self) -> None:
-        self._file = self.path.open("xb", buffering=0)
+        self._sink = open_sink(self.path)
+        self._is_open = True
         self._digest = hashlib.sha256()
         self._num_bytes = 0
         self._last_bytes = b""
@@ -90,11 +89,10 @@ class ShardFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        if error is not None:
-            # on a full disk, the file that reports the error needs the space
-            with suppress(OSError):
-                self.path.unlink()
+        if error is None:
+            self.finish()
+        else:
+            self.abandon()
 
     def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
         """Append consecutive records to the file.
@@ -109,7 +107,7 @@ class ShardFile:
         for group in _groups(frames.buffers, _HASHED_BYTES):
             self._digest.update(group[0] if len(group) == 1 else b"".join(group))
         for group in _groups(frames.buffers, _WRITE_BYTES):
-            self._write(group)
+            self._sink.write(group)
         self._num_bytes += sum(map(len, frames.buffers))
         tail = b"".join(buffer[-NUM_LAST_BYTES:] for buffer in frames.buffers[-NUM_LAST_BYTES:])
         self._last_bytes = (self._last_bytes + tail)[-NUM_LAST_BYTES:]
@@ -117,9 +115,25 @@ class ShardFile:
         self._footers.append(frames.footers)
         self._labels.append(labels_bytes(labels))
 
-    def sync(self) -> None:
-        """Flush the file to disk, so that it survives a power failure."""
-        os.fsync(self._file.fileno())
+    def finish(self) -> None:
+        """Close the file, which then survives a power failure; a second call does nothing.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._is_open:
+            try:
+                self._sink.finish()
+            except BaseException:
+                self.abandon()
+                raise
+            self._is_open = False
+
+    def abandon(self) -> None:
+        """Remove the file, unless it is finished."""
+        if self._is_open:
+            self._is_open = False
+            self._sink.abandon()
 
     def describe(self, path: str) -> tuple[Shard, dict[str, bytes]]:
         """Return the entry of the shard at ``path`` in the manifest, and its index and labels by path."""
@@ -140,14 +154,6 @@ class ShardFile:
             bytes_digest(companions[labels_path(path)]) if self.has_labels else "",
         )
         return shard, companions
-
-    def _write(self, group: Sequence[bytes]) -> None:
-        num_bytes = sum(map(len, group))
-        written = os.writev(self._file.fileno(), group)
-        # the rest of a write that a signal or a nearly full disk cut short
-        rest = memoryview(b"".join(group))[written:] if written < num_bytes else b""
-        while rest:
-            rest = rest[os.write(self._file.fileno(), rest) :]
 
 
 def _gzip(buffers: Iterable[bytes]) -> bytes:

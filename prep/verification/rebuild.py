@@ -6,6 +6,7 @@ which shard follows from the record of the inputs (building/inputs_file.py), eve
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -184,7 +185,7 @@ class Rebuild:
         for path in (*expected.companion_digests, expected.path):
             if path in damaged:
                 (self.folder / path).parent.mkdir(exist_ok=True)
-                (self.area.shards / path).replace(self.folder / path)
+                os.replace(str(self.area.shards / path), self.folder / path)
                 sync_directory((self.folder / path).parent)
                 yield path
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tfshards.schemas import Manifest, Problem
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.summary import escaped
 
 
@@ -14,7 +13,7 @@ def labels_text(class_names: tuple[str, ...]) -> str:
     return "".join(f"{escaped(name)}\n" for name in class_names)
 
 
-def write_labels(manifest: Manifest, root: Path) -> list[Problem]:
+def write_labels(manifest: Manifest, root: AnyPath) -> list[Problem]:
     """Write ``labels.txt`` if its content differs; remove it if there are no class names."""
     path = root / "labels.txt"
     if not manifest.schema.class_names:

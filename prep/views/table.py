@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from tfshards.prep.views.labels import write_labels
 from tfshards.prep.views.tfds import tfds_note, write_tfds_view
 from tfshards.schemas import Manifest, Problem
+from tfshards.schemas.storage import AnyPath
 
 
 class View(NamedTuple):
@@ -21,7 +21,7 @@ class View(NamedTuple):
     """
 
     tool: str
-    write: Callable[[Manifest, Path], list[Problem]]
+    write: Callable[[Manifest, AnyPath], list[Problem]]
 
 
 VIEWS = (
@@ -30,7 +30,7 @@ VIEWS = (
 )
 
 
-def write_views(manifest: Manifest, root: Path) -> list[str]:
+def write_views(manifest: Manifest, root: AnyPath) -> list[str]:
     """Write every view of the dataset in ``root``; return a message for each tool that cannot read it, or not
     in the usual way.
     """

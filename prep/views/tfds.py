@@ -12,11 +12,11 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath, any_path, is_remote, name_below
 from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
@@ -89,32 +89,33 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
     }
 
 
-def tfds_note(manifest: Manifest, root: str | os.PathLike[str]) -> str | None:
+def tfds_note(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> str | None:
     """Return how TFDS opens the dataset if ``tfds.builder_from_directory`` does not, or None."""
     if not tfds_problems(manifest) and len(_parts(manifest)) > 1:
-        parts = os.path.join(root, PARTS_NAME, "*")
+        parts, glob = str(any_path(root) / PARTS_NAME / "*"), "tf.io.gfile" if is_remote(root) else "glob"
         return (
             "TensorFlow Datasets opens this dataset, whose shards several builds wrote, by "
-            f"tfds.builder_from_directories(sorted(glob.glob({parts!r}))); after 'tfshards reshard' also by "
-            "tfds.builder_from_directory"
+            f"tfds.builder_from_directories(sorted({glob}.glob({parts!r}))); after 'tfshards reshard' also "
+            "by tfds.builder_from_directory"
         )
     return None
 
 
-def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Problem]:
+def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
     """Write the files of TFDS that follow from the manifest; return why there are none.
 
     A file is written, atomically, only if its content differs; files of an earlier manifest are removed. If
     tfshards did not write ``dataset_info.json``, no file is changed.
     """
-    root = Path(root)
+    root = any_path(root)
     files = tfds_files(manifest)
-    folders = [root, *sorted((root / PARTS_NAME).glob("[0-9]" * 5))]
+    parts: list[AnyPath] = sorted((root / PARTS_NAME).glob("[0-9]" * 5), key=str)
+    folders = [root, *parts]
     for path in (folder / INFO_NAME for folder in folders):
         found = _content(path)
         if found is not None and MARK.encode("ascii") not in found:
             message = "was not written by tfshards and is kept; move it away to get one for this dataset"
-            return [Problem(path.relative_to(root).as_posix(), message)]
+            return [Problem(name_below(path, root), message)]
     for name, content in files.items():
         if _content(root / name) != content:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +123,9 @@ def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str]) -> list[Pr
     for folder in folders:
         labels = sorted(path.name for path in folder.glob("*.labels.txt"))
         for path in (folder / name for name in (INFO_NAME, FEATURES_NAME, *labels)):
-            if path.relative_to(root).as_posix() not in files:
+            if name_below(path, root) not in files:
                 path.unlink(missing_ok=True)
-    for folder in (*folders[1:], root / PARTS_NAME):
+    for folder in (*parts, root / PARTS_NAME):
         with suppress(OSError):
             # only empty folders are removed
             folder.rmdir()
@@ -264,7 +265,7 @@ def _to_bytes(value: dict[str, Json]) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode("ascii")
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: AnyPath) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -4,31 +4,45 @@
 ``first/train-00000.plan`` (the rows, as JSON) and ``first/train-00000.done`` (the finished shard, as JSON).
 ``shards/`` holds the shards, with the plan id in their names; the build id, a hash of what was written, is
 known only when all are finished. An interrupted build resumes from these files; a committed one removes them.
+
+An object store has no locks and no renaming: there, a shard appears in ``shards/`` when its upload ends, and
+is copied to its place in the dataset by the store. Two builds with one plan may therefore run at the same
+time: they write the same bytes, and the later one ends the earlier one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import Literal, NamedTuple, TypeVar
 
 from tfshards.prep.sources.base import Columns, Row
+from tfshards.prep.writing.plan_file import digest_of, plan_text, rows_of, stamps_of
+from tfshards.prep.writing.remote_area import (
+    PLACED_NAME,
+    begin_attempt,
+    copy_into_place,
+    e_tags_of,
+    reason_to_stop,
+    stop_attempt,
+)
 from tfshards.prep.writing.shard_names import build_of, with_build_id
 from tfshards.schemas import Shard
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.storage import AnyPath, RemotePath, copy_file, in_flight
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 AREA_NAME = ".build"
-_PLACED_NAME = "placed"
+_STOP_PREFIX = "stop"
 
 # A build first writes every planned example; the final layouts leave out rejects and duplicates.
 Phase = Literal["first", "final"]
@@ -61,6 +75,7 @@ class FinishedShard:
         conversions: number of converted images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
         contents: digest of the content of each row, if duplicates are searched (building/duplicates.py).
+        e_tags: in an object store, the ETag of the shard, its index and its labels by path.
     """
 
     shard: Shard
@@ -69,6 +84,7 @@ class FinishedShard:
     conversions: Mapping[str, int] = field(default_factory=dict)
     converted_keys: Mapping[str, str] = field(default_factory=dict)
     contents: tuple[str, ...] = ()
+    e_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,117 +98,169 @@ class BuildArea:
             earlier attempt, whose worker processes may run for a second after its main process was killed.
     """
 
-    out: Path
+    out: AnyPath
     plan_id: str
     attempt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
-    def root(self) -> Path:
+    def is_remote(self) -> bool:
+        """Whether the area is in an object store."""
+        return isinstance(self.out, RemotePath)
+
+    @property
+    def root(self) -> AnyPath:
         """The folder of this build's area."""
         return self.out / AREA_NAME / self.plan_id
 
     @property
-    def shards(self) -> Path:
+    def shards(self) -> AnyPath:
         """The folder of the finished shards, in which paths are as in the dataset."""
         return self.root / "shards"
 
     @property
-    def job_path(self) -> Path:
-        """The file that names the running job of any build of this dataset (engines/job.py)."""
-        return self.out / AREA_NAME / "job"
+    def job_path(self) -> AnyPath:
+        """The file that names the running job of any build of this dataset (engines/job.py).
+
+        In a store, where other builds of it may run, it is the job of this build.
+        """
+        return (self.out / AREA_NAME if isinstance(self.out, Path) else self.root) / "job"
 
     @property
-    def stop_path(self) -> Path:
-        """The file that makes every worker stop; it holds the reason."""
-        return self.root / f"stop{self.attempt}"
+    def stop_path(self) -> AnyPath:
+        """The file that makes every worker stop; it holds the reason.
+
+        In a store it is empty as long as the attempt may run, so that workers stop as well if it is gone.
+        """
+        return self.root / f"{_STOP_PREFIX}{self.attempt}"
 
     def open(self) -> None:
         """Create the folders, stop the workers of earlier attempts, and remove their unfinished files."""
+        if isinstance(self.root, RemotePath) and isinstance(self.stop_path, RemotePath):
+            begin_attempt(self.root, self.stop_path, f"{_STOP_PREFIX}*")
+            return
         own = self.unfinished_path("")
         for left in self.root.glob("unfinished*"):
             if left != own:
                 # If its main process was killed, a cluster may still run its tasks.
                 replace(self, attempt=left.name.removeprefix("unfinished")).stop("a later run has begun")
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(str(left), ignore_errors=True)
         for folder in ("first", "final", f"{self.shards.name}/index", self.unfinished_path("").name):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self._take_back()
 
     def write_plan(self, phase: Phase, shard: ShardId, planned: Columns) -> str:
         """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""
-        text = _rows_text(planned)
-        stamps = json.dumps(planned.stamps).encode("ascii")
-        self._path(phase, shard, "plan").write_bytes(text + b"\n" + stamps)
-        return hashlib.sha256(text).hexdigest()
+        plan = plan_text(planned)
+        self._path(phase, shard, "plan").write_bytes(plan)
+        return digest_of(plan)
+
+    def write_plans(self, phase: Phase, plans: Iterable[tuple[ShardId, Columns]]) -> dict[ShardId, str]:
+        """Write the rows of many shards, and return the digest of each, as ``write_plan`` does."""
+        return dict(self.each(lambda plan: (plan[0], self.write_plan(phase, *plan)), plans))
 
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
-        text, stamps = self._path(phase, shard, "plan").read_bytes().split(b"\n")
-        keys, labels, sizes = json.loads(text)
-        return Columns(keys, labels, sizes, json.loads(stamps)).rows(), hashlib.sha256(text).hexdigest()
+        plan = self._path(phase, shard, "plan").read_bytes()
+        return rows_of(plan), digest_of(plan)
 
-    def plan_digest(self, phase: Phase, shard: ShardId) -> str:
-        """Return the digest of the rows of a shard, without parsing them."""
-        text, _ = self._path(phase, shard, "plan").read_bytes().split(b"\n")
-        return hashlib.sha256(text).hexdigest()
+    def plan_digests(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, str]:
+        """Return the digest of the rows of each shard."""
 
-    def read_stamps(self, phase: Phase, shard: ShardId) -> IntArray | None:
-        """Return the stamps of the rows of a shard; None if its plan file is missing or damaged."""
-        try:
-            return np.array(
-                json.loads(self._path(phase, shard, "plan").read_bytes().split(b"\n")[1]), np.int64
-            )
-        except (OSError, ValueError, IndexError):
-            return None
+        def read(shard: ShardId) -> tuple[ShardId, str]:
+            return shard, digest_of(self._path(phase, shard, "plan").read_bytes())
 
-    def unfinished_path(self, name: str) -> Path:
+        return dict(self.each(read, shards))
+
+    def stamps(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, IntArray | None]:
+        """Return the stamps of the rows of each shard; None if its plan file is missing or damaged."""
+
+        def read(shard: ShardId) -> tuple[ShardId, IntArray | None]:
+            with suppress(FileNotFoundError):
+                return shard, stamps_of(self._path(phase, shard, "plan").read_bytes())
+            return shard, None
+
+        return dict(self.each(read, shards))
+
+    def unfinished_path(self, name: str) -> AnyPath:
         """Return the path to which the file ``name`` is written before it is renamed."""
         return self.root / f"unfinished{self.attempt}" / name
 
-    def link(self, source: Path, target: str) -> None:
-        """Create ``target``, relative to ``shards``, atomically as a hard link to a file, or as a copy."""
-        unfinished = self.unfinished_path(target.replace("/", "-"))
-        try:
-            os.link(source, unfinished)
-        except OSError:
-            # for example because the file system has no hard links
-            with suppress(FileNotFoundError):
-                unfinished.unlink()
-            shutil.copyfile(source, unfinished)
-            with unfinished.open("rb") as copy:
-                os.fsync(copy.fileno())
-        unfinished.replace(self.shards / target)
+    def new_path(self, path: str) -> AnyPath:
+        """Return where to write a file of the dataset, which ``publish`` moves to ``path`` if that differs.
 
-    def link_shard(self, root: Path, old: Shard, new: Shard) -> None:
+        Attempts at the same file do not disturb each other: on a disk each has a name of its own; in a store
+        a file appears when it is complete, and all attempts write the same bytes.
+        """
+        return self.attempt_path(path) if isinstance(self.out, Path) else self.shards / path
+
+    def attempt_path(self, path: str) -> AnyPath:
+        """Return a path for unfinished files of one attempt at the file ``path``."""
+        return self.unfinished_path(f"{Path(path).name}.{secrets.token_hex(16)}")
+
+    def publish(self, written: AnyPath, path: str) -> None:
+        """Make a file that was written to ``new_path(path)`` a file of the area."""
+        if isinstance(written, Path):
+            written.replace(str(self.shards / path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file of the dataset, such as an index, atomically."""
+        written = self.new_path(path)
+        if isinstance(written, Path):
+            with written.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        else:
+            written.write_bytes(data)
+        self.publish(written, path)
+
+    def link(self, source: AnyPath, target: str) -> None:
+        """Create ``target``, relative to ``shards``, atomically as a hard link to a file, or as a copy."""
+        unfinished = self.new_path(target)
+        if not _hard_linked(source, unfinished):
+            copy_file(source, unfinished)
+        self.publish(unfinished, target)
+
+    def link_shard(self, root: AnyPath, old: Shard, new: Shard) -> None:
         """Link the shard ``old`` in ``root``, with its index and labels, as ``new``."""
         for source, target in zip(old.files, new.files, strict=True):
             self.link(root / source, target)
 
-    def place(self, build_id: str, shards: Sequence[Shard]) -> None:
+    def place(self, build_id: str, shards: Sequence[Shard], *, is_damaged: bool = False) -> None:
         """Move the finished shards to their paths in the dataset, which contain the build id.
 
-        A shard with another id in its path is in the dataset already.
+        A shard with another id in its path is in the dataset already. In a store they are copied, so that a
+        run that is killed here finds them in the area again.
+
+        Args:
+            build_id: id of the build.
+            shards: all shards of the dataset.
+            is_damaged: whether a file that is there may have other bytes.
         """
-        write_atomically(self.root / _PLACED_NAME, build_id.encode("ascii"))
+        write_atomically(self.root / PLACED_NAME, build_id.encode("ascii"))
+        paths = [path for shard in shards for path in shard.files if build_of(path) == build_id]
+        names = {path: with_build_id(path, self.plan_id) for path in paths}
+        if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
+            copy_into_place(self.shards, self.out, names, is_damaged=is_damaged)
+            return
         (self.out / "index").mkdir(exist_ok=True)
-        for shard in shards:
-            for path in shard.files:
-                if build_of(path) == build_id:
-                    (self.shards / with_build_id(path, self.plan_id)).replace(self.out / path)
+        for path, name in names.items():
+            os.replace(str(self.shards / name), str(self.out / path))
 
     def placed_id(self) -> str:
         """Return the build id to which a build that was not committed began to move shards, or nothing."""
         with suppress(FileNotFoundError):
-            return (self.root / _PLACED_NAME).read_text("utf-8")
+            return (self.root / PLACED_NAME).read_text("utf-8")
         return ""
 
     def _take_back(self) -> None:
         """Move shards that a killed build had placed back into the area."""
+        assert isinstance(self.out, Path)
         build_id = self.placed_id()
         for folder in ("", "index") if build_id else ():
             for path in sorted((self.out / folder).glob(f"*-{build_id}.tfrecord-*")):
-                path.replace(self.shards / folder / with_build_id(path.name, self.plan_id))
-        (self.root / _PLACED_NAME).unlink(missing_ok=True)
+                path.replace(str(self.shards / folder / with_build_id(path.name, self.plan_id)))
+        (self.root / PLACED_NAME).unlink(missing_ok=True)
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
@@ -208,37 +276,69 @@ class BuildArea:
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def finished_names(self, phase: Phase) -> set[str]:
-        """Return the names of the records of finished shards, without reading them."""
-        return {name for name in os.listdir(self.root / phase) if name.endswith(".done")}
+    def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
+        """Return those of these shards that are finished."""
+        recorded = self._recorded(phase, shards)
+        found = self.each(lambda shard: (shard, self.read_finished(phase, shard)), recorded)
+        return {shard: done for shard, done in found if done}
 
-    def finished_name(self, shard: ShardId) -> str:
-        """Return the name of the record of a finished shard."""
-        return self._path("first", shard, "done").name
-
-    def forget(self, phase: Phase, shard: ShardId) -> None:
-        """Make the build write a finished shard again."""
-        self._path(phase, shard, "done").unlink(missing_ok=True)
+    def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
+        """Make the build write finished shards again."""
+        for _ in self.each(
+            lambda shard: self._path(phase, shard, "done").unlink(), self._recorded(phase, shards)
+        ):
+            pass
 
     def forget_all(self, phase: Phase) -> None:
         """Make the build write all shards of a layout again."""
         for path in (self.root / phase).glob("*.done"):
             path.unlink()
 
+    def _recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
+        """Return the shards that have a record, without reading it."""
+        with suppress(FileNotFoundError):
+            names = {path.name for path in (self.root / phase).iterdir()}
+            return [shard for shard in shards if self._path(phase, shard, "done").name in names]
+        return []
+
+    def e_tags(self, shard: Shard) -> dict[str, str]:
+        """Return the ETags of a shard that was uploaded, and of its index and labels; nothing on a disk.
+
+        Raises:
+            OSError: an object is missing, or the shard has another size.
+        """
+        return e_tags_of(self.shards, shard) if isinstance(self.shards, RemotePath) else {}
+
     def stop(self, why: str) -> None:
         """Make every worker of the build stop; if this is called again, the first reason is kept."""
+        if isinstance(self.stop_path, RemotePath):
+            stop_attempt(self.stop_path, why)
+            return
         # a full disk may have room for the file, but not for the reason
         with suppress(OSError), self.stop_path.open("x", encoding="utf-8", errors="surrogateescape") as file:
             file.write(why)
 
-    def _path(self, phase: Phase, shard: ShardId, suffix: str) -> Path:
+    def stop_reason(self) -> str | None:
+        """Return why the workers of the build must stop, which may be empty, or None."""
+        if isinstance(self.stop_path, RemotePath):
+            return reason_to_stop(self.stop_path)
+        with suppress(FileNotFoundError):
+            return self.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
+        return None
+
+    def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of a call for each item; to a store, many requests are made at the same time."""
+        return map(call, items) if isinstance(self.out, Path) else in_flight(call, items)
+
+    def _path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
 
-def rows_digest(rows: Sequence[Row]) -> str:
-    """Return the SHA-256, in hex, of the rows without their stamps."""
-    return hashlib.sha256(_rows_text(Columns.of(rows))).hexdigest()
-
-
-def _rows_text(rows: Columns) -> bytes:
-    return json.dumps([rows.keys, rows.labels, rows.sizes], separators=(",", ":")).encode("ascii")
+def _hard_linked(source: AnyPath, target: AnyPath) -> bool:
+    """Create a hard link, and return whether that was possible, which it is on some file systems."""
+    if not isinstance(source, Path) or not isinstance(target, Path):
+        return False
+    with suppress(OSError):
+        os.link(source, target)
+        return True
+    return False

@@ -1,4 +1,4 @@
-"""Write one shard: read its examples in plan order, encode and append them, and rename the finished file.
+"""Write one shard: read its examples in plan order, encode and append them, and publish the finished file.
 
 Some runners repeat a task or run it twice at the same time. Therefore each attempt writes to a separate file,
 and all attempts write the same bytes.
@@ -6,13 +6,11 @@ and all attempts write the same bytes.
 
 from __future__ import annotations
 
-import os
-import uuid
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 from tfshards.prep.progress.lines import Reporter, Written
@@ -21,12 +19,14 @@ from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId, rows_digest
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
+from tfshards.prep.writing.plan_file import rows_digest
 from tfshards.prep.writing.shard_names import shard_name
-from tfshards.prep.writing.tally import Tally
+from tfshards.prep.writing.tally import REMOTE_SECONDS, Tally
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import RemotePath
 
 # Examples are read in pieces of about this many bytes, a few pieces ahead of the writer, so that the memory
 # of a worker does not depend on the size of the shard.
@@ -105,17 +105,17 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         return
     rows, planned = task.area.read_plan(task.phase, shard)
     path = task.shard_path(shard)
-    unfinished = task.area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
+    written = task.area.new_path(path)
     accepted: list[Row] = []
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    tally = Tally(unfinished)
-    with ShardFile(unfinished, task.schema.label is not None) as file:
+    tally = Tally(task.area.attempt_path(path))
+    stop = _Stop(task.area)
+    with ShardFile(written, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
-            if task.area.stop_path.exists():
-                raise BuildError("stopped because another worker failed")
+            stop.check()
             file.append(piece.frames, piece.labels)
             accepted += piece.accepted
             rejected += piece.rejected
@@ -125,16 +125,16 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             advance = Written(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
             task.reporter.report(*advance)
             tally.add(advance)
-        file.sync()
-    if rejected and task.phase == "final":
-        raise InputError(
-            f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the build:"
-            " run the command again"
-        )
+        if rejected and task.phase == "final":
+            raise InputError(
+                f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the "
+                "build: run the command again"
+            )
+        stop.check(is_last=True)
     described, companions = file.describe(path)
     for name, data in companions.items():
-        publish(task.area, name, data)
-    unfinished.replace(task.area.shards / path)
+        task.area.write(name, data)
+    task.area.publish(written, path)
     finished = FinishedShard(
         shard=described,
         rows_digest=rows_digest(accepted) if rejected else planned,
@@ -142,9 +142,31 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
+        e_tags=task.area.e_tags(described),
     )
     task.area.write_finished(task.phase, shard, finished)
     tally.remove()
+
+
+class _Stop:
+    """Ends the writing of a shard if the build has stopped."""
+
+    def __init__(self, area: BuildArea) -> None:
+        self._area = area
+        self._is_remote = isinstance(area.out, RemotePath)
+        self._last = time.monotonic()
+
+    def check(self, *, is_last: bool = False) -> None:
+        """Raise BuildError if the build has stopped; a store is asked every other second, and at last.
+
+        What a worker wrote after the end of its build would stay in the store.
+        """
+        now = time.monotonic()
+        if self._is_remote and not is_last and now - self._last < REMOTE_SECONDS:
+            return
+        self._last = now
+        if self._area.stop_reason() is not None:
+            raise BuildError("stopped because another worker failed")
 
 
 @dataclass(frozen=True)
@@ -239,13 +261,3 @@ def _pieces(rows: Iterable[Row], most_rows: int) -> Iterator[list[Row]]:
             piece, filled = [], 0
     if piece:
         yield piece
-
-
-def publish(area: BuildArea, path: str, data: bytes) -> None:
-    """Write a file of the dataset, such as an index, atomically."""
-    unfinished = area.unfinished_path(f"{Path(path).name}.{uuid.uuid4().hex}")
-    with unfinished.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(area.shards / path)

@@ -6,41 +6,51 @@ Unlike reports over loopback, they arrive from every machine that writes shards.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TypeAlias
 
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
+from tfshards.schemas.storage import AnyPath, RemotePath
 
 _SUFFIX = ".tally"
 _SECONDS = 1.0
+# to a store, where every write is a request that costs money and time
+REMOTE_SECONDS = 2.0
+
+_Found: TypeAlias = "tuple[ShardId, Written] | None"
 
 
 class Tally:
     """Counts what an attempt has written of a shard, in a file next to the unfinished shard."""
 
-    def __init__(self, unfinished: Path) -> None:
+    def __init__(self, unfinished: AnyPath) -> None:
         """Start at nothing, without a file: most shards of small builds take less than a second."""
         self._path = unfinished.with_name(unfinished.name + _SUFFIX)
         self._written = Written()
+        self._seconds = REMOTE_SECONDS if isinstance(unfinished, RemotePath) else _SECONDS
         self._last = time.monotonic()
+        self._has_file = False
 
     def add(self, advance: Written) -> None:
-        """Count examples, and write the file about once a second."""
+        """Count examples, and write the file about once a second, or every other second to a store."""
         self._written = Written(*map(sum, zip(self._written, advance, strict=True)))
         now = time.monotonic()
-        if now - self._last >= _SECONDS:
+        if now - self._last >= self._seconds:
             self._last = now
+            self._has_file = True
+            text = f"{self._written.num_examples} {self._written.num_bytes}\n"
             # without the file there is only less to show
             with suppress(OSError):
-                self._path.write_text(f"{self._written.num_examples} {self._written.num_bytes}\n", "ascii")
+                self._path.write_bytes(text.encode("ascii"))
 
     def remove(self) -> None:
         """Remove the file."""
-        with suppress(OSError):
-            self._path.unlink()
+        if self._has_file:
+            with suppress(OSError):
+                self._path.unlink()
 
 
 @dataclass
@@ -62,13 +72,10 @@ class AreaMeter:
         """Return what is written of finished and of unfinished shards."""
         # before the finished ones, so that a shard that is finished meanwhile is not left out
         tallies = self._tallies()
-        done = self.area.finished_names(self.phase)
-        for shard, num_examples in self.shards.values():
-            if shard not in self._finished and self.area.finished_name(shard) in done:
-                found = self.area.read_finished(self.phase, shard)
-                if found:
-                    # rejected examples are done, too
-                    self._finished[shard] = Written(num_examples, found.shard.num_bytes)
+        planned = {shard: count for shard, count in self.shards.values() if shard not in self._finished}
+        for shard, done in self.area.finished(self.phase, planned).items():
+            # rejected examples are done, too
+            self._finished[shard] = Written(planned[shard], done.shard.num_bytes)
         unfinished = {shard: found for shard, found in tallies.items() if shard not in self._finished}
         every = [*self._finished.values(), *unfinished.values()]
         return Written(sum(one.num_examples for one in every), sum(one.num_bytes for one in every))
@@ -76,13 +83,19 @@ class AreaMeter:
     def _tallies(self) -> dict[ShardId, Written]:
         """Return the tally of each shard: if an engine tries one twice, that of the further attempt."""
         found: dict[ShardId, Written] = {}
-        for path in self.area.unfinished_path("").glob(f"*{_SUFFIX}"):
-            # the name of the shard, the id of the attempt, and the suffix
-            known = self.shards.get(path.name.removesuffix(_SUFFIX).rpartition(".")[0])
-            # another machine may be writing or removing the file
-            with suppress(OSError, ValueError):
-                text = path.read_text("ascii")
-                if known and text.endswith("\n"):
-                    num_examples, num_bytes = map(int, text.split())
-                    found[known[0]] = max(found.get(known[0], Written()), Written(num_examples, num_bytes))
+        paths: Iterable[AnyPath] = self.area.unfinished_path("").glob(f"*{_SUFFIX}")
+        for tally in filter(None, self.area.each(self._read, paths)):
+            shard, written = tally
+            found[shard] = max(found.get(shard, Written()), written)
         return found
+
+    def _read(self, path: AnyPath) -> _Found:
+        # the name of the shard, the id of the attempt, and the suffix
+        known = self.shards.get(path.name.removesuffix(_SUFFIX).rpartition(".")[0])
+        # another machine may be writing or removing the file
+        with suppress(OSError, ValueError):
+            text = path.read_bytes().decode("ascii")
+            if known and text.endswith("\n"):
+                num_examples, num_bytes = map(int, text.split())
+                return known[0], Written(num_examples, num_bytes)
+        return None

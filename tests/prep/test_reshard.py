@@ -671,7 +671,7 @@ def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, 
     held = in_no_order(records(old))
     patched = {
         # each step dies when it is first called
-        "first shard": "from tfshards.prep.derivation import shard_pass; shard_pass.publish = die",
+        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
         "commit": "from tfshards.prep.derivation import derive; derive.complete = die",
     }
     code = (

@@ -34,7 +34,6 @@ def write(root, compression, runs=RUNS, labels=()):
     with ShardFile(root / "a.tfrecord", bool(labels)) as file:
         for run in runs:
             file.append(frames_of(run, compression), [next(left) for _ in run] if labels else ())
-        file.sync()
     return file
 
 

@@ -1,0 +1,116 @@
+"""The build area in an object store, which has no locks and no renaming.
+
+An attempt at a build shows itself by a file, which is empty as long as the attempt may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from tfshards.schemas import Shard
+from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_flight
+from tfshards.schemas.storage.copies import MAX_COPIED_BYTES
+from tfshards.schemas.storage.uploads import abort_uploads
+
+# The file with the build id to which the shards of an area were placed.
+PLACED_NAME = "placed"
+_LATER = "a later run of the same build has begun; wait until that has ended"
+_GONE = "the build area was removed: another run of the same build has ended, or it was pruned"
+
+
+def begin_attempt(root: RemotePath, own: RemotePath, others: str) -> None:
+    """Write the file of an attempt, and stop earlier ones; do nothing if it has begun.
+
+    Of two attempts that begin together, at most one stops the other, because each looks for others before it
+    shows itself. The parts of unfinished uploads, which earlier attempts have left, are removed.
+
+    Args:
+        root: the build area.
+        own: file of the attempt.
+        others: pattern for the names of the files of all attempts.
+    """
+    attempts = sorted(root.glob(others))
+    if own in attempts:
+        return
+    for other in attempts:
+        stop_attempt(other, _LATER)
+    own.write_bytes(b"")
+    if attempts:
+        abort_left_uploads(root)
+
+
+def stop_attempt(path: RemotePath, why: str) -> None:
+    """Write the reason for which an attempt must stop into its file; the first reason is kept."""
+    with suppress(OSError):
+        status = path.stat()
+        if not status.st_size:
+            path.write_if((why or "stopped").encode("utf-8", "surrogateescape"), status)
+
+
+def reason_to_stop(path: RemotePath) -> str | None:
+    """Return why an attempt must stop, or None."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape") or None
+    except FileNotFoundError:
+        return _GONE
+
+
+def copy_into_place(
+    finished: RemotePath, out: RemotePath, names: Mapping[str, str], *, is_damaged: bool
+) -> None:
+    """Copy finished shards into the dataset inside the store, many at the same time.
+
+    Those that are there are not copied again: another run of this build, or an earlier build of the same
+    records, has copied them.
+
+    Args:
+        finished: folder of the finished shards.
+        out: folder of the dataset.
+        names: for each path in ``out`` that in ``finished``.
+        is_damaged: whether a file that is there may have other bytes of the same number.
+    """
+    sizes = {name: status.st_size for name, status in stored(finished).items()}
+    placed = {} if is_damaged else stored(out)
+    wanted = {
+        name: source
+        for name, source in names.items()
+        if name not in placed or placed[name].st_size != sizes.get(source)
+    }
+    large = [name for name, source in wanted.items() if sizes.get(source, 0) > MAX_COPIED_BYTES]
+
+    def copy(name: str) -> None:
+        (finished / wanted[name]).copy_to(out / name)
+
+    for _ in in_flight(copy, [name for name in wanted if name not in large]):
+        pass
+    for name in large:
+        copy_file(finished / wanted[name], out / name)
+
+
+def e_tags_of(folder: RemotePath, shard: Shard) -> dict[str, str]:
+    """Return the ETags of a shard, its index and its labels in a folder; see ``BuildArea.e_tags``."""
+    found = dict(in_flight(lambda path: (path, (folder / path).stat()), shard.files))
+    if found[shard.path].st_size != shard.num_bytes:
+        has = f"has {found[shard.path].st_size} bytes, but {shard.num_bytes} were uploaded"
+        raise OSError(None, has, str(folder / shard.path))
+    return {path: status.e_tag for path, status in found.items()}
+
+
+def stored(folder: RemotePath) -> dict[str, RemoteStatus]:
+    """Return the objects in a folder and in ``index``, by path, with what the listing says of them."""
+    found = [*folder.files(), *(folder / "index").files()]
+    return {path.relative_to(folder).as_posix(): status for path, status in found}
+
+
+def remove_area(root: RemotePath) -> None:
+    """Remove a build area, and the parts of unfinished uploads into it."""
+    # that name at last, since it shows after a crash that the build was committed
+    root.remove_tree(last=PLACED_NAME)
+    abort_left_uploads(root)
+
+
+def abort_left_uploads(root: RemotePath) -> None:
+    """Remove the parts of unfinished uploads; without the right to list them, a rule of the bucket has to."""
+    with suppress(OSError):
+        abort_uploads(root)

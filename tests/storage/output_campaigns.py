@@ -1,0 +1,197 @@
+"""Builds into a bucket that are killed, or that start at the same time, as often as a caller asks for."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.durability.commands import TIMEOUT_SECONDS, Commands, Ended, start_server
+from tests.durability.inputs import image, write
+from tfshards.prep import prune, verify
+from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import any_path
+
+from .conftest import Bucket
+from .servers import s3_client
+
+_REJECTED = (3, 11)
+
+
+def objects(url: str) -> dict[str, bytes]:
+    """Return the content of every object below a URL by its key from there."""
+    root = any_path(url)
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path, _ in root.walk()}
+
+
+def uploads(bucket: Bucket) -> list[str]:
+    """Return the keys of unfinished multipart uploads."""
+    found = s3_client(bucket.server).list_multipart_uploads(Bucket=bucket.name)
+    return [upload["Key"] for upload in found.get("Uploads", ())]
+
+
+def write_inputs(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Write inputs, and return the arguments of a build of each kind.
+
+    Shards of photos are uploaded in one request, those of arrays in parts; those of many rows are also
+    written by a second process, which a kill of the first one leaves.
+    """
+    for number in range(24):
+        write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
+    for number in _REJECTED:
+        write(folder / "photos" / "cat" / f"bad-{number:02}.bmp", b"no image")
+    np.save(folder / "large.npy", np.zeros((20, 1 << 20), np.uint8))
+    np.save(folder / "many.npy", np.arange(40_000).reshape(20_000, 2))
+    photos = ("build", "images", str(folder / "photos"), "--max-rejected", "20%")
+    return {
+        "photos": (*photos, "--shards", "4"),
+        "large": ("build", "arrays", f"x={folder / 'large.npy'}", "--shards", "2"),
+        "many": ("build", "arrays", f"x={folder / 'many.npy'}", "--shards", "6"),
+        "other photos": (*photos, "--shards", "3", "--seed", "1"),
+    }
+
+
+@contextmanager
+def running_commands(folder: Path, count: int) -> Iterator[list[Commands]]:
+    """Yield what runs as many commands at the same time, with the environment of this process."""
+    found = []
+    for number in range(count):
+        (folder / f"commands{number}").mkdir()
+        found.append(Commands(folder / f"commands{number}", start_server()))
+    try:
+        yield found
+    finally:
+        for commands in found:
+            assert commands.server.stdin
+            commands.server.stdin.close()
+            commands.server.wait(TIMEOUT_SECONDS)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What an undisturbed build leaves, and how long it takes."""
+
+    objects: dict[str, bytes]
+    seconds: float
+
+
+def undisturbed(
+    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]], names: Sequence[str]
+) -> dict[str, Whole]:
+    """Build each of these inputs once."""
+    found = {}
+    for name in names:
+        out = f"{bucket.url}/whole/{name.replace(' ', '-')}/data"
+        # the first build imports more
+        seconds = [commands.run([*inputs[name], folder]).seconds for folder in (f"{out}-first/data", out)]
+        assert (any_path(out) / MANIFEST_NAME).is_file()
+        found[name] = Whole(objects(out), min(seconds))
+    return found
+
+
+def kills(
+    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]], count: int, seed: str
+) -> Counter[str]:
+    """Kill builds at random moments, resume them, and compare what they leave with an undisturbed build."""
+    chance = random.Random(seed)
+    whole = undisturbed(commands, bucket, inputs, ("photos", "large", "many"))
+    tried: Counter[str] = Counter()
+    while tried["killed"] < count:
+        name = chance.choice([*whole])
+        out = f"{bucket.url}/trial-{tried.total()}/data"
+        is_killed = True
+        while is_killed:
+            moment = chance.uniform(0.02, 1.1 * whole[name].seconds)
+            is_killed = commands.run([*inputs[name], out], kill_after=moment).status != 0
+            tried["killed" if is_killed else "too late"] += 1
+            if (any_path(out) / MANIFEST_NAME).is_file():
+                assert verify(out, deep=True)
+            is_killed = is_killed and chance.random() < 0.3
+        tried["with unfinished uploads"] += bool(uploads(bucket))
+        ended = commands.run([*inputs[name], out])
+        assert ended.status == 0, ended.output
+        tried["resumed"] += "resuming the build" in ended.output
+        assert objects(out) == whole[name].objects, (name, ended.output)
+        assert uploads(bucket) == [], (name, ended.output)
+        any_path(out).remove_tree()
+    return tried
+
+
+def pairs(
+    both: Sequence[Commands], bucket: Bucket, inputs: dict[str, tuple[str, ...]], count: int, seed: str
+) -> Counter[str]:
+    """Start two builds of one output at about the same time; one wins, and the other one says so."""
+    chance = random.Random(seed)
+    whole = undisturbed(both[0], bucket, inputs, ("photos", "many", "other photos"))
+    tried: Counter[str] = Counter()
+    for number in range(count):
+        names = [("photos", "photos"), ("photos", "other photos"), ("many", "many")][number % 3]
+        overwrite = ("--overwrite",) if chance.random() < 0.5 else ()
+        out = f"{bucket.url}/pair-{number}/data"
+        delay = chance.choice((0.0, chance.uniform(0, whole[names[0]].seconds)))
+        first, second = together(both, [(*inputs[name], *overwrite, out) for name in names], delay)
+        ended = {0: first, 1: second}
+        won = [index for index, one in ended.items() if one.status == 0]
+        told = f"{names} {overwrite} {delay:.2f}\n{first.output}\n{second.output}"
+        assert won, told
+        for one in ended.values():
+            if one.status != 0:
+                tried[reason(one, is_same=names[0] == names[1])] += 1
+                assert one.status == 1, told
+            elif "another run of the same build" in one.output:
+                tried["found the commit of the other run"] += 1
+            elif "is up to date" in one.output:
+                tried["was up to date"] += 1
+            else:
+                tried["committed"] += 1
+        assert verify(out, deep=True), told
+        # what belongs to one of the builds that committed, whole
+        manifest = (any_path(out) / MANIFEST_NAME).read_bytes()
+        winners = {names[index] for index in won if whole[names[index]].objects[MANIFEST_NAME] == manifest}
+        assert len(winners) == 1, told
+        winner = winners.pop()
+        found = objects(out)
+        expected = whole[winner].objects
+        assert {name: found.get(name) for name in expected} == expected, told
+        tried["left something"] += found != expected
+        prune(out)
+        assert objects(out) == expected, told
+        assert uploads(bucket) == [], told
+    return tried
+
+
+_REASONS = {
+    "took over": "a later run of the same build has begun; wait until that has ended",
+    "lost": "meanwhile another build was committed (",
+    "was too late": "holds a dataset with other options",
+}
+
+
+def reason(ended: Ended, *, is_same: bool) -> str:
+    """Return which of the reasons for losing a build has given."""
+    found = [name for name, text in _REASONS.items() if text in ended.output]
+    assert found == ["took over"] if is_same else found and found != ["took over"], ended.output
+    return found[0]
+
+
+def together(both: Sequence[Commands], commands: Sequence[tuple[str, ...]], delay: float) -> list[Ended]:
+    """Run two commands, the second of which starts some seconds after the first one."""
+    found: dict[int, Ended] = {}
+
+    def run(index: int) -> None:
+        time.sleep(index * delay)
+        found[index] = both[index].run(commands[index])
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[0], found[1]]

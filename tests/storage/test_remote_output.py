@@ -1,0 +1,245 @@
+"""A dataset that is built into an object store is the one that is built on a disk; nothing else is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.durability.inputs import image, write
+from tfshards.prep import Arrays, ImageFolder, Options, build, plan, prune, verify
+from tfshards.prep.building import build as build_module
+from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas.storage import RemotePath, any_path
+
+from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
+from .servers import s3_client
+
+Build = Callable[..., Manifest]
+
+
+@pytest.fixture
+def small_folder(tmp_path: Path) -> Path:
+    """Thirteen images of two classes."""
+    for number in range(13):
+        write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def log() -> list[str]:
+    """The status lines of ``quiet_build``."""
+    return []
+
+
+@pytest.fixture
+def quiet_build(log: list[str]) -> Build:
+    """``build``, except that its status lines go to ``log``."""
+    return partial(build, log=log.append)
+
+
+def versions(url: str) -> dict[str, object]:
+    """Return what a listing says of every object below a URL."""
+    return dict(any_path(url).walk())
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def damaged(folder: Path) -> Path:
+    for number in range(3):
+        (folder / "cat" / f"bad{number}.png").write_bytes(b"no image")
+    return folder
+
+
+NUMBERS = {"x": np.arange(5000), "y": np.arange(5000) % 3}
+CASES = {
+    "images": (lambda folder: ImageFolder(folder), {"shards": 3}),
+    "images of which some are rejected": (
+        lambda folder: ImageFolder(damaged(folder)),
+        {"shards": 2, "options": Options(max_rejected="50%")},
+    ),
+    "several splits, compressed": (
+        lambda folder: ImageFolder(folder),
+        {"shards": 2, "options": Options(splits={"train": "70%", "val": "30%"}, compression="gzip")},
+    ),
+    "arrays": (lambda _: Arrays(NUMBERS), {"shards": {"train": 7}}),
+}
+
+
+@pytest.mark.parametrize(("source", "arguments"), CASES.values(), ids=CASES.keys())
+def test_a_build_into_a_bucket_has_the_bytes_of_a_local_one(
+    source, arguments, bucket, small_folder, tmp_path, quiet_build, log
+):
+    source = source(small_folder)
+    local = quiet_build(source, tmp_path / "data", **arguments)
+    out = f"{bucket.url}/some/data"
+    log.clear()
+    assert quiet_build(source, out, **arguments) == local
+    assert objects(out) == files(tmp_path / "data")
+    assert uploads(bucket) == []
+    before = versions(out)
+    log.clear()
+    assert quiet_build(source, out, **arguments) == local
+    assert [line for line in log if not line.startswith("warning")] == [
+        f"{out} is up to date (sizes of its files were compared; 'tfshards verify' compares contents)"
+    ]
+    assert versions(out) == before
+
+
+def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_readable(
+    bucket, small_folder, quiet_build, log
+):
+    out = f"{bucket.url}/data"
+    first = quiet_build(ImageFolder(small_folder), out)
+    before = objects(out)
+    with pytest.raises(
+        InputError, match=r"holds a dataset with other options \(seed=\); give overwrite=True"
+    ):
+        quiet_build(ImageFolder(small_folder), out, seed=1)
+    assert objects(out) == before
+    second = quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
+    assert second.build_id != first.build_id
+    kept = {shard for one in first.shards for shard in one.files}
+    assert {name: data for name, data in objects(out).items() if name in kept} == {
+        name: before[name] for name in kept
+    }
+    removed = prune(out, dry_run=True)
+    assert {one.path: one.num_bytes for one in removed} == {
+        name: len(data) for name, data in before.items() if first.build_id in name
+    }
+    assert prune(out) == removed
+    assert objects(out).keys() & kept == set()
+    assert verify(out, deep=True)
+    assert prune(out) == []
+
+
+def test_an_adopted_or_foreign_folder_is_refused(bucket, small_folder, quiet_build):
+    (any_path(bucket.url) / "data/notes.txt").write_bytes(b"mine")
+    with pytest.raises(InputError, match="holds files but no dataset"):
+        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data")
+    with pytest.raises(InputError, match="is a file; the last argument"):
+        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data/notes.txt")
+    with pytest.raises(InputError, match="holds neither a dataset nor an unfinished build"):
+        prune(f"{bucket.url}/nothing")
+    with pytest.raises(InputError, match="there is no such bucket"):
+        quiet_build(ImageFolder(small_folder), "s3://no-such-bucket/data")
+
+
+def interrupted(monkeypatch, quiet_build, *arguments, **options):
+    """Run a build that fails before its commit."""
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module, "commit_build", failing)
+        with pytest.raises(BuildError, match=r"^the power failed$"):
+            quiet_build(*arguments, **options)
+
+
+def failing(*_):
+    raise BuildError("the power failed")
+
+
+def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replaced(
+    bucket, small_folder, monkeypatch, quiet_build, log
+):
+    out = f"{bucket.url}/data"
+    source = ImageFolder(small_folder)
+    whole = quiet_build(source, f"{bucket.url}/whole/data", shards=4)
+    interrupted(monkeypatch, quiet_build, source, out, shards=4)
+    shards = sorted(path for path, _ in any_path(out).walk() if ".tfrecord" in path.name)
+    assert len(shards) == 12
+    # one that has other bytes, one that is missing, and one whose index is missing
+    (first,) = (path for path in shards if path.name.endswith("00000-of-00004"))
+    first.write_bytes(first.read_bytes()[::-1])
+    next(path for path in shards if path.name.endswith("00001-of-00004")).unlink()
+    next(path for path in shards if path.name.endswith("00002-of-00004.idx")).unlink()
+    opened = []
+    monkeypatch.setattr(RemotePath, "open", lambda path, *_: opened.append(path))
+    log.clear()
+    assert quiet_build(source, out, shards=4) == whole
+    assert "resuming the build: 1 of 4 shards finished" in log
+    assert opened == []
+    assert objects(out) == objects(f"{bucket.url}/whole/data")
+
+
+def test_a_damaged_dataset_is_replaced_by_the_same_build(bucket, small_folder, quiet_build):
+    out = f"{bucket.url}/data"
+    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
+    before = objects(out)
+    shard = any_path(out) / manifest.shards[0].path
+    shard.write_bytes(shard.read_bytes()[::-1])
+    assert not verify(out)
+    assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=True) == manifest
+    assert objects(out) == before
+
+
+def test_beam_writes_into_a_bucket_and_a_plan_writes_nothing(bucket, small_folder, tmp_path, quiet_build):
+    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
+    assert plan(source, out, shards=3).plan_id == plan(source, tmp_path / "data", shards=3).plan_id
+    assert objects(out) == {}
+    quiet_build(source, tmp_path / "data", shards=3)
+    quiet_build(source, out, shards=3, engine="beam")
+    assert objects(out) == files(tmp_path / "data")
+
+
+def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder, monkeypatch, quiet_build):
+    out = f"{bucket.url}/data"
+    interrupted(monkeypatch, quiet_build, ImageFolder(small_folder), out)
+    client = s3_client(bucket.server)
+    for key in ("data/.build/shards/x", "other/y"):
+        client.create_multipart_upload(Bucket=bucket.name, Key=key)
+    assert [one.path for one in prune(out, dry_run=True)] == [".build/"]
+    assert len(uploads(bucket)) == 2
+    assert [one.path for one in prune(out)] == [".build/"]
+    assert objects(out) == {}
+    assert uploads(bucket) == ["other/y"]
+
+
+@pytest.mark.parametrize("how", ["another", "the same", "a removed one"])
+def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, monkeypatch, quiet_build, log):
+    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
+    if how == "a removed one":
+        quiet_build(source, out, seed=3)
+    commit = build_module.commit_build
+
+    def late(*arguments):
+        monkeypatch.setattr(build_module, "commit_build", commit)
+        if how == "a removed one":
+            (any_path(out) / "dataset.json").unlink()
+        else:
+            quiet_build(source, out, seed=1 if how == "another" else 0)
+        return commit(*arguments)
+
+    monkeypatch.setattr(build_module, "commit_build", late)
+    if how == "the same":
+        quiet_build(source, out)
+        assert f"{out}: another run of the same build has committed it meanwhile" in log
+    else:
+        why = "another build was committed" if how == "another" else "has been replaced meanwhile"
+        with pytest.raises(BuildError, match=why):
+            quiet_build(source, out, overwrite=how == "a removed one")
+    if how != "a removed one":
+        assert verify(out, deep=True)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(500, marks=pytest.mark.nightly)])
+def test_a_killed_build_resumes_to_the_same_dataset(count, bucket, tmp_path):
+    inputs = write_inputs(tmp_path)
+    with running_commands(tmp_path, 1) as (commands,):
+        tried = kills(commands, bucket, inputs, count, "4")
+    print(f"\n{dict(tried)}")
+    assert tried["killed"] >= count
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.nightly)])
+def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(count, bucket, tmp_path):
+    inputs = write_inputs(tmp_path)
+    with running_commands(tmp_path, 2) as both:
+        tried = pairs(both, bucket, inputs, count, "4")
+    print(f"\n{dict(tried)}")
+    assert tried["committed"] >= count / 2
