@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfshards.prep.derivation.merge import merge
     from tfshards.prep.derivation.reshard import reshard
     from tfshards.prep.derivation.shard_options import ShardOptions
+    from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options
     from tfshards.prep.planning.shard_counts import ShardCounts
@@ -47,6 +48,7 @@ __all__ = [
     "Arrays",
     "ColumnRoles",
     "Elements",
+    "Export",
     "FeatureRoles",
     "ImageFolder",
     "ImageOptions",
@@ -63,6 +65,7 @@ __all__ = [
     "append",
     "audit",
     "build",
+    "export",
     "info",
     "merge",
     "plan",
@@ -90,6 +93,7 @@ _MODULES = {
     "Arrays": "tfshards.prep.sources.arrays.source",
     "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
     "Elements": "tfshards.prep.sources.elements.source",
+    "Export": "tfshards.prep.exporting.export",
     "FeatureRoles": "tfshards.prep.adoption.roles",
     "ImageFolder": "tfshards.prep.sources.images.folder",
     "ImageOptions": "tfshards.prep.imaging.options",
@@ -106,6 +110,7 @@ _MODULES = {
     "append": "tfshards.prep.derivation.append",
     "audit": "tfshards.prep.auditing.audit",
     "build": "tfshards.prep.building.build",
+    "export": "tfshards.prep.exporting.export",
     "info": "tfshards.schemas",
     "merge": "tfshards.prep.derivation.merge",
     "plan": "tfshards.prep.building.preview",

@@ -118,6 +118,7 @@ def run_without(blocked, code, folder=None):
 LAYERS = {
     "prep": (
         "cli",
+        "exporting",
         "derivation",
         "adoption",
         "auditing",

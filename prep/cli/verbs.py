@@ -6,6 +6,7 @@ from tfshards.prep.cli.adopt import ADOPT
 from tfshards.prep.cli.append import APPEND
 from tfshards.prep.cli.audit import AUDIT
 from tfshards.prep.cli.build import BUILD
+from tfshards.prep.cli.export import EXPORT
 from tfshards.prep.cli.info import INFO
 from tfshards.prep.cli.merge import MERGE
 from tfshards.prep.cli.plan import PLAN
@@ -17,5 +18,6 @@ from tfshards.prep.cli.verify import VERIFY
 
 # in the order of the help
 VERBS: dict[str, Verb] = {
-    verb.name: verb for verb in (BUILD, PLAN, INFO, SHOW, VERIFY, AUDIT, PRUNE, ADOPT, RESHARD, MERGE, APPEND)
+    verb.name: verb
+    for verb in (BUILD, PLAN, INFO, SHOW, VERIFY, AUDIT, PRUNE, ADOPT, RESHARD, MERGE, APPEND, EXPORT)
 }

@@ -640,7 +640,7 @@ def test_help_lists_all_verbs(run):
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
     looks = ["info", "show", "verify", "audit", "prune"]
-    assert listed == ["build", "plan", *looks, "adopt", "reshard", "merge", "append"]
+    assert listed == ["build", "plan", *looks, "adopt", "reshard", "merge", "append", "export"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):

@@ -1,0 +1,44 @@
+"""The verb ``export``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from tfshards.prep.exporting.in_place import IN_PLACE
+    from tfshards.prep.exporting.table import FORMATS
+
+    add_dataset(parser)
+    texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
+    add = parser.add_argument
+    add("directory", metavar="DIR", nargs="?", help="new folder of the export, or that of the same one")
+    add(
+        "--to",
+        required=True,
+        choices=(*FORMATS, *IN_PLACE),
+        help=f"format: {', '.join(texts)}; without DIR, written into the dataset: {', '.join(IN_PLACE)}",
+    )
+    add("--select", metavar="NAMES", help="comma-separated names of the features to export (default: all)")
+    add_json(parser, "print the names and sizes of all files as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.exporting.export import export
+
+    select = None if args.select is None else args.select.split(",")
+    made = export(args.dataset, args.directory, to=args.to, select=select, log=args.log)
+    print(json.dumps(made.to_json()) if args.json else made)
+    return 0
+
+
+EXPORT = Verb(
+    "export",
+    "write the examples of a dataset in the format of another tool, and read them back",
+    _add_arguments,
+    _run,
+    is_resumable=True,
+)

@@ -1,0 +1,1 @@
+"""Datasets in the formats of other tools, which are read without tfshards: one file per format."""

@@ -1,0 +1,99 @@
+"""The description of a format to which datasets are exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from tfshards.prep.exporting.request import Example, Part, Request
+from tfshards.prep.records.example import Values
+from tfshards.schemas import InputError, Problem
+
+
+class WrittenFile(NamedTuple):
+    """A file of an export: its path relative to the directory, its size in bytes and its digest."""
+
+    path: str
+    num_bytes: int
+    digest: str
+
+
+class WrittenPart(NamedTuple):
+    """A part and its files."""
+
+    part: Part
+    files: tuple[WrittenFile, ...]
+
+
+# Blocks of the content of a file, by its path relative to the directory.
+Contents: TypeAlias = Mapping[str, Iterable[bytes]]
+
+
+class Format(NamedTuple):
+    """One format.
+
+    Attributes:
+        name: its name, as ``to=`` takes it.
+        text: what is written and what reads it, for the help.
+        problems: returns what the format cannot hold of a dataset.
+        write: writes the files of one part into an empty folder, at the paths that they have in the export. A
+            path that starts with ``PIECES`` is not part of the export, but there for ``finish``.
+        read: returns the values of the examples of a part from its files in that folder.
+        finish: returns the files that follow from all parts; the folder is the export's directory.
+        package: the package that writes the files, by the name of its import, or empty.
+        install: its name for pip.
+    """
+
+    name: str
+    text: str
+    problems: Callable[[Request], list[Problem]]
+    write: Callable[[Request, Part, Path, Iterable[Example]], None]
+    read: Callable[[Request, Part, Path], Iterator[Mapping[str, Values]]]
+    finish: Callable[[Request, Sequence[WrittenPart], Path], Contents]
+    package: str = ""
+    install: str = ""
+
+    def version(self) -> str:
+        """Return the release of the package, on which the bytes may depend, or an empty string."""
+        from importlib.metadata import version
+
+        return version(self.install) if self.package else ""
+
+
+# The folder with the state of an export that is not finished, and in it that of pieces of files.
+STATE = ".export"
+PIECES = f"{STATE}/pieces"
+
+
+def require_package(chosen: Format) -> None:
+    """Raise InputError if the package that writes a format is not installed."""
+    if chosen.package and find_spec(chosen.package) is None:
+        raise InputError(
+            f"to={chosen.name!r} needs the package {chosen.install}: pip install {chosen.install}, or "
+            "pip install 'tfshards[export]' for all formats"
+        )
+
+
+def dtype_problems(request: Request, refused: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each numeric feature of a refused dtype.
+
+    Args:
+        request: what is exported.
+        refused: why, by dtype.
+    """
+    return [
+        Problem(feature.name, refused[feature.dtype])
+        for feature in request.schema.features
+        if feature.dtype in refused and not feature.is_encoded
+    ]
+
+
+def lists_of_text(request: Request) -> list[Problem]:
+    """Return a problem for each feature with several byte strings that are not all UTF-8."""
+    return [
+        Problem(feature.name, "is a list of byte strings, of which some are not UTF-8")
+        for feature in request.schema.features
+        if feature.name in request.binary and feature.shape != ()
+    ]

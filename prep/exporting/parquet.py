@@ -1,0 +1,294 @@
+"""Export to Parquet with the metadata of Hugging Face ``datasets``: images, class names, a dataset card.
+
+Format: https://parquet.apache.org/docs/file-format, written by pyarrow. The features are in the schema's
+metadata under ``huggingface``, as ``datasets`` writes it (``Features.to_dict``), and ``README.md`` lists the
+splits (https://huggingface.co/docs/hub/datasets-manual-configuration): ``datasets.load_dataset(DIR)``.
+
+| feature | column | type of ``datasets`` |
+|---|---|---|
+| image, mask | struct of ``bytes`` and ``path``, which is null | ``Image`` |
+| scalar label with class names | int64; -1 is no class | ``ClassLabel`` |
+| byte string | string, or binary if some are not UTF-8 | ``Value`` |
+| number | its dtype | ``Value`` |
+| numbers | lists, of fixed size where the shape is fixed | ``List`` of ``List`` … |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems
+from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
+from tfshards.prep.records.example import Values
+from tfshards.schemas import Feature, Problem
+from tfshards.schemas.json_reader import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Array: TypeAlias = pa.Array
+    Type: TypeAlias = pa.DataType
+
+# Readers hold a row group in memory.
+_GROUP_BYTES = 32 << 20
+_GROUP_ROWS = 10_000
+
+
+def _problems(request: Request) -> list[Problem]:
+    dtypes = ("bfloat16", "complex64", "complex128")
+    problems = dtype_problems(
+        request, {dtype: f"is {dtype}, which Parquet does not have" for dtype in dtypes}
+    )
+    names = Counter(map(_split_name, request.manifest.splits))
+    for name in request.manifest.splits:
+        if names[_split_name(name)] > 1:
+            what = f"and another split are both {_split_name(name)!r} for datasets, which has no '-' in names"
+            problems.append(Problem(f"splits.{name}", what))
+    return problems
+
+
+def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+    import pyarrow.parquet as pq
+
+    schema, features = _schema(request), request.schema.features
+    (folder / "data").mkdir()
+    # nearly every value of these is different
+    plain = [feature.name for feature in features if not feature.is_encoded]
+    with pq.ParquetWriter(
+        folder / _path(part), schema, use_dictionary=plain, write_statistics=plain
+    ) as writer:
+        for rows in _groups(examples):
+            columns = [
+                _column(request, feature, [example.values[feature.name] for example in rows])
+                for feature in features
+            ]
+            writer.write_batch(_batch(columns, schema))
+
+
+def _batch(columns: Sequence[Array], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _groups(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    """Yield the examples in groups that are row groups."""
+    rows: list[Example] = []
+    num_bytes = 0
+    for example in examples:
+        rows.append(example)
+        num_bytes += len(example.data)
+        if num_bytes >= _GROUP_BYTES or len(rows) >= _GROUP_ROWS:
+            yield rows
+            rows, num_bytes = [], 0
+    if rows:
+        yield rows
+
+
+def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+    import pyarrow.parquet as pq
+
+    features = request.schema.features
+    with pq.ParquetFile(folder / _path(part)) as file:
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(row_groups=[group]):
+                columns = [
+                    _column_values(feature, batch.column(index)) for index, feature in enumerate(features)
+                ]
+                for row in zip(*columns, strict=True):
+                    yield dict(zip(request.schema.names, row, strict=True))
+
+
+def _finish(request: Request, _: Sequence[WrittenPart], __: Path) -> Contents:
+    files: list[Json] = [
+        {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
+        for name in request.manifest.splits
+    ]
+    card: Json = [{"config_name": "default", "data_files": files}]
+    rows = [f"| {name} | {split.num_examples:,} |" for name, split in request.manifest.splits.items()]
+    lines = [
+        "---",
+        # JSON is YAML
+        f"configs: {json.dumps(card)}",
+        "---",
+        "",
+        f"# {request.manifest.name}",
+        "",
+        f"Exported by tfshards, build {request.manifest.build_id}.",
+        "",
+        "| split | examples |",
+        "|---|---|",
+        *rows,
+    ]
+    return {"README.md": [("\n".join(lines) + "\n").encode("utf-8")]}
+
+
+def _split_name(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _path(part: Part) -> str:
+    return f"data/{part.split}-{part.name}.parquet"
+
+
+def _schema(request: Request) -> pa.Schema:
+    import pyarrow as pa
+
+    described = {feature.name: _described(request, feature) for feature in request.schema.features}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+    fields = [(feature.name, _type(request, feature)) for feature in request.schema.features]
+    return pa.schema(fields, metadata)
+
+
+def _described(request: Request, feature: Feature) -> Json:
+    """Return the type of a feature as ``Features.to_dict`` of ``datasets`` has it."""
+    if feature.is_encoded:
+        return {"_type": "Image"}
+    if _is_class(request, feature):
+        return {"names": list(request.schema.class_names), "_type": "ClassLabel"}
+    described: Json = {
+        "dtype": str(_item_type(request, feature)).replace("halffloat", "float16"),
+        "_type": "Value",
+    }
+    for dim in reversed(feature.shape):
+        described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
+    return described
+
+
+def _is_class(request: Request, feature: Feature) -> bool:
+    return feature.kind == "label" and feature.shape == () and bool(request.schema.class_names)
+
+
+def _item_type(request: Request, feature: Feature) -> Type:
+    import pyarrow as pa
+
+    if feature.kind == "bytes":
+        return pa.binary() if feature.name in request.binary else pa.string()
+    return pa.int64() if _is_class(request, feature) else pa.from_numpy_dtype(np.dtype(feature.dtype))
+
+
+def _type(request: Request, feature: Feature) -> Type:
+    import pyarrow as pa
+
+    if feature.is_encoded:
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    found = _item_type(request, feature)
+    for dim in reversed(feature.shape):
+        found = pa.list_(found, dim or -1)
+    return found
+
+
+def _column(request: Request, feature: Feature, values: Sequence[Values]) -> Array:
+    import pyarrow as pa
+
+    kind = _type(request, feature)
+    if feature.is_encoded:
+        content = pa.array(values, pa.binary())
+        return pa.StructArray.from_arrays([content, pa.nulls(len(values), pa.string())], fields=list(kind))
+    item = _item_type(request, feature)
+    if feature.kind == "bytes":
+        strings = (
+            values
+            if feature.shape == ()
+            else [each for value in values for each in cast("list[bytes]", value)]
+        )
+        flat = pa.array([_string(request, feature, cast("bytes", each)) for each in strings], item)
+        lengths = [1 if feature.shape == () else len(cast("list[bytes]", value)) for value in values]
+    else:
+        arrays = [array_of(feature, value) for value in values]
+        flat = pa.array(np.concatenate([np.ravel(array) for array in arrays])).cast(item)
+        lengths = [array.size // feature.row_elements if feature.is_ragged else 1 for array in arrays]
+    if not feature.is_ragged:
+        return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
+    rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), sum(lengths))
+    return pa.ListArray.from_arrays(_offsets(lengths), rows)
+
+
+def _string(request: Request, feature: Feature, value: bytes) -> str | bytes:
+    text = text_of(request, feature, value)
+    return value if text is None else text
+
+
+def _offsets(lengths: Sequence[int]) -> Array:
+    import pyarrow as pa
+
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def _nested(flat: Array, shape: tuple[int, ...], rows: int) -> Array:
+    """Return ``rows`` lists of lists of the shape, whose elements are in ``flat``."""
+    import pyarrow as pa
+
+    for axis in reversed(range(len(shape))):
+        if shape[axis]:
+            flat = pa.FixedSizeListArray.from_arrays(flat, shape[axis])
+        else:
+            # a list of fixed size 0 would not know how many there are
+            flat = pa.ListArray.from_arrays(_offsets([0] * (rows * math.prod(shape[:axis]))), flat)
+    return flat
+
+
+def _column_values(feature: Feature, column: Array) -> list[Values]:
+    """Return the value of each row."""
+    import pyarrow as pa
+
+    if feature.is_encoded:
+        return list(column.field("bytes").to_pylist())
+    if feature.kind == "bytes":
+        depth = len(feature.shape)
+        is_text = pa.types.is_string(_leaf(column.type, depth))
+        found = column.to_pylist()
+        for _ in range(depth - 1):
+            found = [[each for inner in value for each in inner] for value in found]
+        if depth:
+            return [[_bytes(each, is_text) for each in value] for value in found]
+        return [_bytes(each, is_text) for each in found]
+    if feature.is_ragged:
+        lengths = column.value_lengths().to_numpy()
+        rows = _numbers(column.flatten(), len(feature.shape) - 1)
+        rows = rows.reshape((-1, *cast("tuple[int, ...]", feature.shape[1:])))
+        ends = np.cumsum(lengths)
+        return [
+            value_of(feature, rows[end - length : end]) for end, length in zip(ends, lengths, strict=True)
+        ]
+    numbers = _numbers(column, len(feature.shape))
+    return [
+        value_of(feature, row)
+        for row in numbers.reshape((len(column), *cast("tuple[int, ...]", feature.shape)))
+    ]
+
+
+def _numbers(array: Array, depth: int) -> np.ndarray:
+    for _ in range(depth):
+        array = array.flatten()
+    found: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _leaf(kind: Type, depth: int) -> Type:
+    for _ in range(depth):
+        kind = kind.value_type
+    return kind
+
+
+def _bytes(value: str | bytes, is_text: bool) -> bytes:
+    return cast("str", value).encode("utf-8") if is_text else cast("bytes", value)
+
+
+PARQUET = Format(
+    "parquet",
+    "Parquet files for Hugging Face datasets",
+    _problems,
+    _write,
+    _read,
+    _finish,
+    "pyarrow",
+    "pyarrow",
+)

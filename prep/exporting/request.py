@@ -1,0 +1,187 @@
+"""What is exported: the dataset, its features, and the parts in which it is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from tfshards.prep.progress.threads import Tick
+from tfshards.prep.records.example import Decoded, Values
+from tfshards.prep.records.reader import RecordError, read_frames
+from tfshards.prep.records.values import parse_record
+from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
+from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.storage import AnyPath
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is exported.
+
+    Attributes:
+        root: folder of the dataset.
+        manifest: its manifest.
+        schema: the exported features, in the order of the dataset.
+        binary: names of features of byte strings of which some are not UTF-8, so that a format that
+            distinguishes text from bytes stores all of them as bytes.
+    """
+
+    root: AnyPath
+    manifest: Manifest
+    schema: Schema
+    binary: frozenset[str] = frozenset()
+
+    @property
+    def parts(self) -> list[Part]:
+        """One part per shard of the dataset."""
+        parts: list[Part] = []
+        for name, split in self.manifest.splits.items():
+            first = 0
+            for index, shard in enumerate(split.shards):
+                parts.append(Part(len(parts), name, index, len(split.shards), first, shard))
+                first += shard.num_examples
+        return parts
+
+
+@dataclass(frozen=True)
+class Part:
+    """The examples of one shard, which are written to files of their own.
+
+    Attributes:
+        number: number of the part in the export, from 0.
+        split: name of its split.
+        index: number of its shard in the split, from 0.
+        count: number of shards of the split.
+        first: number of its first example in the split, from 0.
+        shard: the shard.
+    """
+
+    number: int
+    split: str
+    index: int
+    count: int
+    first: int
+    shard: Shard
+
+    @property
+    def name(self) -> str:
+        """Number of the shard in its split, such as ``00003-of-00064``."""
+        return f"{self.index:05d}-of-{self.count:05d}"
+
+
+class Example(NamedTuple):
+    """One example.
+
+    Attributes:
+        number: its number in the split, from 0.
+        data: the bytes of its record.
+        values: the value of each exported feature: bytes or a number for a scalar, bytes for an image, a mask
+            and kind ``raw``, else a list of its elements.
+    """
+
+    number: int
+    data: bytes
+    values: dict[str, Values]
+
+
+class NotTextError(Exception):
+    """A byte string of the feature ``args[0]`` is not UTF-8, so that all of them must be stored as bytes."""
+
+
+def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None) -> Request:
+    """Return what is exported of a dataset: all features, or those in ``select``.
+
+    Raises:
+        OptionsError: ``select`` is empty, or names a feature that the dataset does not have.
+    """
+    if select is None:
+        return Request(root, manifest, manifest.schema)
+    names = ", ".join(map(repr, manifest.schema.names))
+    unknown = [name for name in select if name not in manifest.schema.names]
+    if unknown or not select:
+        found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
+        raise OptionsError(f"{found}; the features are {names}")
+    chosen = tuple(feature for feature in manifest.schema.features if feature.name in select)
+    has_labels = any(feature.kind == "label" for feature in chosen)
+    return Request(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
+
+
+def read_examples(request: Request, part: Part, tick: Tick) -> Iterator[Example]:
+    """Yield the examples of a part in order, after checking each record and, at the end, all together.
+
+    Raises:
+        RecordError: a record is damaged, or does not match the schema.
+        InputError: the shard holds other records than the manifest lists.
+    """
+    path, manifest = request.root / part.shard.path, request.manifest
+    lengths, checksums = [], []
+    for found in read_frames(path, manifest.compression):
+        data = found.require_data(path)
+        values, fault = parse_record(data, manifest)
+        if fault:
+            raise RecordError(path, found.number, found.offset, fault)
+        lengths.append(len(data))
+        checksums.append(found.checksum)
+        tick(len(data))
+        exported = {f.name: as_encoded(f, values[f.name]) for f in request.schema.features}
+        yield Example(part.first + found.number, data, exported)
+    digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
+    if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
+        raise InputError(
+            f"{path} holds {len(lengths)} records, which are not the {part.shard.num_examples} of the "
+            "manifest; see 'tfshards verify'"
+        )
+
+
+def as_encoded(feature: Feature, values: Decoded) -> Values:
+    """Return a decoded value in the form that ``example_encoder`` takes: one value, or a list."""
+    is_one = feature.shape == () or feature.is_encoded or feature.kind == "raw"
+    return values[0] if is_one else values
+
+
+def array_of(feature: Feature, value: Values) -> np.ndarray:
+    """Return the value of a numeric feature as an array of its dtype and shape.
+
+    Kinds are ``label``, ``int``, ``float`` and ``raw``. A ragged value has the shape ``(n,)`` or ``(n, k)``.
+    NumPy has no dtype for bfloat16.
+    """
+    if feature.kind == "raw":
+        array = np.frombuffer(cast("bytes", value), np.dtype(feature.dtype).newbyteorder("<"))
+        array = array.astype(feature.dtype, copy=False)
+    else:
+        array = np.array(value, feature.dtype)
+    if feature.is_ragged:
+        return array.reshape((-1, *cast("tuple[int, ...]", feature.shape[1:])))
+    return array.reshape(cast("tuple[int, ...]", feature.shape))
+
+
+def value_of(feature: Feature, array: np.ndarray) -> Values:
+    """Return the value whose ``array_of`` is ``array``."""
+    if feature.kind == "raw":
+        return array.astype(np.dtype(feature.dtype).newbyteorder("<"), copy=False).tobytes()
+    flat = np.ravel(array).tolist()
+    value: Values = flat[0] if feature.shape == () else flat
+    return value
+
+
+def text_of(request: Request, feature: Feature, value: bytes) -> str | None:
+    """Return a byte string as text; None if the feature is stored as bytes.
+
+    Raises:
+        NotTextError: the byte string is not UTF-8; the feature must become one of ``request.binary``.
+    """
+    if feature.name in request.binary:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise NotTextError(feature.name) from None
+
+
+def key_text(value: bytes) -> str:
+    """Return a byte string as text; bytes that are not UTF-8 become lone surrogates, as in the manifest."""
+    return os.fsdecode(value)

@@ -1,0 +1,165 @@
+"""Export to WebDataset: tar files in which the files of an example follow each other and share a name.
+
+Format: https://github.com/webdataset/webdataset#the-webdataset-format. The name of an example is its number
+in the split; what follows the first dot is the name of a value, by which WebDataset decodes it:
+
+| feature | file |
+|---|---|
+| the first image | ``jpg``, ``png``, ``webp``, … by its content: the encoded bytes |
+| another image, a mask | ``NAME.png``, … by its content |
+| the first scalar label | ``cls``: the class number in decimal; -1 is no class |
+| ``key`` | ``key``: the bytes |
+| another byte string | ``NAME.txt``, or ``NAME.bin`` if some are not UTF-8 |
+| a list of byte strings | ``NAME.json``: a list of strings |
+| numbers, of any shape | ``NAME.npy``, in their dtype |
+
+In NAME, letters are lowercase and characters other than letters, digits, ``_`` and ``-`` are ``_``. Tar files
+have no place for class names: ``labels.txt`` has them, in label order.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from tfshards.prep.exporting.format import (
+    Contents,
+    Format,
+    WrittenPart,
+    dtype_problems,
+    lists_of_text,
+)
+from tfshards.prep.exporting.names import suffix_of
+from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
+from tfshards.prep.records.example import Values
+from tfshards.prep.views.labels import labels_text
+from tfshards.schemas import Feature, Problem
+
+_NO_DTYPE = "has a dtype that NumPy files do not have"
+
+
+def _problems(request: Request) -> list[Problem]:
+    problems = dtype_problems(request, {"bfloat16": f"is bfloat16: it {_NO_DTYPE}"})
+    problems += lists_of_text(request)
+    names = {feature.name: _member(request, feature, b"") for feature in request.schema.features}
+    counts = Counter(names.values())
+    for name, member in names.items():
+        if counts[member] > 1:
+            problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
+    return problems
+
+
+def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+    # GNU's format allows long names, and writes short ones as all formats do
+    with tarfile.open(folder / _file_name(request, part), "w", format=tarfile.GNU_FORMAT) as tar:
+        for example in examples:
+            for feature in request.schema.features:
+                content = _content(request, feature, example.values[feature.name])
+                member = tarfile.TarInfo(f"{example.number:09d}.{_member(request, feature, content)}")
+                # no time and no owner, so that equal examples are equal bytes
+                member.size, member.mode = len(content), 0o644
+                tar.addfile(member, io.BytesIO(content))
+
+
+def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+    with tarfile.open(folder / _file_name(request, part), "r:") as tar:
+        files: dict[str, bytes] = {}
+        current = ""
+        for member in tar:
+            key, _, name = member.name.partition(".")
+            if key != current and files:
+                yield _values(request, files)
+                files = {}
+            current = key
+            found = tar.extractfile(member)
+            files[name] = found.read() if found else b""
+            # tarfile keeps every member in a list
+            tar.members.clear()  # type: ignore[attr-defined]
+        if files:
+            yield _values(request, files)
+
+
+def _finish(request: Request, written: Sequence[WrittenPart], _: Path) -> Contents:
+    names = request.schema.class_names
+    return {"labels.txt": [labels_text(names).encode("utf-8")]} if names else {}
+
+
+def _file_name(request: Request, part: Part) -> str:
+    return f"{request.manifest.name}-{part.split}-{part.index:06d}.tar"
+
+
+def _member(request: Request, feature: Feature, content: bytes) -> str:
+    """Return the name of the file of a feature, after the name of the example and a dot."""
+    name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
+    first_image = next((each for each in request.schema.features if each.kind == "image"), None)
+    if feature.is_encoded:
+        suffix = suffix_of(content) if content else "png"
+        return suffix if feature is first_image else f"{name}.{suffix}"
+    if feature is request.schema.label:
+        return "cls"
+    if feature.kind != "bytes":
+        return f"{name}.npy"
+    if feature.shape != ():
+        return f"{name}.json"
+    if feature.name == "key":
+        return "key"
+    return f"{name}.{'bin' if feature.name in request.binary else 'txt'}"
+
+
+def _content(request: Request, feature: Feature, value: Values) -> bytes:
+    if feature.is_encoded:
+        return cast("bytes", value)
+    if feature is request.schema.label:
+        return str(value).encode("ascii")
+    if feature.kind != "bytes":
+        file = io.BytesIO()
+        np.lib.format.write_array(file, array_of(feature, value), allow_pickle=False)
+        return file.getvalue()
+    if feature.shape == ():
+        if feature.name != "key":
+            # whether it is UTF-8 decides the name of the file
+            text_of(request, feature, cast("bytes", value))
+        return cast("bytes", value)
+    texts = [text_of(request, feature, each) for each in cast("Sequence[bytes]", value)]
+    return json.dumps(texts, ensure_ascii=False).encode("utf-8")
+
+
+def _values(request: Request, files: Mapping[str, bytes]) -> dict[str, Values]:
+    values: dict[str, Values] = {}
+    for feature in request.schema.features:
+        member = _member(request, feature, b"")
+        if feature.is_encoded:
+            head = member.rpartition("png")[0]
+            values[feature.name] = next(
+                content for name, content in files.items() if name == f"{head}{suffix_of(content)}"
+            )
+            continue
+        content = files[member]
+        if feature is request.schema.label:
+            values[feature.name] = int(content)
+        elif feature.kind != "bytes":
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+            values[feature.name] = value_of(feature, array)
+        elif feature.shape == ():
+            values[feature.name] = content
+        else:
+            values[feature.name] = [text.encode("utf-8") for text in json.loads(content)]
+    return values
+
+
+WEBDATASET = Format(
+    "webdataset",
+    "tar files for WebDataset",
+    _problems,
+    _write,
+    _read,
+    _finish,
+)

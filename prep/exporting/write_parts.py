@@ -1,0 +1,198 @@
+"""Write the parts of an export, so that a killed export resumes: temporary names, verification, renaming.
+
+A part is written into a folder of its own, read back and compared, value for value, with the records that it
+was made from. Then its files are renamed, and the state of the part is written: its files and their digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart
+from tfshards.prep.exporting.names import same_path
+from tfshards.prep.exporting.request import Example, Part, Request, read_examples
+from tfshards.prep.exporting.state import Known, forget, is_piece, write_state
+from tfshards.prep.progress.threads import Tick
+from tfshards.prep.records.example import Values, example_encoder
+from tfshards.schemas import InputError
+from tfshards.schemas.files import read_once, sync_directory
+from tfshards.schemas.json_reader import Json
+
+# Raised when what is written changes for the same records, so that unfinished exports start over.
+_LAYOUT = 1
+# Up to this number of files each is flushed by itself; for more, one flush of all file systems is faster.
+_SYNCED_FILES = 16
+
+
+class Target(NamedTuple):
+    """Where an export is written.
+
+    Attributes:
+        directory: the directory of the export.
+        format: its format.
+        known: the files of earlier parts by number, with the fingerprint of their part.
+        owners: the number of the part that has written a path, of all parts that are finished.
+        lock: guards ``owners``.
+    """
+
+    directory: Path
+    format: Format
+    known: Known
+    owners: dict[str, int]
+    lock: threading.Lock
+
+
+def fingerprint(request: Request, part: Part, chosen: Format) -> str:
+    """Return a hash of all that the files of a part depend on."""
+    content: Json = [
+        _LAYOUT,
+        chosen.name,
+        chosen.version(),
+        request.manifest.name,
+        dict(request.schema.to_json()),
+        list[Json](sorted(request.binary)),
+        [part.split, part.index, part.count, part.first, part.shard.examples_digest, part.shard.digest],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def is_finished(target: Target, request: Request, part: Part, *, with_pieces: bool) -> bool:
+    """Return whether the files of a part were written earlier and are unchanged, by size and digest.
+
+    Pieces do not count if the files that follow from them are there, ``with_pieces=False``.
+    """
+    mark, files = target.known.get(part.number, ("", ()))
+    if mark != fingerprint(request, part, target.format):
+        return False
+    return all(is_unchanged(target.directory, file) for file in files if with_pieces or not is_piece(file))
+
+
+def is_unchanged(directory: Path, file: WrittenFile) -> bool:
+    """Return whether a file has the size and the digest that were recorded."""
+    path = directory / file.path
+    try:
+        return path.stat().st_size == file.num_bytes and read_once(path)[1] == file.digest
+    except OSError:
+        return False
+
+
+def write_part(target: Target, request: Request, part: Part, tick: Tick) -> WrittenPart:
+    """Write the files of one part.
+
+    Raises:
+        RecordError: a record of the dataset is damaged.
+        InputError: a file that was read back differs from the records, or belongs to another part as well.
+        NotTextError: a byte string is not UTF-8.
+        OSError: a file cannot be written.
+    """
+    _remove_earlier(target, part)
+    folder = target.directory / STATE / f"part-{part.number:05d}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    source = _Digested(request, part, tick)
+    target.format.write(request, part, folder, source)
+    files = _describe(folder)
+    _compare(target.format.read(request, part, folder), request, source, part, tick)
+    _sync([folder / file.path for file in files])
+    with target.lock:
+        for file in files:
+            owner = target.owners.setdefault(file.path, part.number)
+            if owner != part.number:
+                raise InputError(same_path(file.path))
+    for file in files:
+        path = target.directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(folder / file.path, path)
+    for parent in {(target.directory / file.path).parent for file in files}:
+        sync_directory(parent)
+    shutil.rmtree(folder)
+    write_state(target.directory, part.number, fingerprint(request, part, target.format), files)
+    return WrittenPart(part, files)
+
+
+class _Digested:
+    """The examples of a part, and after an iteration a digest of their values."""
+
+    def __init__(self, request: Request, part: Part, tick: Tick) -> None:
+        self._arguments = request, part, tick
+        self._digest = _ValuesDigest(request)
+
+    def __iter__(self) -> Iterator[Example]:
+        self._digest = _ValuesDigest(self._arguments[0])
+        for example in read_examples(*self._arguments):
+            self._digest.add(example.values)
+            yield example
+
+    @property
+    def value(self) -> tuple[int, str]:
+        """The number of examples, and the digest of their values."""
+        return self._digest.value
+
+
+class _ValuesDigest:
+    """A digest of the values of examples in order, which does not depend on how they are stored."""
+
+    def __init__(self, request: Request) -> None:
+        self._names = request.schema.names
+        self._encode = example_encoder(request.schema)
+        self._digest = hashlib.blake2b(digest_size=32)
+        self._count = 0
+
+    def add(self, values: Mapping[str, Values]) -> None:
+        parts = self._encode([values[name] for name in self._names])
+        self._digest.update(sum(map(len, parts)).to_bytes(8, "little"))
+        for part in parts:
+            self._digest.update(part)
+        self._count += 1
+
+    @property
+    def value(self) -> tuple[int, str]:
+        return self._count, self._digest.hexdigest()
+
+
+def _compare(
+    found: Iterator[Mapping[str, Values]], request: Request, source: _Digested, part: Part, tick: Tick
+) -> None:
+    """Raise InputError unless the values that were read back are those of the records."""
+    digest = _ValuesDigest(request)
+    share = (part.shard.record_bytes // part.shard.num_examples) if part.shard.num_examples else 0
+    for values in found:
+        digest.add(values)
+        tick(share)
+    if digest.value != source.value:
+        raise InputError(
+            f"part {part.name} of split {part.split!r} does not read back as it was written: the disk or the "
+            "memory is faulty, or the format cannot hold a value; nothing of this part was kept"
+        )
+
+
+def _describe(folder: Path) -> tuple[WrittenFile, ...]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = []
+    for path in paths:
+        num_bytes, digest, _ = read_once(path)
+        files.append(WrittenFile(path.relative_to(folder).as_posix(), num_bytes, digest))
+    return tuple(files)
+
+
+def _sync(paths: Sequence[Path]) -> None:
+    if len(paths) > _SYNCED_FILES:
+        os.sync()
+        return
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _remove_earlier(target: Target, part: Part) -> None:
+    """Remove the files of a part that are written again, first of all its state file."""
+    forget(target.directory, part.number)
+    for file in target.known.get(part.number, ("", ()))[1]:
+        (target.directory / file.path).unlink(missing_ok=True)

@@ -1,0 +1,336 @@
+"""Exports in parallel: killed ones resume, damage is found, and nothing else is written over."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.prep.derived import build_arrays, build_images
+from tests.prep.exported import EVERYTHING, example, write_dataset, write_everything
+from tfshards.prep import Arrays, build, export
+from tfshards.prep.cli.main import main
+from tfshards.prep.exporting import write_parts
+from tfshards.prep.exporting.table import FORMATS
+from tfshards.prep.progress.lines import counted
+from tfshards.prep.records.reader import RecordError
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
+
+quietly = partial(export, log=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory):
+    root = tmp_path_factory.mktemp("every") / "every"
+    write_everything(root)
+    return root
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monkeypatch, contents, to):
+    quietly(every, tmp_path / "whole", to=to)
+    whole = contents(tmp_path / "whole")
+    # everything is there once, and nothing hidden but the commit
+    assert [name for name in whole if name.startswith(".")] == [".export.json"]
+    written = []
+
+    def stop_before(target, request, part, tick):
+        if part.number == 2:
+            raise KeyboardInterrupt
+        made = real(target, request, part, tick)
+        written.append(part.number)
+        return made
+
+    real = write_parts.write_part
+    monkeypatch.setattr("tfshards.prep.exporting.export.write_part", stop_before)
+    monkeypatch.setattr("tfshards.prep.progress.threads.NUM_CORES", 1)
+    with pytest.raises(KeyboardInterrupt):
+        quietly(every, tmp_path / "stopped", to=to)
+    assert set(written) < set(range(4))
+    monkeypatch.undo()
+    lines = []
+    made = export(every, tmp_path / "stopped", to=to, log=lines.append)
+    # how many parts end before the error depends on the threads
+    kept = len(written)
+    assert lines == (
+        [f"keeping {counted(kept, 'part')} of an earlier run, writing {4 - kept}"] if kept else []
+    )
+    assert (made.num_kept, made.num_parts) == (kept, 4)
+    assert contents(tmp_path / "stopped") == whole
+
+
+def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
+    rows = np.random.default_rng(0).integers(0, 256, (4000, 3000), dtype=np.uint8)
+    build(Arrays({"x": rows}), tmp_path / "ds", shards=16, engine="local", log=lambda _: None)
+    command = [sys.executable, "-m", "tfshards.prep.cli", "export", "ds", "out", "--to", "webdataset"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    state = tmp_path / "out" / ".export"
+    deadline = time.monotonic() + 60
+    while len(list(state.glob("[0-9]*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    running.kill()
+    assert running.wait() == -signal.SIGKILL
+    made = quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
+    assert 2 <= made.num_kept < 16
+    quietly(tmp_path / "ds", tmp_path / "whole", to="webdataset")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, tmp_path, contents, to):
+    quietly(every, tmp_path / "out", to=to)
+    before = contents(tmp_path / "out")
+    assert quietly(every, tmp_path / "out", to=to).num_kept == 4
+    commit = json.loads(before[".export.json"])
+    largest = commit["parts"][1][1][-1][0]
+    path = tmp_path / "out" / largest
+    data = bytearray(before[largest])
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    lines = []
+    export(every, tmp_path / "out", to=to, log=lines.append)
+    # the metadata of a folder follow from all parts
+    assert lines == [
+        f"keeping {'3 parts' if to != 'folder' else '0 parts'} of an earlier run, writing "
+        f"{1 if to != 'folder' else 4}"
+    ]
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_file_that_does_not_read_back_ends_the_export(every, tmp_path, monkeypatch):
+    chosen = FORMATS["webdataset"]
+
+    def write(request, part, folder, examples):
+        chosen.write(request, part, folder, examples)
+        (path,) = folder.iterdir()
+        data = bytearray(path.read_bytes())
+        data[520] ^= 1
+        path.write_bytes(data)
+
+    monkeypatch.setitem(FORMATS, "webdataset", chosen._replace(write=write))
+    message = r"^part 0000\d-of-0000\d of split '\w+' does not read back as it was written"
+    with pytest.raises(InputError, match=message):
+        quietly(every, tmp_path / "out", to="webdataset")
+    assert not list((tmp_path / "out").glob("*.tar"))
+
+
+def test_a_damaged_record_of_the_dataset_ends_the_export(tmp_path):
+    write_everything(tmp_path / "ds")
+    path = tmp_path / "ds" / read_manifest(tmp_path / "ds").shards[1].path
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match="record 0 at byte 0"):
+        quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
+
+
+def test_a_shard_that_was_exchanged_ends_the_export(tmp_path):
+    write_everything(tmp_path / "ds")
+    one, other, *_ = read_manifest(tmp_path / "ds").shards[1:]
+    os.replace(tmp_path / "ds" / one.path, tmp_path / "ds" / other.path)
+    (tmp_path / "ds" / one.path).write_bytes(b"")
+    with pytest.raises(
+        InputError, match=r"holds \d records, which are not the 2 of the manifest; see 'tfshards"
+    ):
+        quietly(tmp_path / "ds", tmp_path / "out", to="mds")
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("to", FORMATS)
+def test_compressed_datasets_and_empty_shards_are_exported(to, compression, tmp_path):
+    manifest = (build_images if to == "folder" else build_arrays)(tmp_path, compression)
+    made = quietly(tmp_path / "old", tmp_path / "out", to=to)
+    assert made.num_examples == manifest.num_examples
+    assert set(made.files) == {
+        path.relative_to(tmp_path / "out").as_posix()
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file() and path.name != ".export.json"
+    }
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_split_without_examples_is_exported(to, tmp_path):
+    schema = Schema((EVERYTHING["image"], EVERYTHING["key"]))
+    row = {name: example(1)[name] for name in ("image", "key")}
+    write_dataset(tmp_path / "ds", schema, {"train": [[row], []], "val": [[]]})
+    assert quietly(tmp_path / "ds", tmp_path / "out", to=to).num_examples == 1
+
+
+def test_selected_features_are_exported_alone(every, tmp_path):
+    import pyarrow.parquet as pq
+
+    quietly(every, tmp_path / "out", to="parquet", select=["boxes", "label"])
+    names = pq.read_schema(tmp_path / "out" / "data" / "train-00000-of-00003.parquet").names
+    assert names == ["label", "boxes"]
+    with pytest.raises(
+        InputError, match=r"holds another export .*or one of other features; remove it, or give"
+    ):
+        quietly(every, tmp_path / "out", to="parquet")
+
+
+MISTAKES = [
+    ({"to": "hdf5"}, r"to='hdf5' must be one of array_record, webdataset, parquet, mds, folder"),
+    ({"to": "mds", "directory": None}, r"to='mds' is written into another directory; give directory="),
+    (
+        {"to": "mds", "directory": "gs://bucket/x"},
+        r"gs://bucket/x is a URL, but only local paths are supported",
+    ),
+    ({"to": "mds", "select": "image"}, r"select='image' must be a list of strings"),
+    ({"to": "mds", "select": ["imag"]}, r"select='imag' is not a feature; the features are 'image', 'label'"),
+    ({"to": "mds", "select": []}, r"select=\(\) selects nothing; the features are 'image'"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES)
+def test_invalid_arguments_are_named(every, tmp_path, given, message):
+    with pytest.raises(OptionsError, match=message):
+        quietly(every, **{"directory": tmp_path / "out", **given})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_with_other_files_is_left_alone(every, tmp_path, contents):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty and holds no export; give a new directory="):
+        quietly(every, tmp_path, to="mds")
+    assert contents(tmp_path).keys() >= {"mine.txt"}
+    with pytest.raises(InputError, match="is not empty and holds no export"):
+        quietly(every, every, to="mds")
+
+
+def test_an_export_to_another_format_is_not_mixed_with_it(every, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfshards.prep.exporting.export.write_part", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        quietly(every, tmp_path / "out", to="mds")
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"holds another export \(to mds, of every, build 3f9a2c1b\)"):
+        quietly(every, tmp_path / "out", to="parquet")
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
+    (tmp_path / "out").mkdir()
+    descriptor = os.open(tmp_path / "out", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(InputError, match="another export writes to it; wait until it has ended"):
+        quietly(every, tmp_path / "out", to="mds")
+    os.close(descriptor)
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(every, tmp_path, monkeypatch):
+    absent = FORMATS["array_record"]._replace(package="no_such_package")
+    monkeypatch.setitem(FORMATS, "array_record", absent)
+    message = "to='array_record' needs the package array_record: pip install array_record, or pip install 'tf"
+    with pytest.raises(InputError, match=re.escape(message)):
+        quietly(every, tmp_path / "out", to="array_record")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b"null", b'["x", 3]', b'["x", [["a", "b", "c"]]]', b'["x", [[1]]]']
+)
+def test_a_damaged_state_only_means_that_its_part_is_written_again(every, tmp_path, monkeypatch, damage):
+    monkeypatch.setattr("tfshards.prep.exporting.export.commit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        quietly(every, tmp_path / "out", to="webdataset")
+    monkeypatch.undo()
+    (tmp_path / "out" / ".export" / "00001.json").write_bytes(damage)
+    assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"files": 3}'])
+def test_a_damaged_commit_is_another_export(every, tmp_path, damage):
+    quietly(every, tmp_path / "out", to="webdataset")
+    (tmp_path / "out" / ".export.json").write_bytes(damage)
+    with pytest.raises(InputError, match="holds another export"):
+        quietly(every, tmp_path / "out", to="webdataset")
+
+
+def test_keys_that_are_no_safe_paths_become_numbers(tmp_path):
+    schema = Schema((EVERYTHING["image"], EVERYTHING["key"]))
+    keys = [
+        b"../../x.png",
+        b"/etc/x.png",
+        b"a//b",
+        b"",
+        b".hidden",
+        b"metadata.jsonl",
+        b"x" * 300,
+        b"fine/\xff.png",
+    ]
+    rows = [{"image": example(1)["image"], "key": key} for key in keys]
+    write_dataset(tmp_path / "ds", schema, {"train": [rows]})
+    made = quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+    assert sorted(made.files) == sorted(
+        [f"train/{number:09d}.png" for number in range(7)] + ["train/fine/\udcff.png", "train/metadata.jsonl"]
+    )
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_two_keys_with_one_path_are_refused(tmp_path, shards):
+    schema = Schema((EVERYTHING["image"], EVERYTHING["key"]))
+    rows = [{"image": example(1)["image"], "key": key} for key in (b"train/x.png", b"x.png")]
+    write_dataset(tmp_path / "ds", schema, {"train": [rows] if shards == 1 else [[row] for row in rows]})
+    with pytest.raises(
+        InputError, match=r"two examples would both be written to 'train/x\.png': their keys dif"
+    ):
+        quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+
+
+FOLDER_FAULTS = [
+    (Schema((Feature("x", "int", "int64"),)), "features: hold no image; parquet and webdataset store other"),
+    (
+        Schema((EVERYTHING["image"], EVERYTHING["label"]), ("a/b", "..", "no-class", "")),
+        r"class_names\.a/b: cannot name a folder\n  class_names\.\.\.: cannot",
+    ),
+    (Schema((EVERYTHING["image"], Feature("w", "bytes", "bytes", (2, 2)))), "w: is an array of byte strings"),
+]
+
+
+@pytest.mark.parametrize(("schema", "message"), FOLDER_FAULTS)
+def test_what_a_folder_cannot_hold_is_refused(tmp_path, schema, message):
+    write_dataset(tmp_path / "ds", schema, {"train": [[]]})
+    with pytest.raises(FormatError, match=message):
+        quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+
+
+def test_values_that_json_lacks_are_refused_by_example_and_name(tmp_path):
+    schema = Schema((EVERYTHING["image"], Feature("x", "float", "float32")))
+    write_dataset(tmp_path / "ds", schema, {"train": [[{"image": example(1)["image"], "x": float("nan")}]]})
+    with pytest.raises(
+        InputError, match="example 0: the feature 'x' is not finite, which JSON cannot hold; leave"
+    ):
+        quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+
+
+def test_the_command_prints_what_was_written(every, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["export", str(every), out, "--to", "mds", "--select", "label,key"]) == 0
+    assert capsys.readouterr().out == (
+        f"mds: 9 examples, 7 files, {sized(Path(out))} in {out}; every value was read back\n"
+    )
+    assert main(["export", str(every), out, "--to", "mds", "--select", "label,key", "--json"]) == 0
+    printed, status = capsys.readouterr()
+    assert json.loads(printed)["num_kept"] == 4
+    assert status == f"{out} holds this export already, and its files are unchanged\n"
+    assert main(["export", str(every), "--to", "mds"]) == 2
+    assert capsys.readouterr().err == "tfshards: --to mds is written into another directory; give DIR\n"
+
+
+def sized(folder):
+    """Return the size of the files of an export as the command prints it."""
+    from tfshards.schemas.sizes import size
+
+    return size(sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and p.name != ".export.json"))
