@@ -142,7 +142,7 @@ class _ValuesDigest:
     def __init__(self, request: Request) -> None:
         self._names = request.schema.names
         self._encode = example_encoder(request.schema)
-        self._digest = hashlib.blake2b(digest_size=32)
+        self._digest = hashlib.sha256()
         self._count = 0
 
     def add(self, values: Mapping[str, Values]) -> None:
