@@ -249,6 +249,23 @@ def write_manifest(manifest: Manifest, root: AnyPath, replaced: RemoteStatus | N
         path.write_if(text.encode("ascii"), replaced)
 
 
+def manifest_version(root: AnyPath) -> RemoteStatus | None:
+    """Return the version of the manifest in an object store, for ``write_manifest``; None if there is none.
+
+    Ask for it before the manifest is read: then a newer one is not replaced. On a disk, where a lock keeps
+    other processes away, it is None.
+
+    Raises:
+        OSError: the store cannot be asked.
+    """
+    if isinstance(root, Path):
+        return None
+    try:
+        return (root / MANIFEST_NAME).stat()
+    except FileNotFoundError:
+        return None
+
+
 def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
     """Return a problem for each shard whose file is missing or whose size differs from the manifest."""
     problems = []

@@ -1,4 +1,4 @@
-"""URLs are refused wherever a path is expected."""
+"""URLs of other stores are refused wherever a path is expected, and all URLs where files must be local."""
 
 from pathlib import Path
 
@@ -15,16 +15,7 @@ BUCKET = "gs://bucket/data"
 REMOTE = {
     "a table": lambda: prep.Table("https://host/metadata.csv"),
     "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
-    "reshard": lambda: prep.reshard(BUCKET, "out"),
-    "merge": lambda: prep.merge([BUCKET, "a"], "out"),
-    "append to": lambda: prep.append("photos", BUCKET),
-    "adopt": lambda: prep.adopt(BUCKET),
-    "verify": lambda: prep.verify(BUCKET),
     "repair": lambda: prep.repair(BUCKET),
-    "audit": lambda: prep.audit(BUCKET),
-    "info": lambda: prep.info(BUCKET),
-    "load": lambda: loader.load(BUCKET, batch_size=1),
-    "mix": lambda: loader.load(loader.Mix({BUCKET: 1}), batch_size=1),
     "cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache"),
 }
 
@@ -33,6 +24,15 @@ OTHER_KINDS = {
     "build into": lambda: build(Arrays({"x": np.arange(3)}), "hdfs://host/data"),
     "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path("https://host/data")),
     "prune": lambda: prep.prune("ftp://host/data"),
+    "reshard": lambda: prep.reshard("hdfs://host/data", "out"),
+    "merge": lambda: prep.merge(["hdfs://host/data", "a"], "out"),
+    "append to": lambda: prep.append("photos", "hdfs://host/data"),
+    "load": lambda: loader.load("hdfs://host/data", batch_size=1),
+    "mix": lambda: loader.load(loader.Mix({"hdfs://host/data": 1}), batch_size=1),
+    "adopt": lambda: prep.adopt("hdfs://host/data"),
+    "verify": lambda: prep.verify("hdfs://host/data"),
+    "audit": lambda: prep.audit("hdfs://host/data"),
+    "info": lambda: prep.info("hdfs://host/data"),
     "images": lambda: ImageFolder("https://host/photos"),
     "an archive": lambda: Arrays.open(["https://host/x.npz"]),
     "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
@@ -56,10 +56,10 @@ def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypat
 @pytest.mark.parametrize(
     "command",
     [
-        ["build", "images", ".", "out", "--class-names-from", BUCKET],
-        ["info", BUCKET],
-        ["show", BUCKET, "1"],
-        ["verify", BUCKET],
+        ["build", "images", ".", "out", "--class-names-from", "hdfs://bucket/data"],
+        ["info", "hdfs://bucket/data"],
+        ["show", "hdfs://bucket/data", "1"],
+        ["verify", "hdfs://bucket/data"],
     ],
     ids=" ".join,
 )
@@ -67,7 +67,7 @@ def test_the_command_refuses_a_url(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(command) == 2
     assert "://bucket/" in (error := capsys.readouterr().err)
-    assert "is a URL, but only local paths are supported" in error
+    assert "is a URL of another kind; only s3://, gs://, az:// and local paths are supported" in error
     assert not any(tmp_path.iterdir())
 
 

@@ -17,11 +17,10 @@ from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
-from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.files import local_path
-from tfshards.schemas.manifest import Compression
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
+from tfshards.schemas.manifest import Compression, manifest_version
 from tfshards.schemas.names import MANIFEST_NAME
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, ChangedError, any_path
 
 
 def adopt(
@@ -38,7 +37,7 @@ def adopt(
     files exist already, nothing is written.
 
     Args:
-        root: the folder of the files.
+        root: the folder of the files, or its URL.
         options: options that complete or replace what is derived from the files.
         overwrite: replace an existing manifest of other files, records or options.
         log: called with each warning and status line.
@@ -47,13 +46,15 @@ def adopt(
         OptionsError: an option is not allowed.
         InputError: the files do not form a dataset, or the folder already is one.
         FormatError: files or records are damaged, or are not ``tf.train.Example``; it lists every problem.
+        BuildError: in an object store, another process has written a manifest meanwhile.
     """
     options = options or AdoptOptions()
-    folder = local_path(root)
+    folder = any_path(root)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; name a folder of TFRecord files")
     with locked(folder):
+        replaced = manifest_version(folder)
         current = _current(folder, overwrite=overwrite)
         chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing, log=log)
         declared = declared_features(folder, chosen.paths)
@@ -69,7 +70,11 @@ def adopt(
             for one in scanned.values()
             for path, content in {**one.index, **one.labels(manifest.schema)}.items()
         }
-        if not write_adopted(folder, manifest, companions, current):
+        try:
+            is_new = write_adopted(folder, manifest, companions, current, replaced)
+        except (FileExistsError, ChangedError):
+            raise BuildError(f"{folder}: another process has written {MANIFEST_NAME} meanwhile") from None
+        if not is_new:
             log(f"{folder} is up to date")
     return manifest
 

@@ -10,13 +10,17 @@ from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import Manifest
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.manifest import write_manifest
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, RemoteStatus
 
 _LABELS = "labels.txt"
 
 
 def write_adopted(
-    root: AnyPath, manifest: Manifest, companions: Mapping[str, bytes], current: Manifest | None
+    root: AnyPath,
+    manifest: Manifest,
+    companions: Mapping[str, bytes],
+    current: Manifest | None,
+    replaced: RemoteStatus | None = None,
 ) -> bool:
     """Write those files of the dataset that do not exist yet; return whether any was written.
 
@@ -27,14 +31,17 @@ def write_adopted(
         manifest: the new manifest.
         companions: the content of the index and the labels of each shard, by path.
         current: the existing manifest, or None.
+        replaced: its version, if it is in an object store.
 
     Raises:
+        FileExistsError: another process has written a manifest to the store.
+        ChangedError: another process has replaced the manifest in the store.
         OSError: a file cannot be written; the existing manifest is unchanged.
     """
     written = [_write(root / path, content) for path, content in companions.items()]
     written.append(_write_labels(root, manifest, current))
     if not current or current.to_text() != manifest.to_text():
-        write_manifest(manifest, root)
+        write_manifest(manifest, root, replaced)
         written.append(True)
         _remove_old(root, manifest, current)
     folders = {root, *((root / path).parent for path in companions)}

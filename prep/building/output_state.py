@@ -17,7 +17,7 @@ from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, 
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import file_problems
+from tfshards.schemas.manifest import file_problems, manifest_version
 from tfshards.schemas.names import MANIFEST_NAME, inputs_name, is_reserved, rejects_name
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 
@@ -199,16 +199,9 @@ def temporary_files(folder: AnyPath) -> list[AnyPath]:
 
 def _manifest(folder: AnyPath) -> tuple[RemoteStatus | None, Manifest | None, FormatError | None]:
     """Return the version of the manifest in a store, the manifest, and why it cannot be read."""
-    path, version = folder / MANIFEST_NAME, None
-    if isinstance(path, Path):
-        if not path.exists():
-            return None, None, None
-    else:
-        try:
-            # before the manifest is read: a newer manifest with this version is not replaced
-            version = path.stat()
-        except FileNotFoundError:
-            return None, None, None
+    version = manifest_version(folder)
+    if version is None and not (isinstance(folder, Path) and (folder / MANIFEST_NAME).exists()):
+        return None, None, None
     try:
         return version, read_manifest(folder), None
     except FormatError as fault:

@@ -20,7 +20,7 @@ from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
 from tfshards.schemas import InputError, Manifest, Problem, read_manifest
-from tfshards.schemas.files import bytes_digest, write_atomically
+from tfshards.schemas.files import bytes_digest, local_path, write_atomically
 from tfshards.schemas.names import rejects_name
 
 
@@ -42,13 +42,13 @@ def repair(
         log: called with a line for each file that is rebuilt.
 
     Raises:
-        OptionsError: ``source`` is neither paths nor a source, or there are more inputs than the dataset was
-            built from.
+        OptionsError: ``dataset`` is a URL, ``source`` is neither paths nor a source, or there are more inputs
+            than the dataset was built from.
         InputError: ``dataset`` is not a dataset, another process is writing to it, or the inputs do not
             exist or are not those that it was built from.
         FormatError: the manifest is damaged, so that the dataset cannot be rebuilt.
     """
-    folder = Path(dataset)
+    folder = local_path(dataset)
     inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
     with locked(folder):

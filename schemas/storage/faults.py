@@ -33,6 +33,12 @@ _CODES: dict[str, tuple[int, str]] = {
     "ServerBusy": (errno.EBUSY, "the store limits the rate of requests, and did so until the last attempt"),
 }
 _WORDS: tuple[tuple[str, int, str], ...] = (
+    (
+        "Error performing token request",
+        errno.EACCES,
+        "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "
+        "set GOOGLE_APPLICATION_CREDENTIALS; for Azure set AZURE_STORAGE_ACCOUNT_NAME and _KEY",
+    ),
     ("301 Moved Permanently", errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
     ("operation timed out", errno.ETIMEDOUT, "the store did not answer in time"),
     ("TimedOut", errno.ETIMEDOUT, "the store did not answer in time"),
