@@ -12,6 +12,7 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Rejected, Row
+from tfshards.prep.sources.fetching import Content
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.json_reader import Json
 
@@ -72,6 +73,15 @@ def checked_image(
         return normalize(data, options, os.path.splitext(path)[1].lower(), images)
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
+
+
+def checked_content(
+    path: bytes, content: Content, options: ImageOptions, images: Sequence[View]
+) -> Normalized | Rejected:
+    """Return the normalized image in what was read, or why it is rejected; see ``checked_image``."""
+    if content.data is None:
+        return too_large(content.size, options)
+    return checked_image(content.data, path, options, images)
 
 
 def too_large(num_bytes: int, options: ImageOptions) -> Rejected:

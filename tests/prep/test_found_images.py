@@ -177,7 +177,7 @@ def test_a_table_without_a_header_is_refused(first, image_folder, tmp_path):
 HINTS = {
     "bare ids": (["image,n", "1000268201_693b,1"], "such as '1000268201_693b', are not paths of files"),
     "numbers": (["image_path,n", "17,1"], "such as 17, are not paths of files: it is stored as it is; write"),
-    "URLs": (["link,n", "https://a.b/c.jpg,1"], "'link' holds URLs of images, which are not downloaded"),
+    "URLs": (["link,n", "https://a.b/c.jpg,1"], "'link' holds URLs of images, which are not fetched"),
 }
 
 

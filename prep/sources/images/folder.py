@@ -23,6 +23,7 @@ from tfshards.prep.sources.deep_files import depth_warning
 from tfshards.prep.sources.fetching import Request, StartedRows
 from tfshards.prep.sources.groups import groups_of_keys
 from tfshards.prep.sources.image_file import (
+    checked_content,
     decoders_of,
     image_feature,
     mask_feature,
@@ -39,12 +40,12 @@ from tfshards.prep.sources.images.masks import (
     folder_name,
     pair_files,
 )
-from tfshards.prep.sources.images.remote_files import FoundFile, checked_content, masks_of, read_files
+from tfshards.prep.sources.images.remote_files import FoundFile, masks_of, read_files
 from tfshards.prep.sources.images.split_folders import check_split_folders
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.remote_tree import RemoteTree
-from tfshards.prep.sources.tree import LocalTree, Tree
+from tfshards.prep.sources.tree import Tree
+from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
@@ -287,10 +288,7 @@ class ImageFolder:
         return str(any_path(os.fsdecode(self.root)))
 
     def _tree(self) -> Tree:
-        root = any_path(os.fsdecode(self.root))
-        if isinstance(root, RemotePath):
-            return RemoteTree(root)
-        return LocalTree(os.path.realpath(os.fsencode(self.root)), follow_links=self.follow_links)
+        return tree_of(self.root, follow_links=self.follow_links)
 
     def _image_options(self, schema: Schema) -> list[ImageOptions]:
         """Return the options of the image, and of its mask if examples have one."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tfshards.prep.imaging.masks import View
-from tfshards.prep.imaging.normalize import Normalized
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.sources.base import Rejected, Row
+from tfshards.prep.sources.base import Row
 from tfshards.prep.sources.fetching import Content, changed, object_in, read_remote, stamp_of, unreadable
-from tfshards.prep.sources.image_file import checked_image, too_large
 from tfshards.prep.sources.images.masks import MASK_SUFFIXES, MaskFolders, find_mask_folders, together
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.remote_tree import RemoteTree
@@ -91,12 +86,3 @@ def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundFile | None:
             _suffixes[:] = [suffix, *(each for each in _suffixes if each != suffix)]
         return FoundFile(stem + suffix, Content(status.st_size, stamp_of(status), data))
     return None
-
-
-def checked_content(
-    path: bytes, content: Content, options: ImageOptions, images: Sequence[View]
-) -> Normalized | Rejected:
-    """Return the normalized image in what was read, or why it is rejected; see ``checked_image``."""
-    if content.data is None:
-        return too_large(content.size, options)
-    return checked_image(content.data, path, options, images)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,12 +24,14 @@ from tfshards.prep.sources.tables.nested import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
+from tfshards.schemas.storage import AnyPath, any_path
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Above this, float64 cannot hold every integer.
 _EXACT = 2.0**53
 _DIGITS = 300
 _SHOWN = 30
+_COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,14 @@ class TableFile:
     sizes: tuple[tuple[int, int] | None, ...] = ()
 
 
-def table_path(path: str | os.PathLike[str]) -> Path:
+def table_path(path: str | os.PathLike[str]) -> AnyPath:
     """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``.
 
     Raises:
         OptionsError: the suffix of the file is not supported.
         InputError: the file does not exist, or the folder holds no metadata file, or several.
     """
-    found = Path(path)
+    found = any_path(path)
     if found.is_dir():
         inside = [name for name in METADATA_NAMES if (found / name).is_file()]
         if len(inside) != 1:
@@ -79,7 +84,7 @@ def table_path(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool = False) -> TableFile:
+def read_table(path: AnyPath, text_columns: Collection[str], *, may_be_empty: bool = False) -> TableFile:
     """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
     Args:
@@ -92,12 +97,13 @@ def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool 
         InputError: the file cannot be read, changes while it is read, has no rows, or repeats a column.
     """
     try:
-        before = path.stat()
-        table, warnings = _read(path, text_columns)
-        class_names = classes_in(table.schema.metadata)
-        table = flattened(table)
-        digest = file_digest(path)
-        after = path.stat()
+        with local_copy(path) as file:
+            before = file.stat()
+            table, warnings = _read(path, file, text_columns)
+            class_names = classes_in(table.schema.metadata)
+            table = flattened(table)
+            digest = file_digest(file)
+            after = file.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -122,7 +128,7 @@ def read_table(path: Path, text_columns: Collection[str], *, may_be_empty: bool 
     return TableFile(table, digest, tuple(warnings), class_names)
 
 
-def check_unicode(path: Path, table: pa.Table, names: Collection[str]) -> None:
+def check_unicode(path: AnyPath, table: pa.Table, names: Collection[str]) -> None:
     """Raise InputError if text in one of the columns is not UTF-8; in Parquet files, it may be bytes."""
     if path.suffix.lower() not in _SUFFIXES[:-1]:
         return
@@ -156,28 +162,42 @@ def _is_unicode(value: pa.Scalar) -> bool:
         return False
 
 
-def _read(path: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+@contextmanager
+def local_copy(path: AnyPath) -> Iterator[Path]:
+    """Yield a file itself, or for the time of the block a copy of an object on this machine."""
+    if isinstance(path, Path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
+        copy = Path(folder) / "table"
+        with path.open() as source, copy.open("wb") as file:
+            shutil.copyfileobj(source, file, _COPY_BYTES)
+        yield copy
+
+
+def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+    """Return the rows of the table ``path``, whose content is in ``file``."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         # not read_table, which adds columns for folders that are named like NAME=VALUE
-        with pa.parquet.ParquetFile(path) as file:
-            return file.read(), []
+        with pa.parquet.ParquetFile(file) as parquet:
+            return parquet.read(), []
     if suffix in (".jsonl", ".ndjson"):
-        return _read_json(path), []
-    return read_csv(path, "\t" if suffix == ".tsv" else ",", text_columns)
+        return _read_json(path, file), []
+    return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns)
 
 
-def _read_json(path: Path) -> pa.Table:
+def _read_json(path: AnyPath, file: Path) -> pa.Table:
     options = pa.json.ReadOptions(block_size=BLOCK_BYTES)
-    table = pa.json.read_json(path, read_options=options)
+    table = pa.json.read_json(file, read_options=options)
     # Arrow would convert text that looks like dates or times
     kinds = {field.name: undated(field.type) for field in table.schema}
     text = [(field.name, kinds[field.name]) for field in table.schema if kinds[field.name] != field.type]
     if text:
         parsing = pa.json.ParseOptions(explicit_schema=pa.schema(text))
         names = table.column_names
-        table = pa.json.read_json(path, read_options=options, parse_options=parsing).select(names)
-    _check_integers(path, [field.name for field in table.schema if _may_be_rounded(table[field.name])])
+        table = pa.json.read_json(file, read_options=options, parse_options=parsing).select(names)
+    _check_integers(path, file, [field.name for field in table.schema if _may_be_rounded(table[field.name])])
     return table
 
 
@@ -195,11 +215,11 @@ def _may_be_rounded(column: pa.ChunkedArray) -> bool:
         return bool(np.any(numbers >= _EXACT))
 
 
-def _check_integers(path: Path, names: list[str]) -> None:
+def _check_integers(path: AnyPath, copy: Path, names: list[str]) -> None:
     """Raise InputError if Arrow rounded an integer in one of the columns."""
     if not names:
         return
-    with path.open("rb") as file:
+    with copy.open("rb") as file:
         for number, line in enumerate(line for line in file if line.strip()):
             row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
             for name in names:

@@ -16,6 +16,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import is_bytes_type
 from tfshards.prep.sources.tables.nested import is_image_struct
+from tfshards.prep.sources.tables.remote_images import are_images, is_url, shown_path
 from tfshards.prep.sources.tables.staging import IMAGE, PATH, SIZE
 from tfshards.prep.sources.tree import looks_like_an_image
 from tfshards.schemas import InputError
@@ -47,7 +48,8 @@ def with_found_images(
         return assigned, []
     samples = {name: _sample(table[name]) for name in assigned.others if is_bytes_type(table[name].type)}
     samples = {name: sample for name, sample in samples.items() if sample}
-    found = {name: _num_images(sample, root) for name, sample in samples.items()}
+    images_of = {name: _images_among(sample, root) for name, sample in samples.items()}
+    found = {name: len(images) for name, images in images_of.items()}
     whole = [name for name, number in found.items() if number == len(samples[name])]
     if len(whole) > 1:
         raise InputError(f"the columns {listed_columns(whole)} hold images; {_REMEDY}")
@@ -59,7 +61,7 @@ def with_found_images(
         return replace(assigned, images=images, others=others), [line]
     for name, number in found.items():
         if number:
-            missing = [value for value in samples[name] if not _is_image(value, root)]
+            missing = [value for value in samples[name] if value not in images_of[name]]
             raise InputError(
                 f"column {name!r} names images, but {len(missing)} of {len(samples[name])} are none, such as "
                 f"{to_text(missing[0][:_SHOWN])!r}; use it with images={name!r}, or store it as it is with "
@@ -80,7 +82,7 @@ def check_header(names: Sequence[str], root: bytes) -> None:
     """Raise InputError if the name of a column is the path of an image file, which belongs to a row."""
     for name in names:
         path = to_bytes(name)
-        if _suffix(path) in SUFFIXES and _is_image(path, root):
+        if _suffix(path) in SUFFIXES and _images_among([path], root):
             raise InputError(
                 f"the first row names an image file, {name!r}; add a header line with the names of the "
                 "columns"
@@ -99,7 +101,7 @@ def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: 
     for column, name in images.items():
         paths = [path for path in rows[PATH + name].to_pylist() if path]
         if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
-            first = to_text(paths[0][:_SHOWN])
+            first = shown_path(paths[0])[:_SHOWN]
             if not any(map(_suffix, paths)):
                 remedy = f"write the paths with their suffixes, such as {first + '.jpg'!r}, or {remedy}"
             raise InputError(
@@ -113,7 +115,10 @@ def _unused(table: pa.Table, assigned: AssignedColumns, samples: Mapping[str, li
     for name in assigned.others:
         sample = samples.get(name, [])
         if any(_URL.match(value) and _suffix(value) in SUFFIXES for value in sample):
-            yield f"column {name!r} holds URLs of images, which are not downloaded: it is stored as text"
+            yield (
+                f"column {name!r} holds URLs of images, which are not fetched: it is stored as text; with "
+                f"images={name!r}, they are"
+            )
         elif name.lower() in _USUAL and (
             pa.types.is_integer(table[name].type)
             or (sample and all(not _suffix(value) and b" " not in value for value in sample))
@@ -161,8 +166,11 @@ def _sample(column: pa.ChunkedArray) -> list[bytes]:
     return [buffer.to_pybytes() for buffer in buffers if buffer]
 
 
-def _num_images(sample: list[bytes], root: bytes) -> int:
-    return sum(_is_image(value, root) for value in sample)
+def _images_among(sample: list[bytes], root: bytes) -> list[bytes]:
+    if not is_url(root):
+        return [value for value in sample if _is_image(value, root)]
+    are = are_images(root, [b"" if _is_encoded(value) else value for value in sample])
+    return [value for value, is_one in zip(sample, are, strict=True) if is_one or _is_encoded(value)]
 
 
 def _is_image(value: bytes, root: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
 import stat
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ import pyarrow.compute as pc
 
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.tables.features import TEXT
+from tfshards.prep.sources.tables.remote_images import is_url, leaves, location_of, statuses
 from tfshards.prep.sources.tables.staging import IMAGE, PATH, SAME, SIZE, STAMP, VALUE
-from tfshards.prep.sources.tree import images_in
+from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.storage import RemotePath
 
 _SHOWN = 3
 # Number of rows that are hashed at a time, in which images may be embedded.
@@ -29,14 +32,18 @@ _ROWS = 256
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
     """Return the rows with the size and modification time of each image; both are -1 for missing files.
 
-    Images that are in the table itself have the time 0. A row whose image is missing there may name a file.
+    Images that are in the table itself have the time 0; those of web servers, which are not asked for them,
+    the size and the time 0. A row whose image is missing there may name a file.
 
     Raises:
         InputError: a file is outside ``root``.
     """
     real: dict[bytes, bool] = {}
+    is_far = is_url(root)
     for name in images:
-        sizes, stamps = [], []
+        sizes: list[int] = []
+        stamps: list[int] = []
+        remote: dict[int, RemotePath] = {}
         paths = rows[PATH + name].to_pylist()
         lengths = [None] * len(paths)
         if IMAGE + name in rows.column_names:
@@ -46,19 +53,36 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
                 sizes.append(length)
                 stamps.append(0)
                 continue
+            where = None
+            if (is_far or b"://" in path) and path and b"\0" not in path:
+                where = location_of(root, path)
+            if where is not None:
+                if is_far and not is_url(path) and leaves(path) and not follow_links:
+                    raise _outside(root, path)
+                if isinstance(where, RemotePath):
+                    remote[len(sizes)] = where
+                sizes.append(0)
+                stamps.append(0)
+                continue
             full = os.path.join(root, path)
             # a path with NUL cannot exist
-            if not (follow_links or b"\0" in path or _is_inside(root, full, real)):
-                raise InputError(
-                    f"{to_text(path)!r} is outside {os.fsdecode(root)}; give the folder that "
-                    "holds all images with root=, or allow this with follow_links=True"
-                )
-            size, stamp = _stat(full) if path else (-1, -1)
+            if not (follow_links or is_far or b"\0" in path or _is_inside(root, full, real)):
+                raise _outside(root, path)
+            size, stamp = _stat(full) if path and not is_far else (-1, -1)
             sizes.append(size)
             stamps.append(stamp)
+        for number, status in zip(remote, statuses([*remote.values()]), strict=True):
+            sizes[number], stamps[number] = status
         rows = rows.append_column(SIZE + name, pa.array(sizes, pa.int64()))
         rows = rows.append_column(STAMP + name, pa.array(stamps, pa.int64()))
     return rows
+
+
+def _outside(root: bytes, path: bytes) -> InputError:
+    return InputError(
+        f"{to_text(path)!r} is outside {os.fsdecode(root)}; give the folder that holds all images with "
+        "root=, or allow this with follow_links=True"
+    )
 
 
 def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -99,7 +123,10 @@ def same_images(root: bytes, rows: pa.Table, images: Sequence[str]) -> pa.Table:
         named = paths
     else:
         folders: dict[bytes, bytes] = {}
-        named = [_real(root, path, folders) if path and b"\0" not in path else b"" for path in paths]
+        named = [
+            (_real(root, path, folders) if not is_url(path) else path) if path and b"\0" not in path else b""
+            for path in paths
+        ]
     if not all(named):
         # a row without an image is alone
         named = [name or b"\0%d" % number for number, name in enumerate(named)]
@@ -111,6 +138,8 @@ def _real(root: bytes, path: bytes, folders: dict[bytes, bytes]) -> bytes:
 
     ``folders`` caches the relative paths of folders, with a slash at their end, by their paths as given.
     """
+    if is_url(root):
+        return posixpath.normpath(path)
     folder, _, name = path.rpartition(b"/")
     if path.startswith(b"/") and not folder:
         folder = b"/"
@@ -132,7 +161,7 @@ def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
         return []
     named = {os.path.normpath(path) for name in files for path in rows[PATH + name].to_pylist()}
     try:
-        found = {file.key for file in images_in(root, Counter(), follow_links=follow_links)}
+        found = {file.key for file in tree_of(root, follow_links=follow_links).images(Counter())}
     except OSError:
         # other files in the folder need not be readable
         return []

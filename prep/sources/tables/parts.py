@@ -13,16 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.tables.files import TableFile, read_table, table_path
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _SPLIT = "split"
 
 
-def table_paths(path: str | os.PathLike[str]) -> list[Path]:
+def table_paths(path: str | os.PathLike[str]) -> list[AnyPath]:
     """Return the files of a table: a file, the metadata file of a folder, or Parquet files.
 
     Parquet files are those that match a pattern, or those in a folder without a metadata file, or in its
@@ -33,16 +35,24 @@ def table_paths(path: str | os.PathLike[str]) -> list[Path]:
         InputError: there is no such file, a folder has neither a metadata file nor Parquet files, or
             several metadata files, or the names of the Parquet files count files that are missing.
     """
-    text, folder = os.fspath(path), Path(path)
-    if glob.has_magic(text) and not folder.exists():
-        found = sorted(Path(each) for each in glob.glob(text, recursive=True) if each.endswith(".parquet"))
+    text, folder = os.fspath(path), any_path(path)
+    try:
+        return _table_paths(text, folder)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _table_paths(path: str, folder: AnyPath) -> list[AnyPath]:
+    if glob.has_magic(path) and not folder.exists():
+        matches = _matches(path) if isinstance(folder, Path) else _matching_objects(folder)
+        found = sorted(each for each in matches if each.suffix == ".parquet")
         if not found:
             raise InputError(f"{path}: there is no such file, and no Parquet file matches the pattern")
         return found
     if folder.is_dir() and not any((folder / name).is_file() for name in METADATA_NAMES):
         found = sorted(folder.rglob("*.parquet"))
         visible = [
-            each for each in found if not any(p.startswith(".") for p in each.relative_to(folder).parts)
+            each for each in found if not any(part.startswith(".") for part in _parts_below(each, folder))
         ]
         if visible:
             missing = _missing_parts(visible)
@@ -55,7 +65,25 @@ def table_paths(path: str | os.PathLike[str]) -> list[Path]:
     return [table_path(path)]
 
 
-def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFile:
+def _matches(pattern: str) -> list[AnyPath]:
+    return [Path(each) for each in glob.glob(pattern, recursive=True)]
+
+
+def _matching_objects(pattern: RemotePath) -> list[AnyPath]:
+    """Return the objects whose keys match a pattern, in which ``**`` matches across folders."""
+    folder = pattern
+    while glob.has_magic(folder.key):
+        folder = folder.parent
+    matches = key_pattern(pattern.key).fullmatch
+    return [path for path, _ in folder.walk([]) if matches(path.key)]
+
+
+def _parts_below(path: AnyPath, folder: AnyPath) -> list[str]:
+    """Return the names in the path of a file below a folder."""
+    return str(path)[len(str(folder)) :].strip("/").split("/")
+
+
+def read_tables(paths: Sequence[AnyPath], text_columns: Collection[str]) -> TableFile:
     """Return the rows of all files; see ``files.read_table``.
 
     If the names of several files, or of their folders, are those of splits, as in
@@ -102,9 +130,9 @@ def read_tables(paths: Sequence[Path], text_columns: Collection[str]) -> TableFi
     return TableFile(table, f"sha256:{digest}", (*missing, *empty), first.class_names)
 
 
-def _missing_parts(paths: Sequence[Path]) -> list[str]:
+def _missing_parts(paths: Sequence[AnyPath]) -> list[str]:
     """Return a line for each series of files, such as ``train-*-of-00002``, of which files are missing."""
-    found: dict[tuple[Path, str, str], set[int]] = {}
+    found: dict[tuple[AnyPath, str, str], set[int]] = {}
     for path in paths:
         shard = _SHARD.fullmatch(path.stem)
         if shard:
@@ -121,7 +149,7 @@ def _missing_parts(paths: Sequence[Path]) -> list[str]:
     return lines
 
 
-def _split_of(path: Path) -> str | None:
+def _split_of(path: AnyPath) -> str | None:
     """Return the split that the name of a file, or else of its folder, names, or None."""
     shard = _SHARD.fullmatch(path.stem)
     if shard:

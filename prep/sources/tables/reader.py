@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
@@ -16,20 +16,29 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.oriented_size import oriented_size
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.fetching import Content, Request, StartedRows
 from tfshards.prep.sources.image_file import (
+    checked_content,
     checked_image,
     decoders_of,
     mask_options,
     read_image,
     read_unchanged,
 )
-from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.keys import RowKeys, to_bytes
 from tfshards.prep.sources.tables.annotations import BOXES
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import TEXT, values_of
 from tfshards.prep.sources.tables.fitted_boxes import fitted_boxes
 from tfshards.prep.sources.tables.images import combined
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
+from tfshards.prep.sources.tables.remote_images import (
+    Location,
+    location_of,
+    needed_bytes,
+    read_image_of,
+    shown_path,
+)
 from tfshards.prep.sources.tables.staging import (
     BYTES,
     DROPPED,
@@ -46,10 +55,17 @@ from tfshards.prep.sources.tables.staging import (
     ArrowKeys,
     mapped_table,
 )
+from tfshards.prep.sources.web import Pace, shown_url
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 _ROWS = "rows.arrow"
+
+# Path, size, stamp, and the encoded image if the table has it.
+_File: TypeAlias = "tuple[bytes, int, int, bytes | None]"
+# What was read of the images of a row, by feature, or why one is rejected.
+Contents: TypeAlias = "dict[str, Content | Rejected]"
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,8 @@ class TableReader:
         identity: digest of the table.
         form: form of the table, see ``Table``.
         warnings: warnings for the user.
+        has_remote_images: whether images may be in object stores or on web servers.
+        requests_per_second: see ``Table``.
     """
 
     folder: str
@@ -75,6 +93,13 @@ class TableReader:
     identity: str
     form: str
     warnings: tuple[str, ...]
+    has_remote_images: bool = False
+    requests_per_second: float | None = None
+
+    @property
+    def num_in_flight(self) -> int:
+        """The number of requests to make at the same time; 0 if all images are on this machine."""
+        return NUM_REQUESTS if self.has_remote_images else 0
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -107,6 +132,10 @@ class TableReader:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row, or why one of its images is rejected."""
+        return self.start(rows, schema).result()
+
+    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[Contents]:
+        """Start to read rows; requests are made for images that are not on this machine."""
         staged = mapped_table(str(rows_path(self.folder)))
         keys = ArrowKeys(staged[KEY]) if KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
@@ -131,26 +160,54 @@ class TableReader:
         names = [name for name in schema.names if name != "key"]
         sides = (taken[side].to_pylist() for side in (WIDTH, HEIGHT)) if fits else ()
         sizes = list(zip(*sides, strict=True))
-        outcomes: list[Outcome] = []
-        for index, row in enumerate(rows):
-            found = self._read_images(
-                {name: listed[index] for name, listed in zip(images, files, strict=True)}
-            )
+        of_rows = [
+            {name: listed[index] for name, listed in zip(images, files, strict=True)}
+            for index in range(len(rows))
+        ]
+
+        def decode(index: int, remote: Contents | None) -> Outcome:
+            row = rows[index]
+            found = self._read_images(of_rows[index], remote or {})
             if isinstance(found, Rejected):
-                outcomes.append(found)
-                continue
+                return found
             encoded, conversions = found
             if fits:
                 boxes = self._fitted(row, files[0][index], columns[BOXES][index], sizes[index])
                 if isinstance(boxes, Rejected):
-                    outcomes.append(boxes)
-                    continue
+                    return boxes
                 if boxes != columns[BOXES][index]:
                     conversions = (*conversions, "boxes turned")
                 encoded[BOXES] = boxes
             row_values = [encoded[name] if name in encoded else columns[name][index] for name in names]
-            outcomes.append(Accepted([*row_values, to_bytes(row.key)], conversions))
-        return outcomes
+            return Accepted([*row_values, to_bytes(row.key)], conversions)
+
+        return StartedRows(rows, [*map(self._request, of_rows)], decode)
+
+    def _request(self, files: Mapping[str, _File]) -> Request[Contents] | None:
+        """Start to read the images of a row that are not on this machine; None if there are none."""
+        if not self.has_remote_images:
+            return None
+        root, most = os.fsencode(self.root), self.images.max_bytes
+        far: dict[str, tuple[Location, int, int]] = {}
+        for name, (path, size, stamp, encoded) in files.items():
+            # what is too large, missing or in the table is not read
+            if encoded is None and 0 <= size <= most and (where := location_of(root, path)):
+                far[name] = (where, size, stamp)
+        if not far:
+            return None
+        rate = self.requests_per_second
+        pace = None if rate is None else Pace(os.path.join(self.folder, "requests"), rate)
+
+        def read(is_ahead: bool) -> Contents | None:
+            found: Contents = {}
+            for name, image in far.items():
+                content = read_image_of(*image, most, pace, is_ahead=is_ahead)
+                if content is None:
+                    return None
+                found[name] = content
+            return found
+
+        return Request(read, sum(needed_bytes(where, size) for where, size, _ in far.values()), _num_bytes)
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored.
@@ -203,7 +260,7 @@ class TableReader:
         return [name.removeprefix(prefix) for name in rows.column_names if name.startswith(prefix)]
 
     def _read_images(
-        self, files: Mapping[str, tuple[bytes, int, int, bytes | None]]
+        self, files: Mapping[str, _File], remote: Contents
     ) -> tuple[dict[str, Values], tuple[str, ...]] | Rejected:
         """Return the images of a row by feature and their conversions, or why one is rejected."""
         encoded: dict[str, Values] = {}
@@ -212,7 +269,15 @@ class TableReader:
         # a mask must fit its image
         for name in sorted(files, key=lambda name: name in self.columns.masks):
             path, size, stamp, encoded_image = files[name]
-            found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image, views)
+            content = remote.get(name)
+            found: Normalized | Rejected
+            if isinstance(content, Rejected):
+                found = content
+            elif content is not None:
+                options = mask_options(self.images) if name in self.columns.masks else self.images
+                found = checked_content(shown_url(path), content, options, views)
+            else:
+                found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image, views)
             if isinstance(found, Rejected):
                 detail = found.detail if len(files) == 1 else f"{name}: {found.detail}"
                 return Rejected(found.reason, detail)
@@ -232,12 +297,16 @@ class TableReader:
                     "missing", "the row holds no image" if is_embedded else "the row names no file"
                 )
             both = "the row holds no image, and " if is_embedded else ""
-            return Rejected("missing", f"{both}there is no file {to_text(path)!r}")
+            return Rejected("missing", f"{both}there is no file {shown_path(path)!r}")
         options = mask_options(self.images) if name in self.columns.masks else self.images
         full = os.path.join(os.fsencode(self.root), path)
         if encoded is None:
             return read_image(full, row, options, images)
         return checked_image(encoded, path, options, images)
+
+
+def _num_bytes(contents: Contents) -> int:
+    return sum(len(each.data or b"") for each in contents.values() if isinstance(each, Content))
 
 
 def rows_path(folder: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.deep_files import depth_warning
 from tfshards.prep.sources.image_file import image_feature, mask_feature
-from tfshards.prep.sources.keys import KEY_FEATURE
+from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.prep.sources.tables.annotations import CATEGORY
 from tfshards.prep.sources.tables.coco import read_coco
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
@@ -33,6 +34,7 @@ from tfshards.prep.sources.tables.labels import label_column, label_fault, unuse
 from tfshards.prep.sources.tables.nested import is_along_rows
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
+from tfshards.prep.sources.tables.remote_images import is_url
 from tfshards.prep.sources.tables.rows import (
     in_order_of_keys,
     rows_to_stage,
@@ -40,10 +42,11 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
-from tfshards.prep.sources.tree import LocalTree
+from tfshards.prep.sources.tree_of import tree_of
+from tfshards.prep.sources.web import is_web, require_web
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
-from tfshards.schemas.files import local_path
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
 
@@ -71,10 +74,14 @@ class Table:
             folder of images with a text file each, or a ``data.yaml`` of Ultralytics. These have the features
             ``image``, ``objects/bbox`` and ``objects/category``: boxes in pixels, ``[left, top, width,
             height]``, for COCO, and as fractions, ``[center x, center y, width, height]``, for YOLO.
+        requests_per_second: the most requests to web servers that a machine makes in a second, for columns of
+            ``http://`` and ``https://`` URLs; by default there is no limit but that of 32 requests at a time
+            for each process.
 
     Raises:
-        OptionsError: the path is empty, a path is a URL, the class names are empty or repeated, or ``images``
-            resizes images whose boxes are in pixels.
+        OptionsError: the path is empty, a path is a URL that is not of an object store, the class names are
+            empty or repeated, ``images`` resizes images whose boxes are in pixels, or the limit of requests
+            is not a positive number.
     """
 
     path: str | os.PathLike[str]
@@ -84,6 +91,7 @@ class Table:
     class_names: Sequence[str] | None = None
     follow_links: bool = False
     form: Form = "table"
+    requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
@@ -98,9 +106,15 @@ class Table:
             )
         if not os.fspath(self.path):
             raise OptionsError("path= is empty; name the file of the table")
-        local_path(self.path)
-        if self.root is not None:
-            local_path(self.root)
+        given = [self.path, *([] if self.root is None else [self.root])]
+        urls = [path for path in map(any_path, given) if isinstance(path, RemotePath)]
+        if urls and self.form != "table":
+            raise OptionsError(
+                f"form={self.form!r} reads annotations and images of local disks only; copy {urls[0]} there"
+            )
+        rate = self.requests_per_second
+        if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < math.inf):
+            raise OptionsError(f"requests_per_second={rate!r} must be a number above 0")
         check_class_names(self.class_names)
 
     def location(self) -> None:
@@ -153,6 +167,7 @@ class Table:
             assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
+        has_urls = self._has_urls(rows, images)
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
         check_found(rows, assigned.images, root, self._root_remedy())
         rows = same_images(root, rows, images)
@@ -162,9 +177,8 @@ class Table:
             # by convention the folder belongs to the table
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
         for name in [name for name in images if name not in assigned.masks][:1]:
-            warnings += depth_warning(
-                LocalTree(root, follow_links=True), rows[PATH + name].to_pylist(), self.images
-            )
+            local = [path for path in rows[PATH + name].to_pylist() if path and not is_url(path)]
+            warnings += depth_warning(tree_of(root, follow_links=True), local, self.images)
         features = [*self._image_features(assigned), *(column.feature for column in stored), KEY_FEATURE]
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(
@@ -176,14 +190,33 @@ class Table:
             found.digest,
             self.form,
             (*found.warnings, *lines, *inexact, *warnings, *twins(names)),
+            has_remote_images=has_urls or is_url(root),
+            requests_per_second=self.requests_per_second,
         )
 
-    def _read(self) -> tuple[TableFile, Path, bytes]:
+    def _has_urls(self, rows: pa.Table, images: Sequence[str]) -> bool:
+        """Return whether paths of images are URLs.
+
+        Raises:
+            OptionsError: the client for them is not installed, or the limit of their rate has no effect.
+        """
+        paths = [path for name in images for path in rows[PATH + name].to_pylist() if b"://" in path]
+        has_web = any(map(is_web, paths))
+        if has_web:
+            require_web()
+        elif self.requests_per_second is not None:
+            raise OptionsError(
+                f"requests_per_second={self.requests_per_second} has no effect, since no image has an "
+                "http:// or https:// URL; leave it out"
+            )
+        return has_web or any(map(is_url, paths))
+
+    def _read(self) -> tuple[TableFile, AnyPath, bytes]:
         """Return the rows, the path that messages name, and the folder to which image paths are relative."""
         if self.form == "table":
             paths = table_paths(self.path)
             found = read_tables(paths, {*self.columns.images, *self.columns.masks})
-            path = paths[0] if len(paths) == 1 else Path(self.path)
+            path = paths[0] if len(paths) == 1 else any_path(self.path)
             return found, path, self._root(path if path.is_dir() else paths[0].parent)
         if self.form == "coco":
             annotations = read_coco(self.path, self.root)
@@ -194,13 +227,16 @@ class Table:
             annotations = read_yolo(self.path, self.root, follow_links=self.follow_links)
         return annotations.file, Path(self.path), os.path.realpath(os.fsencode(annotations.folder))
 
-    def _root(self, folder: Path) -> bytes:
-        root = os.path.realpath(os.fsencode(folder if self.root is None else self.root))
+    def _root(self, folder: AnyPath) -> bytes:
+        given = folder if self.root is None else any_path(self.root)
+        if isinstance(given, RemotePath):
+            return to_bytes(str(given))
+        root = os.path.realpath(os.fsencode(given))
         if not os.path.isdir(root):
             raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
         return root
 
-    def _check_no_image_options(self, path: Path, lines: Sequence[str]) -> None:
+    def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
         """Raise OptionsError if an option is given that only images have; links are not among them.
 
         ``lines`` are warnings about columns that seem to name images.
