@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -14,10 +13,11 @@ from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.storage import AnyPath
 
 
 def added_membership(
-    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: Path
+    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
 ) -> Membership:
     """Return the split of each new example.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Reporter, counted
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
-from tfshards.prep.writing.remote_area import stored
+from tfshards.prep.writing.remote_area import compared
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import file_digest
@@ -105,7 +105,12 @@ class PlannedBuild:
         self, phase: Phase, digests: Mapping[ShardId, str], first: _Records, final: _Records
     ) -> dict[ShardId, FinishedShard]:
         """Return the shards of an earlier attempt, or of the first layout, that need not be rewritten."""
-        is_intact = self._intact_remotely() if self.area.is_remote and first else self._is_intact
+        is_intact = self._is_intact
+        if isinstance(self.area.shards, RemotePath) and first:
+            is_kept = compared(self.area.shards)
+
+            def is_intact(found: FinishedShard) -> bool:
+                return is_kept(found.shard, found.e_tags)
 
         def choose(shard: ShardId) -> FinishedShard | None:
             if phase == "first" and shard in first and shard in final:
@@ -126,26 +131,6 @@ class PlannedBuild:
         digests = {found.shard.path: found.shard.digest, **found.shard.companion_digests}
         files = {self.area.shards / path: digest for path, digest in digests.items()}
         return all(path.is_file() and file_digest(path) == digest for path, digest in files.items())
-
-    def _intact_remotely(self) -> Callable[[FinishedShard], bool]:
-        """Return a function that does the same in a store, by the ETags and sizes of a listing.
-
-        Reading all shards again would take as long as writing them, while an object cannot change in part:
-        it is what one upload wrote, of which the ETag was recorded, or what another has replaced.
-        """
-        assert isinstance(self.area.shards, RemotePath)
-        uploaded = stored(self.area.shards)
-
-        def is_intact(found: FinishedShard) -> bool:
-            statuses = {path: uploaded.get(path) for path in found.shard.files}
-            shard = statuses[found.shard.path]
-            return (
-                shard is not None
-                and shard.st_size == found.shard.num_bytes
-                and all(one and one.e_tag == found.e_tags.get(path) for path, one in statuses.items())
-            )
-
-        return is_intact
 
     def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")

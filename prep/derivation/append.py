@@ -18,8 +18,10 @@ from tfshards.prep.building.commit import commit, complete, identified, rejects_
 from tfshards.prep.building.inputs_file import write_inputs
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
+from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
+from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.derivation.append_text import difference_lines, preview_lines, up_to_date_line
 from tfshards.prep.derivation.derive import join_splits, verify_examples
 from tfshards.prep.derivation.keys import has_keys
@@ -38,6 +40,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath, any_path
 
 # Number of class names in a message.
 _SHOWN = 5
@@ -88,7 +91,7 @@ def append(
     """
     found = find_engine(engine, beam_args)
     check_path("dataset", dataset)
-    folder = Path(dataset)
+    folder = any_path(dataset)
     origin = open_origin(folder)
     balance = cast("Balance", origin.manifest.options.get("balance", "count"))
     request = _Request(
@@ -123,7 +126,7 @@ class _Request:
     """The arguments of ``append``, except those of the engine."""
 
     source: Source | list[str]
-    folder: Path
+    folder: AnyPath
     counts: ShardCounts
     options: Options
     follow_links: bool
@@ -158,15 +161,23 @@ def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[
             compression=old.compression,
             source=source.location(),
         )
-        written = write_shards(writer, request.options, may_be_empty=True)
-        added = identified(manifest_of(writer, written))
-        rejects = [*new.rejects, *written.rejects]
-        manifest = _appended(old, added, new, rejects)
-        verify_examples(manifest, [old, added])
-        write_inputs(folder, added.build_id, plan)
-        commit(manifest, rejects, area, state)
-        complete(manifest, folder, log)
-        log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
+        return unless_committed(lambda: _write(writer, request, new, old, state), state, None, log)
+
+
+def _write(
+    writer: LayoutWriter, request: _Request, new: NewExamples, old: Manifest, state: OutputState
+) -> Manifest:
+    """Write and commit the new shards, and return the manifest of the dataset with them."""
+    folder, log = request.folder, request.log
+    written = write_shards(writer, request.options, may_be_empty=True)
+    added = identified(manifest_of(writer, written))
+    rejects = [*new.rejects, *written.rejects]
+    manifest = _appended(old, added, new, rejects)
+    verify_examples(manifest, [old, added])
+    write_inputs(folder, added.build_id, writer.plan)
+    commit(manifest, rejects, writer.area, state)
+    complete(manifest, folder, log)
+    log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tfshards.prep.building.inputs_file import has_masks
 from tfshards.prep.derivation.new_examples import NewExamples
@@ -11,6 +10,7 @@ from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.prep.progress.lines import counted
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.summary import class_lines, table
 
 
@@ -48,7 +48,7 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
         )
 
 
-def up_to_date_line(new: NewExamples, root: Path) -> str:
+def up_to_date_line(new: NewExamples, root: AnyPath) -> str:
     """Return the line about a source without new inputs."""
     none = f"none of the {counted(new.num_known, 'input')} is new"
     if new.changed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfshards.prep.building.commit import read_rejects, rejects_text
 from tfshards.prep.records.reader import FrameReader
@@ -16,6 +15,7 @@ from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import file_problems
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath, any_path
 
 # Appended to every message about damage.
 SEE_VERIFY = "tfshards verify lists all damage"
@@ -26,11 +26,11 @@ class Origin:
     """A committed dataset.
 
     Attributes:
-        root: folder of the dataset.
+        root: folder of the dataset, or its URL.
         manifest: manifest of the dataset.
     """
 
-    root: Path
+    root: AnyPath
     manifest: Manifest
 
     def index(self, shard: Shard) -> RecordIndex:
@@ -89,14 +89,14 @@ class Origin:
         return InputError(f"{self.root} is damaged: {problem}; {SEE_VERIFY}")
 
 
-def open_origin(root: str | os.PathLike[str]) -> Origin:
+def open_origin(root: str | os.PathLike[str] | AnyPath) -> Origin:
     """Return the dataset in ``root`` after checking the sizes of its shards.
 
     Raises:
         InputError: ``root`` is not a dataset, or a shard is missing or has another size.
         FormatError: the manifest is damaged.
     """
-    origin = Origin(Path(root), read_manifest(root))
+    origin = Origin(any_path(root), read_manifest(root))
     problems = file_problems(origin.manifest, root)
     if problems:
         raise origin._damaged(str(problems[0]))

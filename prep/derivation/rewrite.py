@@ -17,9 +17,11 @@ from tfshards.prep.progress.lines import Log, Progress, counted
 from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.verification.check_files import shard_problems
 from tfshards.prep.writing.area import FinishedShard, ShardId
+from tfshards.prep.writing.remote_area import compared
 from tfshards.schemas import Shard
 from tfshards.schemas.files import require_space
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import RemotePath
 
 # Number of shards that a thread writes in one pass if the records of each come from all parts of the origins.
 # Each of them holds up to one run of records in memory.
@@ -34,9 +36,7 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
         BuildError: a record of an origin is damaged, or the output cannot be written.
     """
     plan.area.open()
-    with ThreadPoolExecutor(NUM_WRITERS) as pool:
-        found = pool.map(lambda shard: _finished(plan, shard), plan.shards)
-        finished = {shard: done for shard, done in zip(plan.shards, found, strict=True) if done}
+    finished = _finished(plan)
     missing = [shard for shard in plan.shards if shard not in finished]
     split_plans = {split: plan_split(plan, split) for split in plan.num_shards}
     _log_start(plan, len(finished), log)
@@ -49,18 +49,27 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
     ]
     stop = threading.Event()
     in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set()))
-    written = {shard: plan.area.read_finished("first", shard) for shard in plan.shards}
+    written = plan.area.finished("first", plan.shards)
     return {
-        split: tuple(done.shard for shard, done in written.items() if done and shard.split == split)
+        split: tuple(done.shard for shard, done in written.items() if shard.split == split)
         for split in plan.num_shards
     }
 
 
-def _finished(plan: RewritePlan, shard: ShardId) -> FinishedShard | None:
-    """Return a new shard that an earlier attempt finished, if its files are unchanged."""
-    done = plan.area.read_finished("first", shard)
-    is_planned = done and done.shard.path == plan.shard_path(shard)
-    return done if done and is_planned and not shard_problems(plan.area.shards, done.shard) else None
+def _finished(plan: RewritePlan) -> dict[ShardId, FinishedShard]:
+    """Return the new shards that an earlier attempt finished, if their files are unchanged."""
+    area = plan.area
+    found = {
+        shard: done
+        for shard, done in area.finished("first", plan.shards).items()
+        if done.shard.path == plan.shard_path(shard)
+    }
+    if isinstance(area.shards, RemotePath):
+        is_same = compared(area.shards)
+        return {shard: done for shard, done in found.items() if is_same(done.shard, done.e_tags)}
+    with ThreadPoolExecutor(NUM_WRITERS) as pool:
+        problems = pool.map(lambda done: shard_problems(area.shards, done.shard), found.values())
+        return {shard: found[shard] for shard, faults in zip(found, problems, strict=True) if not faults}
 
 
 def _log_start(plan: RewritePlan, num_finished: int, log: Log) -> None:

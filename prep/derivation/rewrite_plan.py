@@ -87,10 +87,10 @@ def plan_split(plan: RewritePlan, split: str) -> SplitPlan:
     order = interleave([held.num_examples for held in splits if held])
     sizes = None
     if plan.balance == "bytes":
-        indexes = [plan.origins[index].index(shard) for index, shard in shards]
+        indexes = [*plan.area.each(lambda of: plan.origins[of[0]].index(of[1]), shards)]
         sizes = np.concatenate([index.lengths for index in indexes])[order]
     ends = np.cumsum([shard.num_examples for _, shard in shards])
-    found = [plan.origins[index].labels(shard) for index, shard in shards]
+    found = plan.area.each(lambda of: plan.origins[of[0]].labels(of[1]), shards)
     labels = [of_shard for of_shard in found if of_shard is not None]
     return SplitPlan(
         shards=shards,

@@ -147,6 +147,9 @@ class _NewShard:
 
     def _finish(self) -> None:
         area, file = self._pass.plan.area, self._write()
+        if area.is_remote and (why := area.stop_reason()) is not None:
+            # what is written after the end of another run would stay in the store
+            raise BuildError(why)
         file.finish()
         shard, companions = file.describe(self._path)
         for path, data in companions.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tfshards.prep.derivation.keys import has_keys
 from tfshards.prep.derivation.origin import Origin, open_origin
@@ -17,6 +16,7 @@ from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def open_split_origin(root: str | os.PathLike[str], split: str) -> SplitOrigin:
 class _PrefixedReader(FrameReader):
     """Read frames with a prefix before the key of each record."""
 
-    def __init__(self, path: Path, compression: Compression, index: RecordIndex, prefix: bytes) -> None:
+    def __init__(self, path: AnyPath, compression: Compression, index: RecordIndex, prefix: bytes) -> None:
         super().__init__(path, compression, index)
         self._shard, self._prefix, self._starts = path, prefix, index.offsets
 

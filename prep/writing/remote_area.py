@@ -5,7 +5,7 @@ An attempt at a build shows itself by a file, which is empty as long as the atte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tfshards.schemas import Shard
@@ -95,6 +95,26 @@ def e_tags_of(folder: RemotePath, shard: Shard) -> dict[str, str]:
         has = f"has {found[shard.path].st_size} bytes, but {shard.num_bytes} were uploaded"
         raise OSError(None, has, str(folder / shard.path))
     return {path: status.e_tag for path, status in found.items()}
+
+
+def compared(folder: RemotePath) -> Callable[[Shard, Mapping[str, str]], bool]:
+    """Return a function that returns whether a shard, its index and its labels are those with these ETags.
+
+    They are compared with a listing. Reading all shards again would take as long as writing them, while an
+    object cannot change in part: it is what one upload wrote, whose ETag was recorded, or another one.
+    """
+    found = stored(folder)
+
+    def is_same(shard: Shard, e_tags: Mapping[str, str]) -> bool:
+        statuses = {path: found.get(path) for path in shard.files}
+        status = statuses[shard.path]
+        return (
+            status is not None
+            and status.st_size == shard.num_bytes
+            and all(one and one.e_tag == e_tags.get(path) for path, one in statuses.items())
+        )
+
+    return is_same
 
 
 def stored(folder: RemotePath) -> dict[str, RemoteStatus]:

@@ -1,0 +1,176 @@
+"""Datasets that are derived in an object store have the bytes of those that are derived on a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.durability.inputs import image, write
+from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, build, merge, reshard, verify
+from tfshards.prep.derivation import append as append_module
+from tfshards.prep.derivation import derive as derive_module
+from tfshards.prep.writing.area import BuildArea
+from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas.storage import RemotePath, any_path
+
+from .output_campaigns import objects, uploads
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+def files(root: Path) -> dict[str, bytes]:
+    found = (path for path in root.rglob("*") if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
+
+
+def photos(folder: Path, numbers: range) -> Path:
+    for number in numbers:
+        write(folder / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
+    write(folder / "cat" / f"bad-{numbers[0]}.bmp", b"no image")
+    return folder
+
+
+def built(folder: Path, out: object, numbers: range, **options: object) -> str:
+    """Build photos into a folder or a bucket, and return it."""
+    source = ImageFolder(photos(folder, numbers))
+    build(source, str(out), log=quiet, shards=2, options=Options(max_rejected="50%", **options))
+    return str(out)
+
+
+RANGES = {"a": range(6), "b": range(10, 16)}
+Derive = Callable[[str, str, str], object]
+# of the datasets a and b in the given folder, and the new dataset
+DERIVED: dict[str, Derive] = {
+    "resharded": lambda a, b, out: reshard(a, out, shards=3, log=quiet),
+    "resharded by bytes and compressed": lambda a, b, out: reshard(
+        a, out, shards=3, options=ShardOptions(balance="bytes", compression="gzip"), log=quiet
+    ),
+    "merged by links": lambda a, b, out: merge([a, b], out, log=quiet),
+    "merged into new shards": lambda a, b, out: merge([a, b], out, shards=3, log=quiet),
+    "merged as splits": lambda a, b, out: merge({"train": a, "test": b}, out, log=quiet),
+}
+
+
+@pytest.mark.parametrize("origins_in", ["the bucket", "a folder"])
+@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED.keys())
+def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(derive, origins_in, bucket, tmp_path):
+    local = [built(tmp_path / f"{name}s", tmp_path / name, of) for name, of in RANGES.items()]
+    origins = local
+    if origins_in == "the bucket":
+        origins = [built(tmp_path / f"{name}s", f"{bucket.url}/{name}", of) for name, of in RANGES.items()]
+    derive(*local, str(tmp_path / "whole" / "data"))
+    out = f"{bucket.url}/some/data"
+    derive(*origins, out)
+    assert objects(out) == files(tmp_path / "whole" / "data")
+    assert uploads(bucket) == []
+    assert verify(out, deep=True)
+    before = dict(any_path(out).walk())
+    derive(*origins, out)
+    assert dict(any_path(out).walk()) == before
+
+
+def test_datasets_of_a_bucket_are_merged_into_a_folder(bucket, tmp_path):
+    origins = [built(tmp_path / f"{name}s", f"{bucket.url}/{name}", of) for name, of in RANGES.items()]
+    merge(origins, tmp_path / "data", log=quiet)
+    merge(origins, f"{bucket.url}/data", log=quiet)
+    assert files(tmp_path / "data") == objects(f"{bucket.url}/data")
+    assert verify(tmp_path / "data", deep=True)
+
+
+def test_a_dataset_is_resharded_in_place(bucket, tmp_path):
+    out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
+    with pytest.raises(OptionsError, match=rf"the output {out} is the input; give overwrite=True"):
+        reshard(out, out, shards=3, log=quiet)
+    made = reshard(out, out, shards=3, overwrite=True, log=quiet)
+    assert reshard(out, out, shards=3, overwrite=True, log=quiet) == made
+    assert verify(out, deep=True)
+    with pytest.raises(OptionsError, match=r"the output .*/data/inside is inside the input"):
+        reshard(out, f"{out}/inside", log=quiet)
+
+
+def test_new_examples_are_appended(bucket, tmp_path):
+    folder = tmp_path / "photos"
+    outs = [built(folder, out, range(8)) for out in (tmp_path / "data", f"{bucket.url}/data")]
+    photos(folder, range(20, 25))
+    first, second = (append(str(folder), out, shards=2, max_rejected="50%", log=quiet) for out in outs)
+    assert first == second
+    assert objects(outs[1]) == files(tmp_path / "data")
+    assert verify(outs[1], deep=True)
+    before = dict(any_path(outs[1]).walk())
+    assert append(str(folder), outs[1], max_rejected="50%", log=quiet) == first
+    assert dict(any_path(outs[1]).walk()) == before
+
+
+def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_path, monkeypatch):
+    source = built(tmp_path / "photos", f"{bucket.url}/a", range(8))
+    out = f"{bucket.url}/data"
+    whole = reshard(source, f"{bucket.url}/whole/data", shards=4, log=quiet)
+
+    def fail(*_: object) -> None:
+        raise BuildError("the power failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(derive_module, "commit", fail)
+        with pytest.raises(BuildError, match="power"):
+            reshard(source, out, shards=4, log=quiet)
+    shards = sorted(path for path, _ in any_path(out).walk() if path.name.endswith("-of-00004"))
+    shards[0].write_bytes(shards[0].read_bytes()[::-1])
+    shards[1].unlink()
+    log: list[str] = []
+    read = RemotePath.open
+    opened: list[RemotePath] = []
+
+    def noted(path: RemotePath, *mode: str, buffering: int = -1) -> object:
+        opened.append(path)
+        return read(path, *mode)
+
+    monkeypatch.setattr(RemotePath, "open", noted)
+    assert reshard(source, out, shards=4, log=log.append) == whole
+    assert "resuming the reshard: 2 of 4 shards finished" in log
+    assert opened
+    assert not [path for path in opened if ".build" in path.key]
+    assert objects(out) == objects(f"{bucket.url}/whole/data")
+
+
+def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, monkeypatch):
+    out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
+    ours, theirs = photos(tmp_path / "ours", range(20, 23)), photos(tmp_path / "theirs", range(30, 33))
+    commit = append_module.commit
+
+    def late(*arguments: object) -> None:
+        monkeypatch.setattr(append_module, "commit", commit)
+        append(str(theirs), out, max_rejected="50%", log=quiet)
+        commit(*arguments)
+
+    monkeypatch.setattr(append_module, "commit", late)
+    with pytest.raises(BuildError, match="meanwhile another build was committed"):
+        append(str(ours), out, max_rejected="50%", log=quiet)
+    assert verify(out, deep=True)
+    manifest = append(str(ours), out, max_rejected="50%", log=quiet)
+    assert manifest.num_examples == 8 + 3 + 3
+    assert verify(out, deep=True)
+
+
+def test_workers_of_an_earlier_reshard_end(bucket, tmp_path, monkeypatch):
+    source = built(tmp_path / "photos", f"{bucket.url}/a", range(8))
+    begin = BuildArea.open
+
+    def twice(area: BuildArea) -> None:
+        begin(area)
+        begin(BuildArea(area.out, area.plan_id))
+
+    monkeypatch.setattr(BuildArea, "open", twice)
+    with pytest.raises(BuildError, match="a later run of the same build has begun"):
+        reshard(source, f"{bucket.url}/data", shards=2, log=quiet)
+
+
+def test_arrays_are_appended_to_in_a_bucket(bucket):
+    out = f"{bucket.url}/rows"
+    build(Arrays({"x": np.arange(10)}), out, log=quiet)
+    append(Arrays({"x": np.arange(14)}), out, log=quiet)
+    assert verify(out, deep=True)
