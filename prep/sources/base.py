@@ -15,6 +15,7 @@ from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath
 
 
 class Row(NamedTuple):
@@ -190,7 +191,7 @@ class Source(Protocol):
             preview: copy no more than listing and grouping need; no rows will be read.
         """
 
-    def location(self) -> Path | None:
+    def location(self) -> AnyPath | None:
         """Return the folder that must not contain the output, or None."""
 
     def with_class_names(self, names: Sequence[str]) -> Source:

@@ -11,8 +11,10 @@ from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, FaultProxy
 from tests.storage.servers import s3_client
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
+from tfshards.prep.cli.main import main
 from tfshards.prep.sources.classes import read_class_names
 from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
@@ -273,3 +275,17 @@ def test_class_names_may_be_in_a_store(bucket):
     assert read_class_names(f"{bucket.url}/names.txt") == ("dog", "cat")
     with pytest.raises(InputError, match=r"none\.txt: cannot be read: there is no such object"):
         read_class_names(f"{bucket.url}/none.txt")
+
+
+def test_a_bucket_may_hold_the_source_and_the_dataset(image_folder, upload, bucket, tmp_path, quiet_build):
+    folder = image_folder({f"{n % 2}/{n}.png": n for n in range(9)})
+    url = upload(folder)
+    with pytest.raises(OptionsError, match=r"is inside the input s3://.*/data; choose a folder outside it"):
+        quiet_build(ImageFolder(url), f"{url}/out")
+    assert main(["build", "images", url, f"{bucket.url}/out", "--shards", "2"]) == 0
+    local = quiet_build(ImageFolder(folder), tmp_path / "out", shards=2)
+    assert (
+        any_path(f"{bucket.url}/out/dataset.json").read_bytes()
+        == (tmp_path / "out/dataset.json").read_bytes()
+    )
+    assert local.totals.accepted == 9

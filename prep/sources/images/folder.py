@@ -49,7 +49,7 @@ from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import RemotePath, any_path, is_remote
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 
@@ -126,9 +126,9 @@ class ImageFolder:
         """Return the source itself, since its content is in files."""
         return self
 
-    def location(self) -> Path | None:
-        """Return the folder, or None if it is in an object store."""
-        return None if is_remote(self.root) else Path(os.fsdecode(self.root))
+    def location(self) -> AnyPath:
+        """Return the folder."""
+        return any_path(os.fsdecode(self.root))
 
     def with_class_names(self, names: Sequence[str]) -> ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
@@ -161,7 +161,7 @@ class ImageFolder:
         skipped: Counter[str] = Counter()
         try:
             if problem := tree.problem():
-                raise InputError(f"{self.root_text} {problem}")
+                raise InputError(f"{self.location()} {problem}")
             found = FileTable.of(tree.images(skipped)).by_key()
             return self._listed(tree, found, skipped)
         except OSError as error:
@@ -180,7 +180,7 @@ class ImageFolder:
             )
             leave = "leave" if self.include and self.exclude else "leaves"
             raise InputError(
-                f"{self.root_text} holds images ({len(images):,}), but {patterns} {leave} none of them",
+                f"{self.location()} holds images ({len(images):,}), but {patterns} {leave} none of them",
                 *chosen.warnings,
             )
         if chosen.excluded:
@@ -194,7 +194,7 @@ class ImageFolder:
                 seen += "; 'tfshards build arrays' takes .npy files, stacked into one array per feature"
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
             raise InputError(
-                f"{self.root_text} holds no images{seen}; images are recognized by the suffixes {known}, or "
+                f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
                 "by their content"
             )
         pairing: list[str] = []
@@ -281,11 +281,6 @@ class ImageFolder:
         if by == "folder":
             return [os.path.dirname(key) for key in listing.keys]
         return groups_of_keys(by, listing.keys, "'folder', or a regular expression with one (group)")
-
-    @property
-    def root_text(self) -> str:
-        """The folder, for messages."""
-        return str(any_path(os.fsdecode(self.root)))
 
     def _tree(self) -> Tree:
         return tree_of(self.root, follow_links=self.follow_links)
