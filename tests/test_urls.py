@@ -13,8 +13,6 @@ from tfshards.schemas.files import local_path
 
 BUCKET = "gs://bucket/data"
 REMOTE = {
-    "a table": lambda: prep.Table("https://host/metadata.csv"),
-    "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
     "repair": lambda: prep.repair(BUCKET),
     "cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache"),
 }
@@ -34,6 +32,8 @@ OTHER_KINDS = {
     "audit": lambda: prep.audit("hdfs://host/data"),
     "info": lambda: prep.info("hdfs://host/data"),
     "images": lambda: ImageFolder("https://host/photos"),
+    "a table": lambda: prep.Table("https://host/metadata.csv"),
+    "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
     "an archive": lambda: Arrays.open(["https://host/x.npz"]),
     "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
 }

@@ -267,3 +267,25 @@ def test_without_the_extra_urls_are_refused(tmp_path, monkeypatch, quiet_build):
             source()
     with pytest.raises(OptionsError, match=r"install it: pip install 'tfshards\[remote\]'"):
         quiet_build(web_table(tmp_path, ["http://127.0.0.1/x.png"]), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (b"https://user:pass@host:8/a%20b.png?sig=x#y", b"https://host:8/a%20b.png"),
+        (b"HTTP://host/a@b.png", b"HTTP://host/a@b.png"),
+        (b"s3://bucket/a?b#c.png", b"s3://bucket/a?b#c.png"),
+        (b"a?b/c@d.png", b"a?b/c@d.png"),
+        (b"https://[bad/x.png?sig=x", b"https://[bad/x.png"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(given, shown):
+    assert web.shown_url(given).lower() == shown.lower()
+
+
+@pytest.mark.parametrize("form", ["coco", "yolo"])
+def test_annotations_are_read_from_disks_only(form):
+    with pytest.raises(
+        OptionsError, match=rf"form='{form}' reads annotations and images of local disks only"
+    ):
+        Table("s3://bucket/annotations.json", form=form)
