@@ -171,10 +171,17 @@ class StartedRows(Generic[Found]):
 
     def result(self) -> list[Outcome]:
         """Return the outcome of each row, see ``Reader.read``."""
-        return [
-            self.decode(index, request.result() if request else None)
-            for index, request in enumerate(self.requests)
-        ]
+        outcomes: list[Outcome] = []
+        try:
+            for index, request in enumerate(self.requests):
+                outcomes.append(self.decode(index, request.result() if request else None))
+        except BaseException:
+            # the next build of this process needs the room of those that are left
+            for left in self.requests[len(outcomes) + 1 :]:
+                if left:
+                    left.cancel()
+            raise
+        return outcomes
 
     def cancel(self) -> None:
         """Read no more."""

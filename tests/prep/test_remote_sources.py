@@ -1,6 +1,7 @@
 """Sources in object stores give the datasets that their copies on a disk give, with few requests."""
 
 import io
+import time
 from contextlib import ExitStack
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.storage.faults import Answer, Cut, Delay, FaultProxy
 from tests.storage.servers import s3_client
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
 from tfshards.prep.cli.main import main
+from tfshards.prep.sources import fetching
 from tfshards.prep.sources.classes import read_class_names
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage import any_path
@@ -50,6 +52,15 @@ def client_of(bucket):
     if endpoint not in CLIENTS:
         CLIENTS[endpoint] = s3_client(bucket.server)
     return CLIENTS[endpoint]
+
+
+def room_is_free():
+    """Return whether nothing is held that was read ahead, after the requests under way have ended."""
+    for _ in range(100):
+        if not fetching._room._held:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.fixture
@@ -130,6 +141,7 @@ def test_many_images_are_read_at_once(image_folder, proxied, tmp_path, quiet_bui
     proxy.add(Delay(0.1), "get GET .*png")
     quiet_build(ImageFolder(url), tmp_path / "out", shards=1)
     assert 24 <= proxy.most_in_flight <= NUM_REQUESTS
+    assert room_is_free()
 
 
 def test_throttled_requests_are_repeated(image_folder, proxied, tmp_path, quiet_build):
@@ -184,6 +196,7 @@ def test_an_object_that_changes_during_the_build_ends_it(
     monkeypatch.setattr(ImageFolder, "listing", listed)
     with pytest.raises(BuildError, match=message):
         quiet_build(source, tmp_path / "out", shards=1)
+    assert room_is_free()
 
 
 def test_a_replaced_object_makes_the_next_build_differ(bucket, upload, image_folder, tmp_path, quiet_build):
@@ -289,3 +302,10 @@ def test_a_bucket_may_hold_the_source_and_the_dataset(image_folder, upload, buck
         == (tmp_path / "out/dataset.json").read_bytes()
     )
     assert local.totals.accepted == 9
+
+
+def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):
+    monkeypatch.setattr(fetching, "_MOST_AHEAD", 400)
+    folder = image_folder({f"{n}.png": n for n in range(40)})
+    check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
+    assert room_is_free()
