@@ -17,6 +17,7 @@ from tfshards.loader.options.worker import Worker
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.training.strategies import has_servers, num_shares
 from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import is_remote
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,11 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
             "epochs=1 would give the same order for each iterator under ParameterServerStrategy, whose "
             "workers build the dataset again; use epochs=None for training, or "
             "start=loader.Position(epoch) and epochs=epoch + 1 for a single epoch"
+        )
+    if is_remote(options.path):
+        raise OptionsError(
+            f"{options.path} is read with the help of this process, which the workers of "
+            "ParameterServerStrategy do not have; copy the dataset to a disk that each worker can read"
         )
     if options.cache is not None:
         raise OptionsError(

@@ -13,7 +13,8 @@ from tfshards.loader.examples.batches import Ahead, make_batches
 from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
-from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
+from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched, with_short_streams
+from tfshards.loader.graph.raw_ops import keep_alive, pipeline_options, with_cardinality
 from tfshards.loader.integrity.open import open_shards
 from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image
@@ -62,7 +63,8 @@ def load(
     the result is known.
 
     Args:
-        path: the directory with ``dataset.json``, or a ``Mix`` of several.
+        path: the directory with ``dataset.json``, ``s3://BUCKET/FOLDER``, ``gs://`` or ``az://``; or a
+            ``Mix`` of several local ones. From a bucket, what the order needs next is fetched ahead.
         split: its name; may be left out if there is only one.
         batch_size: the number of examples in each batch of this worker.
         worker: which of several processes this is; each example goes to one of them. If left out, this is the
@@ -106,7 +108,10 @@ def load(
         cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
             copied before the first step, each checked by its digest; its parent must exist. Later runs and
             other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
-            change.
+            change. "disk:PATH, 200GiB" has at most that many bytes of blocks, about 1 MiB each, which are
+            fetched in the order of the run, checked, and kept by when that order needs them next; processes
+            that use it at the same time divide the bytes. None reads local files as they are; from a
+            bucket, blocks go to a temporary folder until they are read.
         memory_budget: the memory that reading, decoding and batches ahead may use in addition to TensorFlow
             and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the order, and
             is an error where the least does not fit.
@@ -148,19 +153,26 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     assignment = plan.assignment
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=3)
+    check_remote(options, source)
     shards = open_shards(source, options)
     reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes)
+    fetches = is_fetched(options, source, reader)
+    if fetches:
+        plan = with_short_streams(plan)
+        reader = replace(reader, shards=fetched_shards(plan, reader, source, options))
     ahead = Ahead()
     if options.budget_bytes is not None:
         content, spec = _delivered_spec(content)
         ahead = ahead_within(forecast(source, plan, reader, content, spec), options.budget_bytes, ahead)
-    if options.cache_folder is not None:
+    if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
     groups = read_groups(plan, reader)
     batches = make_batches(groups, content, shards=reader.shards, assignment=assignment, ahead=ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
     dataset = with_cardinality(batches, num_steps).prefetch(ahead.batches).with_options(pipeline_options())
+    if reader.shards.fetcher is not None:
+        dataset = keep_alive(dataset, reader.shards.fetcher)
     # Last, so that a load that fails leaves the Progress unchanged.
     if options.tracker is not None and plan.facts is not None:
         options.tracker.load_from_here(plan.facts, assignment.num_steps, options.epochs)

@@ -8,6 +8,7 @@ lists the releases that were tested.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -258,6 +259,45 @@ def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tenso
         Shape ``(m, k)`` int64: the number of elements of the row that are less than or equal to the value.
     """
     return tf.raw_ops.UpperBound(sorted_inputs=sorted_rows, values=values, out_type=tf.int64)
+
+
+def call_method(
+    method: Callable[..., object], inputs: Sequence[tf.Tensor], dtypes: Sequence[tf.DType]
+) -> list[tf.Tensor]:
+    """Return the results of a Python method, called in the thread that runs the graph.
+
+    ``tf.numpy_function`` keeps its function alive until the process ends, and with it all that an object
+    holds. Here whoever runs the graph must keep the object of the method; see ``keep_alive``.
+
+    Args:
+        method: a method of an object; called with NumPy values.
+        inputs: its arguments.
+        dtypes: the dtypes of its results, which are scalars.
+    """
+    weak = weakref.WeakMethod(method)
+
+    def call(*values: object) -> object:
+        alive = weak()
+        if alive is None:
+            raise RuntimeError("the dataset was deleted while one of its iterators was in use; keep it")
+        return alive(*values)
+
+    results = tf.numpy_function(call, list(inputs), list(dtypes))
+    for result in results:
+        result.set_shape([])
+    return list(results)
+
+
+def keep_alive(dataset: tf.data.Dataset, kept: object) -> tf.data.Dataset:
+    """Return ``dataset``, which, as all datasets and iterators made from it, keeps an object alive."""
+    dataset.kept_alive = _KeptAlive((kept,))
+    return dataset
+
+
+class _KeptAlive(NamedTuple):
+    """Objects that a dataset keeps; TensorFlow would wrap a plain tuple to save it in a model."""
+
+    kept: tuple[object, ...]
 
 
 def new_counter() -> tf.Tensor:

@@ -9,14 +9,21 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfshards.loader.graph.intervals import found
-from tfshards.loader.graph.raw_ops import fail, gather, not_inlined, tfrecord_dataset, without_autograph
+from tfshards.loader.graph.raw_ops import (
+    call_method,
+    fail,
+    gather,
+    not_inlined,
+    tfrecord_dataset,
+    without_autograph,
+)
 from tfshards.loader.graph.stages import mapped
 from tfshards.loader.records.shards import BUFFER_BYTES, Shards, is_missing, missing_number
 from tfshards.schemas.index import FRAME_OVERHEAD
 
 # The length that marks the end of a shard.
 _END = -1
-_REMEDY = (
+REMEDY = (
     "; `tfshards verify DATASET --deep` lists all damage, `tfshards verify DATASET --repair SOURCE` rebuilds "
     "the file from its source; or restore it from a backup, or skip damaged records with on_damage='skip', "
     "remainder='pad'"
@@ -34,7 +41,11 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
 
     def explain() -> tf.Tensor:
         first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
-        text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, missing_number(first))
+        number = missing_number(first)
+        if shards.fetcher is None:
+            text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
+        else:
+            text = call_method(shards.fetcher.explain, [number], [tf.string])[0]
         with tf.control_dependencies([fail(text)]):
             return tf.constant(False)
 
@@ -77,7 +88,7 @@ def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number:
     )
     text = tf.where(ended == num_sound, cut, damaged)
     text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread, text)
-    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, sound, text), _REMEDY])
+    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, sound, text), REMEDY])
 
 
 _EXPLAINED = not_inlined(

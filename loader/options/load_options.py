@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
+_SIZED = re.compile(r"(.+?)\s*,\s*([0-9][^,/]*)", re.DOTALL)
 _LEAST_BUDGET = 1 << 20
 
 
@@ -69,7 +71,7 @@ class LoadOptions:
         class_names: the classes that the dataset must have, in order; None for any.
         check: how the shards are compared with the manifest.
         on_damage: what happens at a damaged record.
-        cache: ``"disk:PATH"``; None reads the dataset's own files.
+        cache: ``"disk:PATH"`` or ``"disk:PATH, SIZE"``; None reads the dataset's own files.
         memory_budget: a size with a unit, or bytes; None for no limit.
 
     Raises:
@@ -190,7 +192,12 @@ class LoadOptions:
     @property
     def cache_folder(self) -> Path | None:
         """The folder of the copies; None without a cache."""
-        return None if self.cache is None else Path(self.cache.removeprefix(_DISK)).expanduser().absolute()
+        return None if self.cache is None else Path(_cache_parts(self.cache)[0]).expanduser().absolute()
+
+    @property
+    def cache_bytes(self) -> int | None:
+        """The bytes that the cache may have; None for no limit, or without a cache."""
+        return None if self.cache is None else _cache_parts(self.cache)[1]
 
     @property
     def budget_bytes(self) -> int | None:
@@ -256,9 +263,18 @@ def _check_cache(cache: object) -> None:
         return
     if not isinstance(cache, str) or not cache.startswith(_DISK) or cache == _DISK:
         raise OptionsError(
-            f'cache={cache!r} must be "disk:PATH" or None; "disk:/dev/shm/tfshards" is a folder in memory'
+            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev/shm/tfshards" is a '
+            "folder in memory"
         )
-    local_path(cache.removeprefix(_DISK))
+    local_path(_cache_parts(cache)[0])
+
+
+def _cache_parts(cache: str) -> tuple[str, int | None]:
+    """Return the path of a cache, and its size or None."""
+    found = _SIZED.fullmatch(cache.removeprefix(_DISK))
+    if found is None:
+        return cache.removeprefix(_DISK), None
+    return found[1], parse_size(found[2], "cache")
 
 
 def _budget_bytes(memory_budget: str | int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import zip_longest
@@ -16,6 +17,10 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Problem, Split, read_manifest
 from tfshards.schemas.companions import read_labels
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+
+# The threads mostly wait for storage.
+_NUM_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,13 @@ class Source:
     """The split that is read.
 
     Attributes:
-        root: the directory of the dataset, or of the first of several.
+        root: the directory or URL of the dataset, or of the first of several.
         manifest: the manifest of the dataset; of several, one that lists their shards with absolute paths.
         name: name of the split.
         sizes: number of examples of each mixed dataset, in order; empty for a single dataset.
     """
 
-    root: Path
+    root: AnyPath
     manifest: Manifest
     name: str
     sizes: tuple[int, ...] = ()
@@ -52,8 +57,9 @@ class Source:
         """
         problems: list[Problem] = []
         labels = [np.zeros(0, np.int64)]
-        for shard in self.split.shards:
-            found, of_shard = read_labels(self.root, shard)
+        with ThreadPoolExecutor(_NUM_THREADS) as threads:
+            read = list(threads.map(lambda shard: read_labels(self.root, shard), self.split.shards))
+        for found, of_shard in read:
             problems += of_shard
             labels += [] if found is None else [found]
         if problems:
@@ -76,14 +82,14 @@ def open_source(options: LoadOptions) -> Source:
     if isinstance(options.path, Mix):
         source = _open_mix(options.path, options.split)
     else:
-        manifest, root = read_manifest(options.path), Path(options.path)
+        manifest, root = read_manifest(options.path), any_path(options.path)
         source = Source(root, manifest, split_name(manifest, options.split, root))
     if options.class_names is not None:
         _check_class_names(source, list(options.class_names))
     return source
 
 
-def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
+def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
     """Return ``split``, or the name of the only split.
 
     Args:
@@ -106,6 +112,12 @@ def split_name(manifest: Manifest, split: str | None, root: Path) -> str:
 
 
 def _open_mix(mix: Mix, split: str | None) -> Source:
+    for path in mix.weights:
+        if isinstance(any_path(path), RemotePath):
+            raise OptionsError(
+                f"{path} cannot be part of a Mix, whose examples are read one by one; `tfshards merge` makes "
+                "one dataset of several, or copy it to a local disk"
+            )
     roots = [Path(each) for each in mix.weights]
     manifests = [read_manifest(root) for root in roots]
     names = [split_name(manifest, split, root) for manifest, root in zip(manifests, roots, strict=True)]

@@ -16,7 +16,7 @@ from tfshards.loader.graph.stages import flat_mapped
 from tfshards.loader.order.epoch import Epoch, RunOrder
 from tfshards.loader.order.population import Population, Ranges
 from tfshards.loader.records.interval_table import IntervalTable, interval_table
-from tfshards.loader.records.shards import PADDING, RecordIntervals, Shards, read_intervals
+from tfshards.loader.records.shards import PADDING, RecordIntervals, Shards, cut_at_blocks, read_intervals
 
 # Number of runs whose intervals are computed together: a million of them would take hundreds of MB.
 BLOCK_RUNS = 1024
@@ -65,7 +65,7 @@ class RecordReader:
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
             if ranges is None:
                 return self._read_members(epoch, starts, counts)
-            return self._read_runs(ranges, epoch, starts, counts)
+            return read_intervals(self.shards, self.run_intervals(epoch, starts, counts), epoch.number)
 
         if ranges is not None and self._lane_ranks <= unit:
             records = read(starts, counts)
@@ -74,7 +74,28 @@ class RecordReader:
             records = flat_mapped(units, lambda *each: read(*(tf.expand_dims(number, 0) for number in each)))
         if num_padding is None:
             return records
-        return records.concatenate(read_intervals(self.shards, self._padding(num_padding)))
+        return records.concatenate(read_intervals(self.shards, self._padding(num_padding), epoch.number))
+
+    @property
+    def reads_runs(self) -> bool:
+        """Whether neighbors in the order are read together; otherwise each example is read by itself."""
+        return self._ranges is not None
+
+    def run_intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
+        """Return the records of the ranks ``[start, start + count)`` of an epoch, if ``reads_runs``.
+
+        Args:
+            epoch: the epoch.
+            starts: shape ``(n,)`` int64.
+            counts: shape ``(n,)`` int64.
+        """
+        members, lengths = self.order.intervals(epoch, starts, counts)
+        found = self.record_intervals(self._run_table, members, lengths)
+        return cut_at_blocks(found, self.shards.unit) if self.shards.unit else found
+
+    @property
+    def _run_table(self) -> IntervalTable:
+        return interval_table(self.shards, self._ranges, circular=True)
 
     @property
     def unit_bytes(self) -> tuple[int, int]:
@@ -106,16 +127,9 @@ class RecordReader:
             return self.order.run
         return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.record_bytes)))
 
-    def _read_runs(
-        self, ranges: Ranges, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor
-    ) -> tf.data.Dataset:
-        members, lengths = self.order.intervals(epoch, starts, counts)
-        table = interval_table(self.shards, ranges, circular=True)
-        return read_intervals(self.shards, self.record_intervals(table, members, lengths))
-
     def _read_members(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
         members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
-        return self._read_numbers(self.population.numbers(epoch.number, members))
+        return self._read_numbers(epoch, self.population.numbers(epoch.number, members))
 
     def _padding(self, count: tf.Tensor) -> RecordIntervals:
         shard, record = self.shards.first_good
@@ -136,18 +150,18 @@ class RecordReader:
         both = zip(intervals, padding, strict=True)
         return RecordIntervals(*(tf.where(bad, filling, gather(real, index)) for real, filling in both))
 
-    def _read_numbers(self, numbers: tf.Tensor) -> tf.data.Dataset:
+    def _read_numbers(self, epoch: Epoch, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
         table = interval_table(self.shards)
         shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
         if self.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbors(numbers, 1)
-            return read_intervals(shards, self.record_intervals(table, starts, counts))
+            return read_intervals(shards, self.record_intervals(table, starts, counts), epoch.number)
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbors(once, self._bridge)
         interval = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - gather(starts, interval) + gather(tf.cumsum(counts, exclusive=True), interval)
-        read = read_intervals(shards, self.record_intervals(table, starts, counts))
+        read = read_intervals(shards, self.record_intervals(table, starts, counts), epoch.number)
         found = read.batch(tf.reduce_sum(counts)).get_single_element()
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
+from tfshards.loader.graph.intervals import repeated
+from tfshards.loader.graph.raw_ops import call_method, gather, tfrecord_dataset
 from tfshards.loader.graph.stages import flat_mapped
 from tfshards.schemas import Split
 from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import AnyPath
 
 # Number of offsets kept in memory: 1 MiB. In larger splits only every stride-th record has one, and the few
 # records between it and the requested one are skipped (5 microseconds each).
@@ -32,6 +33,36 @@ _MISSING = -3
 BUFFER_BYTES = 1 << 16
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
 _BUFFERED_BYTES = 16 << 10
+
+
+class Fetcher(Protocol):
+    """Fetches blocks of shards into local files, from which TensorFlow reads them."""
+
+    def locate(
+        self, epoch: np.int64, shard: np.int64, first: np.int64, count: np.int64, number: np.int64
+    ) -> tuple[bytes, np.int64]:
+        """Return a local file that holds the records of a piece of a block, after waiting for it.
+
+        Args:
+            epoch: the number of the epoch that is read.
+            shard: the index of the shard.
+            first: the index of the first record in the shard.
+            count: the number of records.
+            number: the number of the first example, or ``PADDING``.
+
+        Returns:
+            The path, and the byte of the shard with which the file starts.
+        """
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """The maximum size of what is being fetched, in memory."""
+        ...
+
+    def explain(self, number: np.int64) -> bytes:
+        """Return a message about why the example ``number``, or one after it, could not be read."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +80,9 @@ class Shards:
         bad_starts: int64, ascending: the numbers of the examples at which intervals of damaged ones start;
             the first good example is read instead of each.
         bad_ends: int64: where these intervals end.
+        versions: the version of each file, see ``schemas.storage.version_of``; empty for local files.
+        unit: the number of records of a block, counted from the start of each shard; 0 without a fetcher.
+        fetcher: gives the local files from which blocks are read; None reads ``paths``.
     """
 
     paths: tuple[str, ...]
@@ -60,6 +94,9 @@ class Shards:
     buffer_bytes: int
     bad_starts: npt.NDArray[np.int64]
     bad_ends: npt.NDArray[np.int64]
+    versions: tuple[str, ...] = ()
+    unit: int = 0
+    fetcher: Fetcher | None = None
 
     @property
     def bases(self) -> npt.NDArray[np.int64]:
@@ -81,11 +118,12 @@ class Shards:
 
 
 def shards_of(
-    root: Path,
+    root: AnyPath,
     split: Split,
     indexes: Sequence[RecordIndex],
     compression: Compression,
     damage: Sequence[npt.NDArray[np.bool_]] = (),
+    versions: Sequence[str] = (),
 ) -> Shards:
     """Return the shards of ``split`` in the dataset directory ``root``.
 
@@ -95,6 +133,7 @@ def shards_of(
         indexes: the indexes of the shards.
         compression: the compression of the shards.
         damage: masks of the damaged records of each shard; empty if there is no damage.
+        versions: the versions of the files; empty for local files.
     """
     bad = np.concatenate([[False], *damage, [False]])
     edges = np.flatnonzero(np.diff(bad)).astype(np.int64)
@@ -112,6 +151,7 @@ def shards_of(
         buffer_bytes=BUFFER_BYTES if is_buffered else 0,
         bad_starts=edges[::2],
         bad_ends=edges[1::2],
+        versions=tuple(versions),
     )
 
 
@@ -131,8 +171,22 @@ class RecordIntervals(NamedTuple):
     numbers: tf.Tensor
 
 
-def read_intervals(shards: Shards, intervals: RecordIntervals) -> tf.data.Dataset:
+def cut_at_blocks(intervals: RecordIntervals, unit: int) -> RecordIntervals:
+    """Split intervals at the multiples of ``unit`` records of their shards; none may be empty."""
+    shards, firsts, counts, numbers = intervals
+    blocks = firsts // unit
+    index, within = repeated((firsts + counts - 1) // unit - blocks + 1)
+    begins = (gather(blocks, index) + within) * unit
+    starts = gather(firsts, index)
+    low = tf.maximum(starts, begins)
+    high = tf.minimum(starts + gather(counts, index), begins + unit)
+    return RecordIntervals(gather(shards, index), low, high - low, gather(numbers, index) + low - starts)
+
+
+def read_intervals(shards: Shards, intervals: RecordIntervals, epoch: tf.Tensor) -> tf.data.Dataset:
     """Return ``(number, record)``, int64 and string, of the records of ``intervals``.
+
+    ``epoch`` is the number of the epoch that is read, a scalar int64.
 
     A record that cannot be read, and all after it in its interval, are empty strings with a number that
     ``missing_number`` decodes, because TensorFlow's own error would not name the file.
@@ -141,8 +195,11 @@ def read_intervals(shards: Shards, intervals: RecordIntervals) -> tf.data.Datase
     offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
     hops = () if shards.stride == 1 else (firsts % shards.stride,)
     columns = (intervals.shards, offsets, intervals.counts, intervals.numbers, *hops)
-    each = tf.data.Dataset.from_tensor_slices(columns)
-    return flat_mapped(each, lambda *interval: _read_interval(shards, *interval))
+    if shards.fetcher is None:
+        each = tf.data.Dataset.from_tensor_slices(columns)
+        return flat_mapped(each, lambda *interval: _read_interval(shards, *interval))
+    each = tf.data.Dataset.from_tensor_slices((firsts, *columns))
+    return flat_mapped(each, lambda *interval: _read_fetched(shards, epoch, *interval))
 
 
 def missing_number(number: tf.Tensor) -> tf.Tensor:
@@ -163,7 +220,37 @@ def _read_interval(
     number: tf.Tensor,
     hop: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    records = tfrecord_dataset(gather(shards.paths, shard), shards.compression, shards.buffer_bytes, offset)
+    path = gather(shards.paths, shard)
+    return _read_file(shards, path, offset, count, number, hop)
+
+
+def _read_fetched(
+    shards: Shards,
+    epoch: tf.Tensor,
+    first: tf.Tensor,
+    shard: tf.Tensor,
+    offset: tf.Tensor,
+    count: tf.Tensor,
+    number: tf.Tensor,
+    hop: tf.Tensor | None = None,
+) -> tf.data.Dataset:
+    assert shards.fetcher is not None
+    # This waits in the thread that requests the records, as reading a slow file would; the threads of the
+    # fetcher are none of TensorFlow's, so that it never waits for itself.
+    wanted = [epoch, shard, first, count, number]
+    path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
+    return _read_file(shards, path, offset - start, count, number, hop)
+
+
+def _read_file(
+    shards: Shards,
+    path: tf.Tensor,
+    offset: tf.Tensor,
+    count: tf.Tensor,
+    number: tf.Tensor,
+    hop: tf.Tensor | None,
+) -> tf.data.Dataset:
+    records = tfrecord_dataset(path, shards.compression, shards.buffer_bytes, offset)
     if hop is not None:
         records = records.skip(hop)
     # zip() uses up a number for each failure, so even a missing file fails at most `count` times.

@@ -70,6 +70,28 @@ def _read_lanes(
     """Return the groups of a reader's rows of an epoch, starting at a step."""
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
+    ranks, missing = ranks_of_lanes(assignment, epoch, reader, step)
+    padding = () if assignment.remainder == "drop" else (missing,)
+
+    def read(starts: tf.Tensor, counts: tf.Tensor, *padding: tf.Tensor) -> tf.data.Dataset:
+        return records.read(epoch, starts, counts, *padding)
+
+    each = tf.data.Dataset.from_tensor_slices((*ranks, *padding))
+    read_rows = interleaved(each, read, cycle_length=num_lanes, block_length=rows)
+    return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
+
+
+def ranks_of_lanes(
+    assignment: Assignment, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor
+) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return the ranks that the lanes of a reader give to an epoch, starting at a step.
+
+    Returns:
+        Starts and counts of two intervals for each lane, shape ``(lanes, 2)`` int64 each; and the number of
+        positions that each lane lacks, shape ``(lanes,)`` int64.
+    """
+    num_lanes = assignment.worker_lanes // assignment.num_readers
+    rows = assignment.rows_per_lane
     lanes = range(assignment.lanes + 1)
     bounds = np.array([lane_start(assignment.num_positions, assignment.lanes, lane) for lane in lanes])
     # under a parameter server the index is only known in the graph
@@ -80,15 +102,7 @@ def _read_lanes(
     starts = begins + step * rows
     wanted = (assignment.num_steps - step) * rows
     counts = tf.clip_by_value(ends - starts, 0, wanted)
-    padding = () if assignment.remainder == "drop" else (wanted - counts,)
-
-    def read(starts: tf.Tensor, counts: tf.Tensor, *padding: tf.Tensor) -> tf.data.Dataset:
-        return records.read(epoch, starts, counts, *padding)
-
-    ranks = lane_ranks(begins, ends, entries, starts, counts)
-    each = tf.data.Dataset.from_tensor_slices((*ranks, *padding))
-    read_rows = interleaved(each, read, cycle_length=num_lanes, block_length=rows)
-    return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
+    return lane_ranks(begins, ends, entries, starts, counts), wanted - counts
 
 
 def _read_steps(

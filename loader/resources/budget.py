@@ -120,11 +120,12 @@ def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content,
     # By lanes the next group is read ahead; by steps, the open streams and the next ones.
     stream = min(STREAM_BYTES, source.split.record_bytes)
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream
+    fetched = 0 if shards.fetcher is None else shards.fetcher.memory_bytes
     longest = int(lengths.max(initial=0))
     return Sizes(
         batch_size=assignment.batch_size,
         group=group,
-        open_streams=files + ahead + _RUN_BYTES * plan.order.num_runs,
+        open_streams=files + ahead + fetched + _RUN_BYTES * plan.order.num_runs,
         decoding=sum(
             decoding_bytes(content.images[feature.name], pixels[feature.name], ITEM_SIZES[feature.dtype])
             for feature in content.features

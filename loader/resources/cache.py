@@ -24,6 +24,7 @@ from tfshards.loader.records.shards import Shards
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import AnyPath
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
@@ -78,7 +79,7 @@ class _StoppedError(Exception):
     """Another thread has failed."""
 
 
-def _fill(folder: Path, source: Source, *, strict: bool) -> list[Path]:
+def _fill(folder: Path, source: Source, *, strict: bool) -> list[AnyPath]:
     """Return the paths from which the shards are read, after making the copies that are missing."""
     root, name, shards = source.root, source.name, source.split.shards
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
@@ -140,7 +141,7 @@ def _is_copied(path: Path, shard: Shard) -> bool:
     return True
 
 
-def _copy(source: Path, path: Path, shard: Shard, count: Callable[[int], None]) -> None:
+def _copy(source: AnyPath, path: Path, shard: Shard, count: Callable[[int], None]) -> None:
     """Copy a shard; leave no copy if its bytes differ from the manifest."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_blocks_atomically(path, _verified_blocks(source, shard, count))
@@ -152,7 +153,7 @@ def _identity(path: Path) -> tuple[int, ...]:
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def _verified_blocks(path: Path, shard: Shard, count: Callable[[int], None]) -> Iterator[bytes]:
+def _verified_blocks(path: AnyPath, shard: Shard, count: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the bytes of a shard's file, and raise at the end unless their digest matches the manifest.
 
     Raises:

@@ -13,6 +13,7 @@ from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import Split
 from tfshards.schemas.index import HEADER_BYTES
+from tfshards.schemas.storage import read_range
 
 # Number of longest records to examine; more than one because one may be unusual.
 _NUM_LOOKS = 16
@@ -58,7 +59,7 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
         if path is None:
             return
-        with gzip.open(path) as file:
+        with path.open("rb") as stored, gzip.open(stored) as file:
             for _ in range(_NUM_LOOKS):
                 header = file.read(HEADER_BYTES)
                 if len(header) < HEADER_BYTES:
@@ -68,10 +69,10 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         return
     for known in np.argsort(lengths)[-_NUM_LOOKS:]:
         shard = int(np.searchsorted(shards.first_offsets, known, side="right")) - 1
-        with (root / split.shards[shard].path).open("rb") as file:
-            file.seek(int(shards.offsets[known]))
-            length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
-            yield file.read(min(length, split.shards[shard].num_bytes))
+        path, num_bytes = root / split.shards[shard].path, split.shards[shard].num_bytes
+        start = int(shards.offsets[known]) + HEADER_BYTES
+        length = int.from_bytes(read_range(path, start - HEADER_BYTES, start)[:8], "little")
+        yield read_range(path, start, min(start + length, num_bytes))
 
 
 def _pixels(encoded: tf.Tensor) -> int:

@@ -128,7 +128,7 @@ def test_a_cache_in_a_folder_that_does_not_exist_is_refused(dataset, tmp_path):
 
 @pytest.mark.parametrize("cache", ["memory", "disk:", 1, "disk"])
 def test_other_caches_are_refused(dataset, cache):
-    with pytest.raises(OptionsError, match='must be "disk:PATH" or None; "disk:/dev/shm/tfshards" is'):
+    with pytest.raises(OptionsError, match='must be "disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev'):
         loader.load(dataset, batch_size=50, cache=cache)
 
 

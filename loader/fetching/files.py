@@ -1,0 +1,241 @@
+"""The files of a pipeline's blocks: fetched by threads, counted, and removed when nobody uses them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tfshards.loader.fetching.belady import NEVER, Kept
+from tfshards.loader.fetching.blocks import BlockTable, Piece
+from tfshards.loader.fetching.faults import Faults
+from tfshards.loader.fetching.folder import BlockFolder
+from tfshards.loader.fetching.frames import sound_records
+from tfshards.loader.fetching.threads import start
+from tfshards.schemas.storage import AnyPath, read_range
+
+# How long files that two iterators of a dataset may ask for stay.
+SECONDS_SHARED = 10.0
+
+
+@dataclass(eq=False)
+class BlockFile:
+    """A file of the folder, or one that is fetched.
+
+    Attributes:
+        piece: the records in it.
+        name: its name in the folder.
+        block: the number of the block; None for a piece that is fetched for one use.
+        is_kept: whether it stays after its uses.
+        num_users: the planned uses that have not ended.
+        path: its path when it is there; None if it could not be fetched, or is damaged.
+        is_started: whether it is fetched or checked, or was.
+        is_ready: whether ``path`` has its result.
+        is_damaged: whether records of a block are damaged, so that each use fetches its own.
+        is_gone: whether nobody uses it any more.
+        is_removed: whether it counts no longer.
+    """
+
+    piece: Piece
+    name: str
+    block: int | None = None
+    is_kept: bool = False
+    num_users: int = 0
+    path: Future[Path | None] = field(default_factory=Future)
+    is_started: bool = False
+    is_ready: bool = False
+    is_damaged: bool = False
+    is_gone: bool = False
+    is_removed: bool = False
+
+
+class BlockFiles:
+    """The files of one pipeline. Whoever calls a method without an underscore holds ``lock``.
+
+    Attributes:
+        lock: the lock of the pipeline.
+        faults: what could not be fetched, and which records are damaged.
+        kept: which blocks are kept.
+        blocks: the files of whole blocks that are in the folder, or fetched for it.
+        names: the names of these files.
+    """
+
+    def __init__(
+        self, table: BlockTable, paths: Sequence[AnyPath], folder: BlockFolder, *, reserve: int, most: int
+    ) -> None:
+        """Prepare to fetch.
+
+        Args:
+            table: the blocks.
+            paths: the paths of the shards.
+            folder: holds the files.
+            reserve: how many bytes of the folder's share are not for kept blocks at first.
+            most: how many bytes that may become.
+        """
+        self.lock: threading.RLock = threading.RLock()
+        self.faults: Faults = Faults(table.shards)
+        self.kept: Kept = Kept(max(0, folder.share - reserve))
+        self.blocks: dict[int, BlockFile] = {}
+        self.names: set[str] = set()
+        self._table, self._paths, self._folder = table, paths, folder
+        self._reserve, self._most = reserve, most
+        self._used = 0
+        self._numbers = itertools.count()
+        self._shared_until = 0.0
+        self._late: deque[tuple[float, BlockFile]] = deque()
+
+    def has_room(self, num_bytes: int) -> bool:
+        """Return whether a file of this size fits the folder's share."""
+        return self._used + num_bytes <= self._folder.share
+
+    def refresh(self) -> None:
+        """Keep fewer blocks if other pipelines have begun, or more if some have ended."""
+        if self._folder.refresh():
+            self._keep_less()
+
+    def reserve_more(self, num_bytes: int) -> None:
+        """Keep fewer blocks, because what is not kept turns out to need more space."""
+        self._reserve = min(self._reserve + num_bytes, self._most)
+        self._keep_less()
+
+    def expect_sharing(self) -> None:
+        """Let files stay a little longer, since another iterator may be about to open them."""
+        self._shared_until = time.monotonic() + SECONDS_SHARED
+
+    def keep(self, block: int, next_use: int) -> bool:
+        """Note that a block is used, and return whether it is kept."""
+        is_kept, evicted = self.kept.use(block, int(self._table.sizes[block]), next_use)
+        for each in evicted:
+            self._no_longer_keep(each)
+        return is_kept
+
+    def adopt(self, next_uses: dict[int, int]) -> None:
+        """Keep the blocks of ended pipelines that are used first; they are checked before they are read."""
+        self.kept.replan(next_uses)
+        for name, num_bytes in self._folder.found.items():
+            block = self._table.find(name)
+            if block is not None and self.keep(block, next_uses.get(block, NEVER)):
+                self.blocks[block] = BlockFile(self._table.block(block), name, block, is_kept=True)
+                self.names.add(name)
+                self._used += num_bytes
+            else:
+                self._folder.remove(name)
+        self._folder.found.clear()
+
+    def start(self, piece: Piece, block: int | None, urgency: int) -> BlockFile:
+        """Fetch a piece, or the block of this number; the lowest ``urgency`` first."""
+        name = self._table.name(piece) if block is not None else f"piece-{next(self._numbers)}"
+        file = BlockFile(piece, name, block)
+        self._used += piece.num_bytes
+        if block is not None:
+            self.blocks[block] = file
+            self.names.add(name)
+        self.begin(file, urgency)
+        return file
+
+    def begin(self, file: BlockFile, urgency: int) -> None:
+        """Fetch a file, or check the one of an ended pipeline."""
+        file.is_started = True
+        start(urgency, partial(self._fetch, file))
+
+    def release(self, file: BlockFile) -> None:
+        """End one use of a file."""
+        file.num_users -= 1
+        if file.num_users == 0 and not file.is_kept:
+            self._discard(file)
+
+    def _keep_less(self) -> None:
+        for block in self.kept.shrink(max(0, self._folder.share - self._reserve)):
+            self._no_longer_keep(block)
+
+    def _no_longer_keep(self, block: int) -> None:
+        file = self.blocks.get(block)
+        if file is not None:
+            file.is_kept = False
+            if file.num_users == 0:
+                self._discard(file)
+
+    def _discard(self, file: BlockFile) -> None:
+        """Remove a file that nobody uses; later, if another iterator may have just got its name."""
+        if file.block is not None and self.blocks.get(file.block) is file:
+            del self.blocks[file.block]
+            self.names.discard(file.name)
+        if file.is_removed:
+            return
+        if file.is_started and not file.is_ready:
+            file.is_gone = True
+        elif time.monotonic() < self._shared_until:
+            self._late.append((self._shared_until, file))
+        else:
+            self._remove(file)
+
+    def remove_late(self) -> None:
+        """Remove what was left for other iterators."""
+        while self._late and self._late[0][0] < time.monotonic():
+            self._remove(self._late.popleft()[1])
+
+    def _remove(self, file: BlockFile) -> None:
+        self._used -= file.piece.num_bytes
+        file.is_removed = True
+        # the same block may have been fetched again
+        if file.block is None or file.block not in self.blocks:
+            self._folder.remove(file.name)
+
+    # In a thread of its own
+
+    def _fetch(self, file: BlockFile) -> None:
+        """Fetch a file, and set its path."""
+        path: Path | None = None
+        try:
+            path = self._obtain(file)
+        except OSError as error:
+            self.faults.note_failure(file.piece.shard, error)
+        except BaseException as error:
+            file.path.set_exception(error)
+            return
+        with self.lock:
+            file.is_ready = True
+            if path is None and file.block is not None and self.blocks.get(file.block) is file:
+                del self.blocks[file.block]
+                self.names.discard(file.name)
+                self.kept.drop(file.block)
+            if file.is_gone:
+                self._remove(file)
+            elif path is None:
+                self._used -= file.piece.num_bytes
+                file.is_removed = True
+        file.path.set_result(path)
+
+    def _obtain(self, file: BlockFile) -> Path | None:
+        """Return the path of a file after checking its records; None if a block is damaged.
+
+        Raises:
+            OSError: the records cannot be fetched, or the file cannot be written.
+        """
+        piece, path = file.piece, self._folder.path / file.name
+        if file.block is not None and (path.exists() or self._folder.link(file.name, piece.num_bytes)):
+            if sound_records(path.read_bytes(), piece.known)[1] == piece.num_bytes:
+                return path
+            self._folder.remove(file.name)
+        # what was damaged on its way is sound the second time
+        for _ in range(2):
+            data = self._download(piece)
+            num_sound, sound_bytes = sound_records(data, piece.known)
+            if sound_bytes == len(data):
+                return self._folder.write(file.name, data)
+        if file.block is not None:
+            file.is_damaged = True
+            return None
+        self.faults.note_damage(piece.shard, piece.first + num_sound, piece.start + sound_bytes)
+        return self._folder.write(file.name, data[:sound_bytes])
+
+    def _download(self, piece: Piece) -> bytes:
+        versions = self._table.shards.versions
+        version = versions[piece.shard] if versions else None
+        return read_range(self._paths[piece.shard], piece.start, piece.end, version or None)

@@ -1,0 +1,210 @@
+"""The folder of the blocks that one pipeline has fetched, in a cache that several processes share.
+
+    FOLDER/tfshards-cache/blocks/SPLIT/PIPELINE/SHARD@START-END
+
+SPLIT is a hash of the digests of the split's shards. Each pipeline writes and removes only files of its own
+folder, on which it holds a lock, so that no process removes what another one reads. It takes hard links of
+what other pipelines of the split have fetched, and takes over the folders of those that have ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+_LOCK = ".lock"
+# In the folder of all splits; it grows when a pipeline begins or ends.
+_CHANGED = ".changed"
+_BLOCK = re.compile(r".+@(\d+)-(\d+)")
+
+
+def block_name(shard: str, start: int, end: int) -> str:
+    """Return the file name of the bytes ``[start, end)`` of a shard."""
+    return f"{shard.replace('/', '%')}@{start}-{end}"
+
+
+class BlockFolder:
+    """A folder of blocks that belongs to one pipeline, until ``close``.
+
+    The pipelines of a cache divide ``bound`` among themselves: each may have as much as it wants if all do,
+    and otherwise an equal part. A pipeline that begins while others run waits for nobody: for the seconds
+    until they have seen it, the files of all together may exceed the bound by what they wait to remove.
+
+    Attributes:
+        path: the folder.
+        found: the sizes of the blocks by name that pipelines which have ended left, and that are not checked.
+        share: how many bytes this pipeline may have now.
+    """
+
+    def __init__(self, base: Path, split: str, bound: int | None, wanted: int) -> None:
+        """Create the folder, and take over what ended pipelines of the split have left.
+
+        Args:
+            base: the folder of all splits.
+            split: hash of the split's content.
+            bound: the bytes of all pipelines of ``base`` together; None if each has what it wants.
+            wanted: the bytes that this pipeline can use.
+
+        Raises:
+            OSError: the folder cannot be used.
+        """
+        self._base, self._bound, self._wanted = base, bound, wanted
+        self.path: Path = base / split / secrets.token_hex(4)
+        self.path.mkdir(parents=True)
+        # It is locked before others can see that this is the folder of a pipeline.
+        lock = self.path / ".locking"
+        lock.write_text(str(wanted))
+        self._lock: BinaryIO = lock.open("rb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock.rename(self.path / _LOCK)
+        self._others: list[Path] = []
+        self._seen = -1
+        self.found: dict[str, int] = {}
+        self.share: int = wanted
+        self.refresh()
+        for ended in self._ended():
+            self._take_over(ended)
+        self._note_change()
+
+    def refresh(self) -> bool:
+        """Look for other pipelines if one has begun or ended; return whether ``share`` is another one now."""
+        changed = self._num_changes()
+        if changed == self._seen:
+            return False
+        self._seen, share = changed, self.share
+        running = [folder for folder in self._folders() if folder != self.path and _is_locked(folder)]
+        self._others = [folder for folder in running if folder.parent == self.path.parent]
+        if self._bound is not None:
+            self.share = _share(self._bound, self._wanted, [_wanted_by(folder) for folder in running])
+        return self.share != share
+
+    def link(self, name: str, num_bytes: int) -> bool:
+        """Take a block that another pipeline has; return whether there was one."""
+        for other in self._others:
+            try:
+                os.link(other / name, self.path / name)
+            except OSError:
+                continue
+            if (self.path / name).stat().st_size == num_bytes:
+                return True
+            (self.path / name).unlink()
+        return False
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Write a block, which then exists as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path, temporary = self.path / name, self.path / f".{secrets.token_hex(4)}.tmp"
+        try:
+            with temporary.open("xb", buffering=0) as file:
+                file.write(data)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return path
+
+    def remove(self, name: str) -> None:
+        """Remove a block; whoever has opened it can read on."""
+        (self.path / name).unlink(missing_ok=True)
+
+    def close(self, kept: Collection[str]) -> None:
+        """Leave only the blocks with these names, for later pipelines; without a bound, leave nothing."""
+        names = set(kept) if self._bound is not None else set()
+        for path in self.path.iterdir():
+            if path.name not in names and path.name != _LOCK:
+                path.unlink(missing_ok=True)
+        if not names:
+            shutil.rmtree(self.path, ignore_errors=True)
+        self._note_change()
+        self._lock.close()
+
+    def _folders(self) -> list[Path]:
+        return sorted(path.parent for path in self._base.glob(f"*/*/{_LOCK}"))
+
+    def _ended(self) -> list[Path]:
+        return [folder for folder in self._folders() if folder != self.path and not _is_locked(folder)]
+
+    def _take_over(self, folder: Path) -> None:
+        """Move the blocks of an ended pipeline here, if they are of this split; remove what is too much."""
+        try:
+            lock = (folder / _LOCK).open("rb")
+        except FileNotFoundError:
+            return
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            same = folder.parent == self.path.parent
+            if not same and self._bound is not None and self._have_room(self._bound, folder):
+                return
+            for path in folder.iterdir():
+                found = _BLOCK.fullmatch(path.name)
+                num_bytes = int(found[2]) - int(found[1]) if found else -1
+                is_whole = found is not None and path.stat().st_size == num_bytes
+                room = self.share - sum(self.found.values())
+                if same and is_whole and path.name not in self.found and num_bytes <= room:
+                    path.rename(self.path / path.name)
+                    self.found[path.name] = num_bytes
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _have_room(self, bound: int, ended: Path) -> bool:
+        """Return whether what ended pipelines have left, one of them locked, fits beside what others want."""
+        running = [each for each in self._folders() if each != ended and _is_locked(each)]
+        left = [each for each in self._folders() if each not in running]
+        return sum(map(_wanted_by, running)) + sum(map(_size_of, left)) <= bound
+
+    def _note_change(self) -> None:
+        with (self._base / _CHANGED).open("ab") as file:
+            file.write(b".")
+
+    def _num_changes(self) -> int:
+        try:
+            return (self._base / _CHANGED).stat().st_size
+        except OSError:
+            return 0
+
+
+def _share(bound: int, wanted: int, others: Sequence[int]) -> int:
+    """Return how much of ``bound`` a pipeline gets that wants ``wanted`` bytes, beside the others."""
+    left, count = bound, len(others) + 1
+    for each in sorted([wanted, *others]):
+        part = min(each, left // count)
+        if each >= wanted:
+            return part
+        left, count = left - part, count - 1
+    raise AssertionError
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _wanted_by(folder: Path) -> int:
+    try:
+        return int((folder / _LOCK).read_text() or 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _size_of(folder: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in folder.iterdir())
+    except OSError:
+        return 0

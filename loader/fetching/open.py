@@ -1,0 +1,173 @@
+"""Decide how a dataset is read: from its own files, from copies of them, or block by block as needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tfshards.loader.fetching.blocks import BlockTable
+from tfshards.loader.fetching.fetcher import BlockFetcher, Room
+from tfshards.loader.fetching.folder import BlockFolder
+from tfshards.loader.fetching.frames import require_checksums
+from tfshards.loader.fetching.schedule import STREAMS_AHEAD
+from tfshards.loader.fetching.threads import NUM_THREADS
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.assignment import RUN_BYTES
+from tfshards.loader.order.plan import Plan
+from tfshards.loader.order.source import Source
+from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.shards import Shards
+from tfshards.loader.resources.cache import FOLDER
+from tfshards.schemas import InputError, OptionsError, Shard
+from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import RemotePath
+
+_BLOCKS = "blocks"
+# Of a small cache, at most these parts are for blocks that are read, or were fetched ahead, and are not kept.
+# Blocks are made smaller for that, down to a size at which round trips take most of the time.
+_READING_PART = 8
+_AHEAD_PART = 16
+_LEAST_BLOCK = 64 << 10
+# For each thread, one block is fetched, and one is ready.
+_AHEAD = 2 * NUM_THREADS
+_LEAST_AHEAD = 4
+
+
+def check_remote(options: LoadOptions, source: Source) -> None:
+    """Raise if options need files of an object store before the first step.
+
+    Raises:
+        OptionsError: they do; the message names what can be done.
+    """
+    if not isinstance(source.root, RemotePath):
+        return
+    if options.on_damage == "skip" or options.check == "headers":
+        option = "on_damage='skip'" if options.on_damage == "skip" else "check='headers'"
+        raise OptionsError(
+            f"{option} reads all of {source.root} before the first step; leave it out (each block is "
+            "compared with checksums and index when it is fetched), or copy the dataset to a local disk"
+        )
+    require_checksums()
+
+
+def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bool:
+    """Return whether blocks are fetched as needed, rather than read as they are, or copied beforehand.
+
+    Raises:
+        OptionsError: records would be fetched one by one, or compressed shards from their starts.
+    """
+    bound = options.cache_bytes
+    if bound is None and (options.cache is not None or not isinstance(source.root, RemotePath)):
+        return False
+    if reader.reads_runs and not reader.shards.compression:
+        return True
+    num_bytes = sum(shard.num_bytes for shard in source.split.shards)
+    if bound is not None and num_bytes <= bound:
+        return False
+    what = (
+        "compressed shards are read from their starts"
+        if reader.shards.compression
+        else "Shuffle(how='full') and classes= read examples one by one"
+    )
+    folder = "FOLDER" if options.cache_folder is None else options.cache_folder
+    raise OptionsError(
+        f"{what}, for which the shards of {source.label} must be on a local disk: cache='disk:{folder}' "
+        f"copies them, {size(num_bytes)}, before the first step"
+        + (f", but {size(bound)} is too little" if bound is not None else "")
+    )
+
+
+def with_short_streams(plan: Plan) -> Plan:
+    """Return ``plan`` with shorter streams by steps, so that fewer blocks are read at the same time."""
+    return replace(plan, assignment=replace(plan.assignment, chunk=min(1, plan.assignment.chunk)))
+
+
+def fetched_shards(plan: Plan, reader: RecordReader, source: Source, options: LoadOptions) -> Shards:
+    """Return the shards of ``reader`` with a fetcher for their blocks.
+
+    Raises:
+        InputError: the folder of the cache cannot be used.
+        OptionsError: the bound of the cache is too small.
+    """
+    bound = options.cache_bytes
+    listed = source.split.shards
+    unit, room = _unit(plan, reader, listed, bound)
+    shards = replace(reader.shards, unit=unit)
+    table = BlockTable(shards, listed)
+    wanted = room.staging + sum(shard.num_bytes for shard in listed)
+    keys = "".join(f"{shard.path} {shard.digest}\n" for shard in listed)
+    split = f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+    try:
+        base = _base(options.cache_folder)
+        if bound is None:
+            # No more than what is read now, and then no byte is fetched twice in an epoch.
+            folder = BlockFolder(base, split, None, room.staging)
+        else:
+            folder = BlockFolder(base, split, bound, wanted)
+    except OSError as error:
+        where = error.filename or options.cache_folder or tempfile.gettempdir()
+        raise InputError(f"cache= cannot use {where}: {error.strerror or error}") from error
+    paths = [source.root / shard.path for shard in listed]
+    is_kept = bound is not None
+    fetcher = BlockFetcher(plan, replace(reader, shards=shards), table, paths, folder, room, is_kept=is_kept)
+    return replace(shards, fetcher=fetcher)
+
+
+def _base(folder: Path | None) -> Path:
+    """Return the folder of the blocks of all splits: the user's, or one for files that are soon removed."""
+    if folder is None:
+        own = Path(tempfile.gettempdir()) / f"tfshards-{os.getuid()}"
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if own.stat().st_uid != os.getuid():
+            raise InputError(f"{own} belongs to another user; name a folder with cache='disk:PATH, SIZE'")
+        return own / _BLOCKS
+    if not folder.parent.is_dir():
+        raise InputError(
+            f"cache='disk:{folder}': {folder.parent} does not exist; create that folder, or mount its disk, "
+            "first"
+        )
+    return folder / FOLDER / _BLOCKS
+
+
+def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int | None) -> tuple[int, Room]:
+    """Return the number of records of a block, and the room for blocks that are not kept."""
+    stride, run = reader.shards.stride, reader.order.run
+    unit = run or max(1, int(RUN_BYTES / reader.record_bytes))
+    unit = max(stride, unit // stride * stride)
+    while True:
+        reading, block = _read_together(plan, reader, listed, unit)
+        smaller = unit // 2 // stride * stride
+        if (
+            bound is None
+            or reading * _READING_PART <= bound
+            or smaller * reader.record_bytes < _LEAST_BLOCK
+            or not smaller
+        ):
+            break
+        unit = smaller
+    ahead = _AHEAD * block
+    if bound is not None:
+        ahead = max(_LEAST_AHEAD * block, min(ahead, bound // _AHEAD_PART))
+        if reading + ahead > bound:
+            fewer = ", or fewer Shuffle.lanes" if plan.assignment.lanes else ""
+            raise OptionsError(
+                f"cache= has {size(bound)}, but the blocks that are read at the same time need "
+                f"{size(reading + ahead)}; use that much{fewer}"
+            )
+    return unit, Room(staging=reading + ahead, ahead=ahead)
+
+
+def _read_together(plan: Plan, reader: RecordReader, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
+    """Return the bytes of the blocks that are read at the same time, and of the largest block."""
+    assignment = plan.assignment
+    # records differ in size
+    block = int(BlockTable(replace(reader.shards, unit=unit), listed).sizes.max(initial=1))
+    if assignment.lanes:
+        return (assignment.worker_lanes + assignment.num_readers) * block, block
+    stream = assignment.chunk * assignment.group * assignment.global_batch_size * reader.record_bytes
+    whole = sum(shard.num_bytes for shard in listed) + block
+    return min(whole, int((STREAMS_AHEAD + 1) * (stream + 2 * block))), block

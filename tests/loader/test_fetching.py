@@ -1,0 +1,477 @@
+"""Blocks that are fetched by the order: the same batches, bounded bytes, few requests, and no traces."""
+
+import functools
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfshards import loader
+from tfshards.loader.fetching import fetcher, files
+from tfshards.loader.fetching.belady import NEVER, Kept
+from tfshards.loader.fetching.folder import BlockFolder
+from tfshards.loader.fetching.frames import sound_records
+from tfshards.loader.order import assignment
+from tfshards.schemas import Feature, InputError, OptionsError, Schema, read_manifest
+
+PAYLOAD = Schema((Feature("number", "int", "int64"), Feature("payload", "bytes", "bytes")))
+COUNT, SHARDS = 4000, 5
+# 4 MB in runs of 20 KB: about 200 blocks, of which 8 lanes read 8 at a time
+SHUFFLE = loader.Shuffle(seed=3, run=20, lanes=8)
+
+
+@pytest.fixture(scope="module")
+def dataset(write_dataset, tmp_path_factory):
+    random = np.random.default_rng(0)
+    examples = [{"number": i, "payload": random.bytes(900 + i % 200)} for i in range(COUNT)]
+    folder = tmp_path_factory.mktemp("fetched") / "data"
+    return write_dataset(folder, PAYLOAD, {"train": np.array_split(examples, SHARDS)})
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """Return the ranges that are requested: path, start and end."""
+    made = []
+    read_range = files.read_range
+
+    def noted(path, start, end, version=None):
+        made.append((path.name, start, end))
+        return read_range(path, start, end, version)
+
+    monkeypatch.setattr(files, "read_range", noted)
+    return made
+
+
+def num_bytes(dataset):
+    return sum(shard.num_bytes for shard in read_manifest(dataset).shards)
+
+
+def batches(path, batch_size=32, **options):
+    options = {"shuffle": SHUFFLE, "select": ("number",), **options}
+    return [batch[0].numpy().tolist() for batch in loader.load(path, batch_size=batch_size, **options)]
+
+
+def disk(folder, num_bytes):
+    return f"disk:{folder}, {num_bytes}"
+
+
+def blocks_in(folder):
+    return {path.name for path in folder.rglob("*@*")}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"epochs": 3, "start": loader.Position(1, 7)},
+        {"worker": loader.Worker(1, 2), "batch_size": 16, "remainder": "pad"},
+        {"take": 1501, "remainder": "keep"},
+        {"shuffle": None},
+        {"shuffle": None, "worker": loader.Worker(2, 3), "remainder": "pad", "epochs": 2},
+        {"shuffle": None, "start": loader.Position(0, 11), "batch_size": 5},
+        {"shuffle": loader.Shuffle(run=7, lanes=4), "take": loader.Part(1, 3, rest=True)},
+        {"shuffle": loader.Shuffle(run=700, lanes=2)},
+    ],
+    ids=str,
+)
+def test_batches_are_those_without_a_cache(dataset, tmp_path, options, requests, monkeypatch):
+    # shorter streams by steps, of smaller blocks
+    monkeypatch.setattr(assignment, "PARSED_BYTES", 1 << 13)
+    monkeypatch.setattr("tfshards.loader.fetching.open._LEAST_BLOCK", 1 << 13)
+    expected = batches(dataset, **options)
+    assert batches(dataset, cache=disk(tmp_path / "near", "3MB"), **options) == expected
+    assert expected
+    assert requests
+
+
+def test_a_large_split_knows_only_some_offsets(dataset, tmp_path, monkeypatch):
+    expected = batches(dataset, epochs=2)
+    monkeypatch.setattr("tfshards.loader.records.shards.MOST_OFFSETS", COUNT // 6)
+    assert batches(dataset, epochs=2, cache=disk(tmp_path / "near", "2MB")) == expected
+
+
+def test_every_use_is_planned_before_it_is_asked_for(dataset, tmp_path):
+    data = loader.load(
+        dataset, batch_size=32, shuffle=SHUFFLE, epochs=3, cache=disk(tmp_path / "near", "1MB")
+    )
+    for _ in data:
+        pass
+    found = data.kept_alive.kept[0]
+    assert not found._extras
+    assert found._files._reserve < found._room.staging
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "size", "most"),
+    [(SHUFFLE, "1.5MB", 1.25), (SHUFFLE, "4.5MB", 1), (None, "3MB", 1.05)],
+    ids=str,
+)
+def test_the_first_epoch_fetches_few_bytes_twice(
+    dataset, tmp_path, requests, shuffle, size, most, monkeypatch
+):
+    monkeypatch.setattr(assignment, "PARSED_BYTES", 1 << 13)
+    monkeypatch.setattr("tfshards.loader.fetching.open._LEAST_BLOCK", 1 << 13)
+    batches(dataset, shuffle=shuffle, remainder="keep", cache=disk(tmp_path / "near", size))
+    assert num_bytes(dataset) <= sum(end - start for _, start, end in requests) <= most * num_bytes(dataset)
+
+
+def test_a_cache_of_the_whole_split_fetches_it_once_in_all_epochs_and_runs(dataset, tmp_path, requests):
+    for _ in range(2):
+        batches(dataset, epochs=3, cache=disk(tmp_path / "near", "20MB"))
+        gc.collect()
+    assert sum(end - start for _, start, end in requests) == num_bytes(dataset)
+
+
+def test_the_bytes_on_disk_stay_within_the_bound(dataset, tmp_path):
+    bound = 900_000
+    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE, epochs=3, cache=disk(tmp_path, bound))
+    seen = [disk_usage(tmp_path) for _ in data]
+    assert max(seen) <= bound
+    assert max(seen) > bound // 2
+
+
+def disk_usage(folder):
+    found = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found += os.stat(os.path.join(root, name)).st_size
+            except FileNotFoundError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_five_epochs_fetch_little_more_than_any_cache_of_that_size_must(dataset, tmp_path, requests, share):
+    capacity = int(share * num_bytes(dataset))
+    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE, epochs=5, cache=disk(tmp_path, capacity))
+    uses = []
+    plan_use = fetcher.BlockFetcher._plan_use
+
+    def noted(self, reading, use, **options):
+        key = (reading.epoch, use)
+        if key not in dict.fromkeys(each[0] for each in uses[-100:]):
+            uses.append((key, int(reading.blocks[use]), self._piece(reading, use, False).num_bytes))
+        return plan_use(self, reading, use, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetcher.BlockFetcher, "_plan_use", noted)
+        for _ in data:
+            pass
+    ordered = sorted({key: rest for key, *rest in uses}.items())
+    blocks = [block for _, (block, _) in ordered]
+    sizes = data.kept_alive.kept[0]._table.sizes
+    fetched = sum(end - start for _, start, end in requests)
+    optimum = fetched_with(blocks, [size for _, (_, size) in ordered], sizes, capacity)
+    assert fetched <= 1.15 * optimum
+    assert fetched < 0.8 * fetched_with_lru(blocks, sizes, capacity)
+
+
+def fetched_with(blocks, pieces, sizes, capacity):
+    next_uses, seen = [NEVER] * len(blocks), {}
+    for use in reversed(range(len(blocks))):
+        next_uses[use] = seen.get(blocks[use], NEVER)
+        seen[blocks[use]] = use
+    kept, fetched = Kept(capacity), 0
+    for block, piece, next_use in zip(blocks, pieces, next_uses, strict=True):
+        is_hit = block in kept
+        is_kept, _ = kept.use(block, int(sizes[block]), next_use)
+        fetched += 0 if is_hit else int(sizes[block]) if is_kept else piece
+    return fetched
+
+
+def fetched_with_lru(blocks, sizes, capacity):
+    kept, fetched = {}, 0
+    for block in blocks:
+        if block not in kept:
+            fetched += int(sizes[block])
+        kept.pop(block, None)
+        kept[block] = int(sizes[block])
+        while sum(kept.values()) > capacity:
+            del kept[next(iter(kept))]
+    return fetched
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(1, 4))
+def test_no_other_rule_fetches_fewer_blocks(blocks, capacity):
+    @functools.cache
+    def fewest(use, kept):
+        if use == len(blocks):
+            return 0
+        block = blocks[use]
+        if block in kept:
+            return fewest(use + 1, kept)
+        choices = [kept]
+        for size in range(min(capacity - 1, len(kept)) + 1):
+            choices += [frozenset(each) | {block} for each in itertools.combinations(sorted(kept), size)]
+        return 1 + min(fewest(use + 1, each) for each in choices)
+
+    ones = [1] * len(blocks)
+    assert fetched_with(blocks, ones, [1] * 6, capacity) == fewest(0, frozenset())
+
+
+def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
+    kept = Kept(30)
+    for block, next_use in ((1, 100), (2, 300), (3, 200)):
+        assert kept.use(block, 10, next_use) == (True, [])
+    assert kept.use(4, 10, 400) == (False, [])
+    assert kept.use(5, 20, 150) == (True, [2, 3])
+    assert kept.shrink(20) == [5]
+    assert kept.num_bytes == 10
+    kept.use(6, 10, 50)
+    kept.replan({1: 7})
+    assert kept.use(7, 10, 8) == (True, [6])
+    assert 1 in kept
+
+
+def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(dataset, tmp_path):
+    expected = batches(dataset, epochs=2, start=loader.Position(0, 0))
+    data = loader.load(
+        dataset,
+        batch_size=32,
+        shuffle=SHUFFLE,
+        select=("number",),
+        epochs=2,
+        start=loader.Position(0, 0),
+        cache=disk(tmp_path, "1MB"),
+    )
+    assert [batch[0].numpy().tolist() for batch in data.take(3)] == expected[:3]
+    for one, other, wanted in zip(data, data, expected, strict=True):
+        assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
+    slow = data.skip(5)
+    assert [batch[0].numpy().tolist() for batch in slow] == expected[5:]
+
+
+def test_each_iteration_is_the_next_epoch(dataset, tmp_path):
+    one, other = (
+        loader.load(dataset, batch_size=64, shuffle=SHUFFLE, select=("number",), **options)
+        for options in ({}, {"cache": disk(tmp_path, "1MB")})
+    )
+    for _ in range(3):
+        assert [batch[0].numpy().tolist() for batch in one] == [batch[0].numpy().tolist() for batch in other]
+
+
+def test_an_iterator_keeps_what_it_needs_and_nothing_stays_when_it_ends(dataset, tmp_path):
+    iterator = iter(loader.load(dataset, batch_size=32, cache=disk(tmp_path, "5MB")).map(lambda batch: batch))
+    gc.collect()
+    assert sum(1 for _ in iterator) == COUNT // 32
+    before = len(fetcher._running)
+    del iterator
+    gc.collect()
+    assert len(fetcher._running) == before - 1
+    assert blocks_in(tmp_path)
+    assert not list(tmp_path.rglob("piece*"))
+
+
+def test_replicas_read_it(dataset, tmp_path):
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope() as _:
+        strategy = tf.distribute.get_strategy()
+    data = loader.distribute(
+        strategy, dataset, global_batch_size=40, shuffle=SHUFFLE, cache=disk(tmp_path, "2MB")
+    )
+    gc.collect()
+    numbers = [number for batch in data for number in batch["number"].numpy().tolist()]
+    assert sorted(numbers) == list(range(COUNT))
+
+
+def test_a_flipped_byte_in_a_left_block_is_not_delivered(dataset, tmp_path, requests):
+    expected = batches(dataset, cache=disk(tmp_path, "20MB"))
+    gc.collect()
+    left = sorted(tmp_path.rglob("*@*"))
+    flipped = bytearray(left[3].read_bytes())
+    flipped[500] ^= 4
+    left[3].write_bytes(flipped)
+    left[5].write_bytes(left[5].read_bytes()[:-1])
+    requests.clear()
+    assert batches(dataset, cache=disk(tmp_path, "20MB")) == expected
+    assert len(requests) == 2
+
+
+def test_bytes_that_are_damaged_on_the_way_are_fetched_again(dataset, tmp_path, monkeypatch):
+    read_range, seen = files.read_range, set()
+
+    def damaging(path, start, end, version=None):
+        data = read_range(path, start, end, version)
+        if (path, start) in seen:
+            return data
+        seen.add((path, start))
+        return data[:40] + bytes([data[40] ^ 1]) + data[41:]
+
+    expected = batches(dataset)
+    monkeypatch.setattr(files, "read_range", damaging)
+    assert batches(dataset, cache=disk(tmp_path, "20MB")) == expected
+    monkeypatch.setattr(files, "read_range", None)
+    assert batches(dataset, cache=disk(tmp_path, "20MB")) == expected
+
+
+def test_a_store_that_fails_ends_the_run_with_its_error(dataset, tmp_path, monkeypatch):
+    def failing(path, start, end, version=None):
+        raise TimeoutError(110, "the store did not answer in time", str(path))
+
+    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=disk(tmp_path, "1MB"))
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "read_range", failing)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=r"shard .*d-train-0123abcd.tfrecord-0000\d-of-00005 cannot be read: .*store did not answer",
+        ):
+            list(data)
+    # the same dataset works when the store does
+    assert sum(1 for _ in data) == COUNT // 32
+
+
+def test_a_mistake_of_ours_is_raised_and_does_not_hang(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "read_range", lambda *_: 1 / 0)
+    with pytest.raises(tf.errors.OpError, match="division by zero"):
+        list(loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=disk(tmp_path, "1MB")))
+
+
+READING = """
+import sys, time
+from tfshards import loader
+shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
+data = loader.load(sys.argv[1], batch_size=32, shuffle=shuffle, cache=sys.argv[2])
+for step, _ in enumerate(data):
+    print(step, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_killed_reader_leaves_a_sound_cache_and_others_use_its_blocks(dataset, tmp_path, requests):
+    cache = disk(tmp_path, "20MB")
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READING, str(dataset), cache], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(20):
+            assert reader.stdout.readline()
+        # while the other process runs, its blocks are linked
+        first = batches(dataset, cache=cache)
+        assert sum(end - start for _, start, end in requests) < 0.9 * num_bytes(dataset)
+    finally:
+        reader.send_signal(signal.SIGKILL)
+        reader.wait()
+    unfinished = next(tmp_path.rglob(".lock")).with_name(".0123.tmp")
+    unfinished.write_bytes(b"killed while it wrote")
+    requests.clear()
+    gc.collect()
+    assert batches(dataset, cache=cache) == first
+    assert not requests
+    assert not unfinished.exists()
+    assert len(list(tmp_path.rglob(".lock"))) == 1
+
+
+def test_pipelines_of_a_cache_divide_its_bytes(tmp_path):
+    one = BlockFolder(tmp_path, "train", 1000, 900)
+    assert one.share == 900
+    other = BlockFolder(tmp_path, "val", 1000, 300)
+    assert (other.share, one.refresh(), one.share) == (300, True, 700)
+    third = BlockFolder(tmp_path, "val", 1000, 800)
+    assert one.refresh()
+    assert not other.refresh()
+    assert (one.share, other.share, third.share) == (350, 300, 350)
+    third.close([])
+    assert one.refresh()
+    assert one.share == 700
+    assert not one.refresh()
+
+
+def test_a_folder_takes_over_what_fits_and_links_what_others_have(tmp_path):
+    ended = BlockFolder(tmp_path, "train", 1000, 1000)
+    for name, length in (("a@0-300", 300), ("b@0-400", 400), ("piece-1", 10), ("c@0-5", 4)):
+        ended.write(name, bytes(length))
+    ended.close(["a@0-300", "b@0-400", "c@0-5"])
+    foreign = BlockFolder(tmp_path, "val", 1000, 100)
+    foreign.write("d@0-50", bytes(50))
+    foreign.close(["d@0-50"])
+    assert len(list(tmp_path.rglob("*@*"))) == 4
+    running = BlockFolder(tmp_path, "train", 1000, 600)
+    assert running.found in ({"a@0-300": 300}, {"b@0-400": 400})
+    running.close(list(running.found))
+    running = BlockFolder(tmp_path, "train", 1000, 1000)
+    # beside all that it wants, another split has no room
+    assert [path.name for path in sorted(tmp_path.rglob("*@*"))] == list(running.found)
+    running.write("e@0-7", bytes(7))
+    other = BlockFolder(tmp_path, "train", 1000, 1000)
+    assert other.link("e@0-7", 7)
+    assert not other.link("f@0-7", 7)
+    running.remove("e@0-7")
+    assert (other.path / "e@0-7").read_bytes() == bytes(7)
+
+
+def test_sound_records_end_before_the_first_damage(write_dataset, tmp_path):
+    examples = [{"number": i, "payload": bytes(30)} for i in range(5)]
+    root = write_dataset(tmp_path / "data", PAYLOAD, {"train": [examples]})
+    data = next(root.glob("*.tfrecord-*")).read_bytes()
+    length = len(data) // 5
+    known = np.arange(5) * length
+    assert sound_records(data, known) == (5, len(data))
+    for byte in range(len(data)):
+        flipped = data[:byte] + bytes([data[byte] ^ 16]) + data[byte + 1 :]
+        assert sound_records(flipped, known) == (byte // length, byte // length * length), byte
+    for end in range(len(data)):
+        assert sound_records(data[:end], known[:1]) == (end // length, end // length * length)
+    # a record that is longer than in the index, with right checksums
+    assert sound_records(data, np.array([0, length, 2 * length + 1])) == (2, 2 * length)
+
+
+@pytest.mark.parametrize(
+    ("cache", "error", "message"),
+    [
+        ("disk:{0}, 20KB", OptionsError, r"has 19.5 KiB, but the blocks that are read at the same time need"),
+        ("disk:{0}, 5 apples", OptionsError, r"cache='5 apples' must be a size such as"),
+        ("disk:{0}/no/such/folder, 5MB", InputError, r"no/such does not exist; create that folder"),
+    ],
+)
+def test_a_cache_that_cannot_be_used_is_refused(dataset, tmp_path, cache, error, message):
+    with pytest.raises(error, match=message):
+        loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=cache.format(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_is_named(dataset, tmp_path):
+    (tmp_path / "near").write_text("a file")
+    with pytest.raises(InputError, match=r"cache= cannot use .*near.*: (Not a directory|File exists)"):
+        loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=disk(tmp_path / "near", "5MB"))
+
+
+def test_single_examples_are_read_from_a_cache_that_holds_all_or_refused(dataset, tmp_path):
+    full = loader.Shuffle(how="full")
+    with pytest.raises(
+        OptionsError,
+        match=r"read examples one by one, for which .* copies them, 4.0 MiB, .*but 2.9 MiB is too little",
+    ):
+        batches(dataset, shuffle=full, cache=disk(tmp_path, "3MB"))
+    found = batches(dataset, shuffle=full, cache=disk(tmp_path / "near", "5MB"))
+    assert found == batches(dataset, shuffle=full)
+    assert len(list((tmp_path / "near").rglob("*.tfrecord-*"))) == SHARDS
+
+
+def test_many_threads_that_ask_do_not_wait_for_each_other(dataset, tmp_path):
+    data = loader.load(
+        dataset, batch_size=32, shuffle=SHUFFLE, select=("number",), cache=disk(tmp_path, "1MB")
+    )
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(sum(1 for _ in data))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 30
+    for thread in threads:
+        thread.join(max(0, end - time.monotonic()))
+    assert found == [COUNT // 32] * 4
+
+
+def test_a_function_of_the_graph_stays_plain(dataset):
+    """The path of local datasets has no Python in it."""
+    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE)
+    assert not hasattr(data, "kept_alive")

@@ -1,0 +1,207 @@
+"""Datasets in an object store give the batches of their local copies, and name what is wrong with them."""
+
+import gc
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.storage import conftest
+from tests.storage.servers import s3_client
+from tfshards import loader
+from tfshards.loader.fetching import files
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.storage import any_path
+
+running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
+
+SCHEMA = Schema(
+    (
+        Feature("number", "int", "int64"),
+        Feature("payload", "bytes", "bytes"),
+        Feature("label", "label", "int64"),
+    ),
+    ("cat", "dog"),
+)
+COUNT, SHARDS = 1200, 4
+SHUFFLE = loader.Shuffle(seed=3, run=30, lanes=4)
+
+
+@pytest.fixture(scope="module")
+def local(write_dataset, tmp_path_factory):
+    random = np.random.default_rng(0)
+    examples = [{"number": i, "payload": random.bytes(900), "label": i % 2} for i in range(COUNT)]
+    folder = tmp_path_factory.mktemp("local") / "data"
+    return write_dataset(folder, SCHEMA, {"train": np.array_split(examples, SHARDS)})
+
+
+@pytest.fixture
+def remote(local, bucket, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    return upload(local, bucket)
+
+
+def upload(folder, bucket, name="data"):
+    client = s3_client(bucket.server)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            key = f"{name}/{path.relative_to(folder).as_posix()}"
+            client.put_object(Bucket=bucket.name, Key=key, Body=path.read_bytes())
+    return f"{bucket.url}/{name}"
+
+
+def batches(path, batch_size=20, **options):
+    options = {"shuffle": SHUFFLE, "select": ("number", "payload"), **options}
+    data = loader.load(path, batch_size=batch_size, **options)
+    return [(batch[0].numpy().tolist(), batch[1].numpy().tolist()) for batch in data]
+
+
+def change(remote, shard, change_bytes):
+    path = any_path(remote) / shard
+    data = bytearray(path.read_bytes())
+    change_bytes(data)
+    path.write_bytes(bytes(data))
+
+
+OPTIONS = [
+    {},
+    {"epochs": 3, "start": loader.Position(1, 11)},
+    {"worker": loader.Worker(1, 2), "batch_size": 10, "remainder": "pad", "take": 777},
+    {"shuffle": None, "remainder": "keep", "batch_size": 32},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, remote, options, monkeypatch):
+    fetched = []
+    read_range = files.read_range
+
+    def noted(path, start, end, version):
+        assert version
+        fetched.append(end - start)
+        return read_range(path, start, end, version)
+
+    monkeypatch.setattr(files, "read_range", noted)
+    found = batches(remote, **options)
+    assert found == batches(local, **options)
+    epochs = options.get("epochs", 1)
+    assert sum(fetched) <= epochs * sum(shard.num_bytes for shard in read_manifest(local).shards) * 1.01
+
+
+def test_without_a_cache_nothing_is_left(remote, tmp_path):
+    assert len(batches(remote)) == COUNT // 20
+    gc.collect()
+    assert not list((tmp_path / "temporary").rglob("*@*"))
+    assert not list((tmp_path / "temporary").rglob("piece*"))
+    assert not list((tmp_path / "temporary").rglob(".lock"))
+
+
+def test_single_examples_are_read_from_copies(local, remote, tmp_path):
+    cache = f"disk:{tmp_path / 'near'}"
+    for options in ({"shuffle": loader.Shuffle(how="full")}, {"classes": ["dog"]}):
+        with pytest.raises(OptionsError, match=r"one by one, for which the shards of split 'train' of s3://"):
+            batches(remote, **options)
+        assert batches(remote, cache=cache, **options) == batches(local, **options)
+
+
+def test_a_compressed_dataset_is_read_from_copies(write_dataset, bucket, tmp_path):
+    examples = [{"number": i, "payload": bytes(30), "label": 0} for i in range(200)]
+    local = write_dataset(tmp_path / "gz", SCHEMA, {"train": np.array_split(examples, 3)}, compression="gzip")
+    remote = upload(local, bucket)
+    with pytest.raises(OptionsError, match="compressed shards are read from their starts, for which"):
+        batches(remote, shuffle=loader.Shuffle())
+    found = batches(remote, shuffle=loader.Shuffle(), cache=f"disk:{tmp_path / 'near'}, 1GB")
+    assert found == batches(local, shuffle=loader.Shuffle())
+
+
+def test_a_memory_budget_counts_what_is_being_fetched(local, remote):
+    with pytest.raises(OptionsError, match=r"memory_budget of 10\.0 MiB is less than the least") as error:
+        batches(remote, memory_budget="10MiB")
+    least = str(error.value).partition('memory_budget="')[2].partition('"')[0]
+    assert batches(remote, memory_budget=least) == batches(local)
+
+
+def test_a_flipped_byte_is_named_as_in_a_local_file_and_never_kept(local, remote, tmp_path):
+    shard = read_manifest(local).shards[2].path
+    length = read_manifest(local).shards[2].num_bytes // (COUNT // SHARDS)
+
+    def flip(data):
+        data[100 * length + 300] ^= 1
+
+    change(remote, shard, flip)
+    near = tmp_path / "near"
+    data = loader.load(remote, batch_size=20, shuffle=None, cache=f"disk:{near}, 20MB")
+    seen = []
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        seen.extend(int(batch["number"][0]) for batch in data)
+    assert f"shard {remote}/{shard} is damaged at record 100, offset " in str(error.value)
+    assert "tfshards verify DATASET --repair SOURCE" in str(error.value)
+    # groups of steps are parsed together
+    assert seen == list(range(0, 20 * len(seen), 20))
+    assert list(near.rglob("*@*"))
+    sound = {path.name: (local / shard).read_bytes() for path in near.rglob(f"{shard}@*")}
+    for name in sound:
+        start, end = map(int, name.rpartition("@")[2].split("-"))
+        assert not start <= 100 * length + 300 < end
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_an_object_that_is_replaced_or_removed_while_it_is_read_is_reported(local, remote, is_removed):
+    data = loader.load(remote, batch_size=20, shuffle=None)
+    iterator = iter(data)
+    next(iterator)
+    for shard in read_manifest(local).shards:
+        path = any_path(remote) / shard.path
+        if is_removed:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[::-1])
+    message = "cannot be read: .*there is no such object" if is_removed else "was changed after it was opened"
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"shard s3://.*tfrecord-0000\d-of-00004 {message}"
+    ):
+        # what was fetched ahead may be all of the epoch
+        list(itertools.chain(iterator, data))
+
+
+def test_a_shard_of_another_build_is_refused_before_the_first_step(local, remote):
+    shards = read_manifest(local).shards
+    change(remote, shards[0].path, lambda data: data.__setitem__(-1, data[-1] ^ 1))
+    (any_path(remote) / shards[1].path).unlink()
+    with pytest.raises(FormatError) as error:
+        batches(remote)
+    assert f"{shards[0].path}: ends with the bytes" in str(error.value)
+    assert f"{shards[1].path}: cannot be read: there is no such object" in str(error.value)
+
+
+def test_what_reads_everything_first_is_refused(remote):
+    with pytest.raises(OptionsError, match=r"on_damage='skip' reads all of s3://.* before the first step"):
+        batches(remote, on_damage="skip", remainder="pad")
+    with pytest.raises(OptionsError, match=r"check='headers' reads all of s3://"):
+        batches(remote, check="headers")
+    with pytest.raises(OptionsError, match=r"cannot be part of a Mix"):
+        batches(loader.Mix({remote: 1, "other": 2}))
+    with pytest.raises(InputError, match=r"s3://.*/nothing does not exist"):
+        batches(f"{remote}/nothing")
+
+
+def test_checksums_need_their_package(remote, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "google_crc32c", None)
+    with pytest.raises(OptionsError, match=r"needs google-crc32c: pip install 'tfshards\[remote\]'"):
+        batches(remote)
+
+
+def test_models_and_replicas_read_it(local, remote):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    found = loader.distribute(strategy, remote, global_batch_size=40, shuffle=SHUFFLE, select=("number",))
+    expected = [batch[0] for batch in batches(local, batch_size=40)]
+    assert [batch[0].numpy().tolist() for batch in found] == expected
+    options = {"batch_size": 20, "shuffle": SHUFFLE, "select": ("number",)}
+    for one, other in zip(
+        loader.per_device(["CPU:0", "CPU:0"], remote, how="parts", **options),
+        loader.per_device(["CPU:0", "CPU:0"], local, how="parts", **options),
+        strict=True,
+    ):
+        pairs = zip(one.train, other.train, strict=True)
+        assert all(np.array_equal(left[0], right[0]) for left, right in pairs)
