@@ -1,4 +1,4 @@
-# Workers of Apache Beam with tfshards[prep], without TensorFlow: see "Dataflow" in docs/engines.md.
+# Workers of Apache Beam with tfshards[prep,remote], without TensorFlow: see "Dataflow" in docs/engines.md.
 #
 #     docker build -f docker/prep.Dockerfile -t IMAGE .
 #
@@ -22,7 +22,7 @@ FROM python:${PYTHON}-slim
 ARG BEAM
 ARG PILLOW=""
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/tfshards-*.whl)[prep]" "apache-beam==${BEAM}" "pillow${PILLOW}" \
+RUN pip install --no-cache-dir "$(echo /wheels/tfshards-*.whl)[prep,remote]" "apache-beam==${BEAM}" "pillow${PILLOW}" \
     && pip check \
     && rm -r /wheels
 COPY --from=beam /opt/apache/beam /opt/apache/beam
