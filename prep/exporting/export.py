@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart, require_package
-from tfshards.prep.exporting.in_place import IN_PLACE
+from tfshards.prep.exporting.in_place import IN_PLACE, describe_in_place
 from tfshards.prep.exporting.request import NotTextError, Part, Request, make_request
 from tfshards.prep.exporting.state import commit, committed_files, is_piece, read_known, start
 from tfshards.prep.exporting.table import FORMATS
@@ -111,7 +111,7 @@ def export(
         for name, value in (("directory", directory), ("select", select)):
             if value is not None:
                 raise OptionsError(f"to={to!r} is written into the dataset; leave out {name}={value!r}")
-        files = IN_PLACE[to](dataset)
+        files = describe_in_place(dataset, to)
         return Export(str(dataset), to, read_manifest(dataset).num_examples, files, 0, 0)
     if directory is None:
         raise OptionsError(f"to={to!r} is written into another directory; give directory=")

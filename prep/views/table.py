@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tfshards.prep.views.labels import write_labels
+from tfshards.prep.views.requested import refresh_requested
 from tfshards.prep.views.tfds import tfds_note, write_tfds_view
 from tfshards.schemas import Manifest, Problem
 from tfshards.schemas.storage import AnyPath
@@ -27,6 +28,7 @@ class View(NamedTuple):
 VIEWS = (
     View("people", write_labels),
     View("TensorFlow Datasets", write_tfds_view),
+    View("Croissant, TensorFlow Metadata", refresh_requested),
 )
 
 
