@@ -372,6 +372,28 @@ def test_a_killed_reader_leaves_a_sound_cache_and_others_use_its_blocks(dataset,
     assert len(list(tmp_path.rglob(".lock"))) == 1
 
 
+FAILING = """
+import sys, time
+from tfshards import loader
+from tfshards.loader.fetching import files
+read_range = files.read_range
+def slow(*arguments):
+    time.sleep(0.03)
+    return read_range(*arguments)
+files.read_range = slow
+shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
+data = iter(loader.load(sys.argv[1], batch_size=32, shuffle=shuffle, cache=sys.argv[2]))
+next(data)
+raise ValueError("of the user")
+"""
+
+
+def test_a_program_that_fails_while_it_reads_ends(dataset, tmp_path):
+    command = [sys.executable, "-c", FAILING, str(dataset), disk(tmp_path, "1MB")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == "ValueError: of the user"
+
+
 def test_pipelines_of_a_cache_divide_its_bytes(tmp_path):
     one = BlockFolder(tmp_path, "train", 1000, 900)
     assert one.share == 900
