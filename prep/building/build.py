@@ -133,7 +133,7 @@ def build(
         discard_others(state, plan.plan_id, plan.options, log)
         forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
         return unless_committed(
-            lambda: commit_build(writer, write_shards(writer, options), state), state, wanted, log
+            lambda: commit_build(writer, write_shards(writer, options), state), state, area, wanted, log
         )
 
 

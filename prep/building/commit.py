@@ -50,7 +50,7 @@ def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea, state
         ChangedError: another process has replaced the manifest in a store.
         FileExistsError: another process has written a manifest to a store.
     """
-    area.place(manifest.build_id, manifest.shards, is_damaged=bool(state.damage))
+    area.place(manifest.build_id, manifest.shards)
     # if the manifest survives a power failure, the names of shards and indexes must survive as well
     sync_directory(area.out / "index")
     if rejects:

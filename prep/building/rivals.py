@@ -7,12 +7,13 @@ from collections.abc import Callable
 from tfshards.prep.building.decisions import Wanted
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.progress.lines import Log
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, Manifest
 from tfshards.schemas.storage import RemotePath
 
 
 def unless_committed(
-    write: Callable[[], Manifest], state: OutputState, wanted: Wanted | None, log: Log
+    write: Callable[[], Manifest], state: OutputState, area: BuildArea, wanted: Wanted | None, log: Log
 ) -> Manifest:
     """Return what ``write`` returns or, if another run has committed the same build meanwhile, its manifest.
 
@@ -22,6 +23,7 @@ def unless_committed(
     Args:
         write: writes and commits a build.
         state: the output before the build.
+        area: the build area.
         wanted: the build, if its manifest can be recognized.
         log: receives a line about the other run.
 
@@ -35,6 +37,10 @@ def unless_committed(
             raise
         now = inspect_output(state.folder)
         if now.version == state.version or now.manifest is None:
+            why = area.stop_reason()
+            if why:
+                # what failed may only be a consequence of it
+                raise BuildError(why) from failure
             raise
         if wanted and wanted.is_in(now.manifest):
             log(f"{state.folder}: another run of the same build has committed it meanwhile")

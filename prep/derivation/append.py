@@ -161,7 +161,7 @@ def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[
             compression=old.compression,
             source=source.location(),
         )
-        return unless_committed(lambda: _write(writer, request, new, old, state), state, None, log)
+        return unless_committed(lambda: _write(writer, request, new, old, state), state, area, None, log)
 
 
 def _write(

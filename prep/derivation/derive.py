@@ -97,7 +97,7 @@ def derive(
             complete(manifest, folder, log)
             return manifest
 
-        return unless_committed(write_and_commit, state, wanted, log)
+        return unless_committed(write_and_commit, state, area, wanted, log)
 
 
 def join_splits(parts: Sequence[Split], schema: Schema) -> Split:

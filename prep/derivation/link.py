@@ -52,7 +52,7 @@ def link_shards(
     log(f"starting merge: {what}")
     progress = Progress(name, num_examples)
     make = partial(_make, area, progress.reporter)
-    in_process.run(Work(make, links, progress, area.stop))
+    in_process.run(Work(make, links, progress, area.stop, area=area))
     splits = dict.fromkeys(link.split for link in links)
     return {split: tuple(link.new for link in links if link.split == split) for split in splits}
 

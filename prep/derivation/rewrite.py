@@ -48,7 +48,7 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
         for group in _groups(plan, [shard for shard in missing if shard.split == split])
     ]
     stop = threading.Event()
-    in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set()))
+    in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set(), area=plan.area))
     written = plan.area.finished("first", plan.shards)
     return {
         split: tuple(done.shard for shard, done in written.items() if shard.split == split)

@@ -152,8 +152,7 @@ class _NewShard:
             raise BuildError(why)
         file.finish()
         shard, companions = file.describe(self._path)
-        for path, data in companions.items():
-            area.write(path, data)
+        area.write_all(companions)
         area.publish(file.path, self._path)
         done = FinishedShard(shard, rows_digest="", e_tags=area.e_tags(shard))
         area.write_finished("first", self._shard, done)

@@ -6,15 +6,21 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.threads import NUM_WRITERS
+from tfshards.prep.progress.threads import NUM_REMOTE_WRITERS, NUM_WRITERS
 
 
-def run(work: Work, num_threads: int = NUM_WRITERS) -> None:
+def run(work: Work, num_threads: int | None = None) -> None:
     """Call the function with every item.
+
+    Args:
+        work: the work.
+        num_threads: number of threads; by default as many as should write shards.
 
     Raises:
         Exception: the first failure; no call starts after it.
     """
+    if num_threads is None:
+        num_threads = NUM_REMOTE_WRITERS if work.area and work.area.is_remote else NUM_WRITERS
     failures: list[BaseException] = []
 
     def call(item: object) -> None:

@@ -16,7 +16,7 @@ from tfshards.prep.engines import in_process
 from tfshards.prep.engines.helper import Helper, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Written
-from tfshards.prep.progress.threads import NUM_CORES
+from tfshards.prep.progress.threads import NUM_CORES, NUM_WRITERS
 from tfshards.schemas import OptionsError
 
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
@@ -48,9 +48,12 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     if function is None:
         in_process.run(work)
         return
+    # a helper writes one shard at a time
+    num_own = NUM_WRITERS if work.area and work.area.is_remote else 1
     with ExitStack() as helpers:
         calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
-        calls.put(work.function)
+        for _ in range(num_own):
+            calls.put(work.function)
         for _ in range(count):
             calls.put(helpers.enter_context(Helper(function)))
 
@@ -61,4 +64,4 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
             finally:
                 calls.put(free)
 
-        in_process.run(replace(work, function=call), count + 1)
+        in_process.run(replace(work, function=call), count + num_own)

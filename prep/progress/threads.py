@@ -36,6 +36,8 @@ def available_cores(quota: Path = _QUOTA) -> int:
 NUM_CORES = available_cores()
 # Threads that write shards: more of them than cores would only wait for each other.
 NUM_WRITERS = max(2, min(4, NUM_CORES))
+# Into an object store: a thread that ends a shard waits for some round trips, in which others can write.
+NUM_REMOTE_WRITERS = 3 * NUM_WRITERS
 
 
 class _StopError(Exception):

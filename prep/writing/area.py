@@ -27,6 +27,7 @@ from tfshards.prep.writing.plan_file import digest_of, plan_text, rows_of, stamp
 from tfshards.prep.writing.remote_area import (
     PLACED_NAME,
     begin_attempt,
+    check_unchanged,
     copy_into_place,
     e_tags_of,
     reason_to_stop,
@@ -36,7 +37,7 @@ from tfshards.prep.writing.shard_names import build_of, with_build_id
 from tfshards.schemas import Shard
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.storage import AnyPath, RemotePath, copy_file, in_flight
+from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, link_file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,6 +47,7 @@ _STOP_PREFIX = "stop"
 
 # A build first writes every planned example; the final layouts leave out rejects and duplicates.
 Phase = Literal["first", "final"]
+PHASES: tuple[Phase, ...] = ("first", "final")
 
 
 class ShardId(NamedTuple):
@@ -214,11 +216,15 @@ class BuildArea:
             written.write_bytes(data)
         self.publish(written, path)
 
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Write files of the dataset, as ``write`` does."""
+        for _ in self.each(lambda path: self.write(path, files[path]), files):
+            pass
+
     def link(self, source: AnyPath, target: str) -> None:
         """Create ``target``, relative to ``shards``, atomically as a hard link to a file, or as a copy."""
         unfinished = self.new_path(target)
-        if not _hard_linked(source, unfinished):
-            copy_file(source, unfinished)
+        link_file(source, unfinished)
         self.publish(unfinished, target)
 
     def link_shard(self, root: AnyPath, old: Shard, new: Shard) -> None:
@@ -226,22 +232,19 @@ class BuildArea:
         for source, target in zip(old.files, new.files, strict=True):
             self.link(root / source, target)
 
-    def place(self, build_id: str, shards: Sequence[Shard], *, is_damaged: bool = False) -> None:
+    def place(self, build_id: str, shards: Sequence[Shard]) -> None:
         """Move the finished shards to their paths in the dataset, which contain the build id.
 
         A shard with another id in its path is in the dataset already. In a store they are copied, so that a
         run that is killed here finds them in the area again.
-
-        Args:
-            build_id: id of the build.
-            shards: all shards of the dataset.
-            is_damaged: whether a file that is there may have other bytes.
         """
         write_atomically(self.root / PLACED_NAME, build_id.encode("ascii"))
         paths = [path for shard in shards for path in shard.files if build_of(path) == build_id]
         names = {path: with_build_id(path, self.plan_id) for path in paths}
         if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
-            copy_into_place(self.shards, self.out, names, is_damaged=is_damaged)
+            copy_into_place(self.shards, self.out, names)
+            digests = {names[one.path]: one.digest for one in shards if one.path in names}
+            check_unchanged(self.shards, self._records(), digests)
             return
         (self.out / "index").mkdir(exist_ok=True)
         for path, name in names.items():
@@ -268,19 +271,18 @@ class BuildArea:
 
     def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
         """Return a finished shard; None if it is not finished, or its record is damaged."""
-        try:
-            document = json.loads(self._path(phase, shard, "done").read_bytes())
-            rejected = tuple(Reject(*item) for item in document.pop("rejected"))
-            written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
-            return FinishedShard(written, rejected=rejected, contents=contents, **document)
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            return None
+        return _read_record(self._path(phase, shard, "done"))
 
     def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
         """Return those of these shards that are finished."""
         recorded = self._recorded(phase, shards)
         found = self.each(lambda shard: (shard, self.read_finished(phase, shard)), recorded)
         return {shard: done for shard, done in found if done}
+
+    def _records(self) -> list[FinishedShard]:
+        """Return the records of all layouts."""
+        paths: list[AnyPath] = [path for of in PHASES for path in (self.root / of).glob("*.done")]
+        return [*filter(None, self.each(_read_record, paths))]
 
     def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
         """Make the build write finished shards again."""
@@ -334,11 +336,11 @@ class BuildArea:
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
 
-def _hard_linked(source: AnyPath, target: AnyPath) -> bool:
-    """Create a hard link, and return whether that was possible, which it is on some file systems."""
-    if not isinstance(source, Path) or not isinstance(target, Path):
-        return False
-    with suppress(OSError):
-        os.link(source, target)
-        return True
-    return False
+def _read_record(path: AnyPath) -> FinishedShard | None:
+    try:
+        document = json.loads(path.read_bytes())
+        rejected = tuple(Reject(*item) for item in document.pop("rejected"))
+        written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
+        return FinishedShard(written, rejected=rejected, contents=contents, **document)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None

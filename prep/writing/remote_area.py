@@ -5,10 +5,11 @@ An attempt at a build shows itself by a file, which is empty as long as the atte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
-from tfshards.schemas import Shard
+from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_flight
 from tfshards.schemas.storage.copies import MAX_COPIED_BYTES
 from tfshards.schemas.storage.uploads import abort_uploads
@@ -56,36 +57,65 @@ def reason_to_stop(path: RemotePath) -> str | None:
         return _GONE
 
 
-def copy_into_place(
-    finished: RemotePath, out: RemotePath, names: Mapping[str, str], *, is_damaged: bool
-) -> None:
+def copy_into_place(finished: RemotePath, out: RemotePath, names: Mapping[str, str]) -> None:
     """Copy finished shards into the dataset inside the store, many at the same time.
 
-    Those that are there are not copied again: another run of this build, or an earlier build of the same
-    records, has copied them.
+    Also those that are there, such as those of a run that was killed before it could check them.
 
     Args:
         finished: folder of the finished shards.
         out: folder of the dataset.
         names: for each path in ``out`` that in ``finished``.
-        is_damaged: whether a file that is there may have other bytes of the same number.
     """
     sizes = {name: status.st_size for name, status in stored(finished).items()}
-    placed = {} if is_damaged else stored(out)
-    wanted = {
-        name: source
-        for name, source in names.items()
-        if name not in placed or placed[name].st_size != sizes.get(source)
-    }
-    large = [name for name, source in wanted.items() if sizes.get(source, 0) > MAX_COPIED_BYTES]
+    large = {path for path, name in names.items() if sizes.get(name, 0) > MAX_COPIED_BYTES}
 
-    def copy(name: str) -> None:
-        (finished / wanted[name]).copy_to(out / name)
+    def copy(path: str) -> None:
+        (finished / names[path]).copy_to(out / path)
 
-    for _ in in_flight(copy, [name for name in wanted if name not in large]):
+    for _ in in_flight(copy, [path for path in names if path not in large]):
         pass
-    for name in large:
-        copy_file(finished / wanted[name], out / name)
+    for path in sorted(large):
+        copy_file(finished / names[path], out / path)
+
+
+class Record(Protocol):
+    """What is recorded of a finished shard; see ``FinishedShard``."""
+
+    @property
+    def shard(self) -> Shard:
+        """The shard, with its path in the build area."""
+
+    @property
+    def e_tags(self) -> Mapping[str, str]:
+        """ETags by path."""
+
+
+def check_unchanged(finished: RemotePath, records: Sequence[Record], digests: Mapping[str, str]) -> None:
+    """Check that no finished shard has been replaced before it was copied.
+
+    Another run of the same build may have found an input with other content, and written its shard again.
+
+    Args:
+        finished: folder of the finished shards.
+        records: the records of finished shards, as they are now; none of shards that were linked.
+        digests: digest of each shard that belongs to the dataset, by path in ``finished``.
+
+    Raises:
+        BuildError: a shard has been replaced.
+    """
+    is_same = compared(finished)
+    sound = {
+        record.shard.path
+        for record in records
+        if digests.get(record.shard.path) == record.shard.digest and is_same(record.shard, record.e_tags)
+    }
+    for path in digests if records else ():
+        if path not in sound:
+            raise BuildError(
+                f"{finished / path}: another run of the same build has replaced it; when that has ended, run "
+                "the same command again"
+            )
 
 
 def e_tags_of(folder: RemotePath, shard: Shard) -> dict[str, str]:

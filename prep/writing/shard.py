@@ -132,8 +132,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             )
         stop.check(is_last=True)
     described, companions = file.describe(path)
-    for name, data in companions.items():
-        task.area.write(name, data)
+    task.area.write_all(companions)
     task.area.publish(written, path)
     finished = FinishedShard(
         shard=described,

@@ -5,7 +5,7 @@ that are used here; the functions of this package do what ``pathlib`` lacks.
 """
 
 from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote, is_same, name_below
-from tfshards.schemas.storage.copies import copy_file
+from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
 from tfshards.schemas.storage.reading import in_flight, read_range, read_small
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
@@ -24,6 +24,7 @@ __all__ = [
     "in_flight",
     "is_remote",
     "is_same",
+    "link_file",
     "name_below",
     "open_sink",
     "read_range",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,20 @@ if TYPE_CHECKING:
 # The largest object that S3 copies in one request; see CopyObject in its reference.
 MAX_COPIED_BYTES = 5 << 30
 _BLOCK = 1 << 20
+
+
+def link_file(source: AnyPath, target: AnyPath) -> None:
+    """Create a hard link to a file, or copy it where that is not possible, as in a store.
+
+    Raises:
+        OSError: the file cannot be read, or the copy cannot be written.
+    """
+    if isinstance(source, Path) and isinstance(target, Path):
+        # some file systems have no hard links
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    copy_file(source, target)
 
 
 def copy_file(source: AnyPath, target: AnyPath) -> None:

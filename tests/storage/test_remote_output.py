@@ -243,3 +243,24 @@ def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(count, bu
         tried = pairs(both, bucket, inputs, count, "4")
     print(f"\n{dict(tried)}")
     assert tried["committed"] >= count / 2
+
+
+def test_a_shard_that_another_run_replaced_while_it_was_copied_is_not_committed(
+    bucket, small_folder, monkeypatch, quiet_build
+):
+    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
+    whole = quiet_build(source, f"{bucket.url}/whole/data", shards=2)
+    copy = RemotePath.copy_to
+
+    def copy_late(path: RemotePath, target: RemotePath) -> None:
+        if path.name.endswith("-00000-of-00002"):
+            path.write_bytes(path.read_bytes()[::-1])
+        copy(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemotePath, "copy_to", copy_late)
+        with pytest.raises(BuildError, match="-00000-of-00002: another run of the same build has repl"):
+            quiet_build(source, out, shards=2)
+    assert not (any_path(out) / "dataset.json").is_file()
+    assert quiet_build(source, out, shards=2) == whole
+    assert objects(out) == objects(f"{bucket.url}/whole/data")
