@@ -32,7 +32,9 @@ def objects(url: str) -> dict[str, bytes]:
 
 
 def uploads(bucket: Bucket) -> list[str]:
-    """Return the keys of unfinished multipart uploads."""
+    """Return the keys of unfinished multipart uploads, which only S3 lists."""
+    if bucket.server.url_scheme != "s3":
+        return []
     found = s3_client(bucket.server).list_multipart_uploads(Bucket=bucket.name)
     return [upload["Key"] for upload in found.get("Uploads", ())]
 

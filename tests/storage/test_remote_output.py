@@ -12,13 +12,16 @@ import pytest
 from tests.durability.inputs import image, write
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan, prune, verify
 from tfshards.prep.building import build as build_module
+from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.storage import RemotePath, any_path
 
+from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
 
 Build = Callable[..., Manifest]
+each_store = pytest.mark.parametrize("server", ["moto", "fake-gcs"], indirect=True)
 
 
 @pytest.fixture
@@ -73,6 +76,7 @@ CASES = {
 }
 
 
+@each_store
 @pytest.mark.parametrize(("source", "arguments"), CASES.values(), ids=CASES.keys())
 def test_a_build_into_a_bucket_has_the_bytes_of_a_local_one(
     source, arguments, bucket, small_folder, tmp_path, quiet_build, log
@@ -93,6 +97,7 @@ def test_a_build_into_a_bucket_has_the_bytes_of_a_local_one(
     assert versions(out) == before
 
 
+@each_store
 def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_readable(
     bucket, small_folder, quiet_build, log
 ):
@@ -144,6 +149,7 @@ def failing(*_):
     raise BuildError("the power failed")
 
 
+@each_store
 def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replaced(
     bucket, small_folder, monkeypatch, quiet_build, log
 ):
@@ -167,6 +173,7 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
+@each_store
 def test_a_damaged_dataset_is_replaced_by_the_same_build(bucket, small_folder, quiet_build):
     out = f"{bucket.url}/data"
     manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
@@ -200,6 +207,7 @@ def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder
     assert uploads(bucket) == ["other/y"]
 
 
+@each_store
 @pytest.mark.parametrize("how", ["another", "the same", "a removed one"])
 def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, monkeypatch, quiet_build, log):
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
@@ -264,3 +272,46 @@ def test_a_shard_that_another_run_replaced_while_it_was_copied_is_not_committed(
     assert not (any_path(out) / "dataset.json").is_file()
     assert quiet_build(source, out, shards=2) == whole
     assert objects(out) == objects(f"{bucket.url}/whole/data")
+
+
+def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
+    folder = any_path(f"{bucket.url}/data/.build/x/unfinished")
+    source = any_path(f"{bucket.url}/photos")
+    (source / "a.png").write_bytes(b"")
+    needed = Requirements.of(folder, "token", source)
+    assert not has_arrived(folder)
+    needed.check()
+    assert has_arrived(folder)
+    (source / "a.png").unlink()
+    with pytest.raises(
+        BuildError, match=r"does not find the source s3://.*/photos; give every worker the cred"
+    ):
+        needed.check()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(
+        BuildError, match=r"cannot read the build area s3://.*; give every worker the credentia"
+    ):
+        needed.check()
+
+
+def test_a_build_outlives_faults_of_the_store_and_resumes_after_an_outage(
+    bucket, small_folder, monkeypatch, quiet_build, log
+):
+    source, out = ImageFolder(small_folder), f"{bucket.url}/data"
+    whole = quiet_build(source, f"{bucket.url}/whole/data", shards=4)
+    with FaultProxy(bucket.server.endpoint) as proxy:
+        for name, value in bucket.server.behind(proxy.endpoint).environment.items():
+            monkeypatch.setenv(name, value)
+        proxy.add(Answer(403, "AccessDenied"), r"put .*-00002-of-00004$")
+        with pytest.raises(BuildError, match=r"-00002-of-00004: .* run the same command to resume$"):
+            quiet_build(source, out, shards=4)
+        proxy.clear()
+        proxy.add(Answer(503, "SlowDown"), rate=0.1)
+        proxy.add(LoseAnswer(), "(put|copy|get|head)", rate=0.05)
+        log.clear()
+        assert quiet_build(source, out, shards=4) == whole
+        assert any(line.startswith("resuming the build: ") for line in log)
+        assert proxy.count().total() > 80
+        assert [request for request in proxy.requests if request.fault]
+        proxy.clear()
+        assert objects(out) == objects(f"{bucket.url}/whole/data")
