@@ -106,7 +106,7 @@ def _at_bare_dashes(given: list[str]) -> tuple[list[str], list[str]]:
 
 def _check_not_empty(args: argparse.Namespace) -> None:
     """Raise OptionsError if a path is empty, which would be the working directory."""
-    for name in ("source", "sources", "dataset"):
+    for name in ("source", "sources", "dataset", "directory"):
         given = getattr(args, name, None)
         if given == "" or (isinstance(given, list) and "" in given):
             raise OptionsError(f"{name}= is empty; give . for the working directory")
