@@ -227,6 +227,7 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
     if how == "the same":
         quiet_build(source, out)
         assert f"{out}: another run of the same build has committed it meanwhile" in log
+        assert not [name for name in objects(out) if name.startswith(".build")]
     else:
         why = "another build was committed" if how == "another" else "has been replaced meanwhile"
         with pytest.raises(BuildError, match=why):
