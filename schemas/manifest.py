@@ -70,6 +70,12 @@ class Manifest:
 
         return manifest_text(self)
 
+    def _repr_html_(self) -> str:
+        """Return the same as tables, which a notebook shows."""
+        from tfshards.schemas.summary import manifest_html
+
+        return manifest_html(self)
+
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Shards of all splits."""

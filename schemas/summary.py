@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfshards.schemas.errors import one_line
+from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.losses import remedies
 from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.names import rejects_name
@@ -25,25 +26,57 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         manifest: the manifest of the dataset.
         all_classes: list every class, however many there are, with its full name.
     """
-    rows = [("split", "examples", "shards", "bytes", "examples per shard")]
-    for name, split in manifest.splits.items():
-        sizes = [shard.num_examples for shard in split.shards]
-        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
     lines = [
-        f"{manifest.name}, build {manifest.build_id}{compression}",
-        *table(rows),
+        _title(manifest),
+        *table([_SPLIT_HEAD, *_split_rows(manifest)]),
         *schema_lines(manifest.schema),
     ]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    totals = manifest.totals
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
     if not all_classes and len(set().union(*counts.values())) > _SHOWN_CLASSES:
         lines.append("`tfshards info DATASET --all` lists every class")
-    lines.append(
+    return "\n".join([*lines, *_totals_lines(manifest)])
+
+
+def manifest_html(manifest: Manifest) -> str:
+    """Return what ``manifest_text`` does as tables of HTML, with all classes."""
+    counts = {name: split.label_counts for name, split in manifest.splits.items()}
+    names = _class_names(counts, manifest.schema)
+    parts = [
+        html_table(_title(manifest), _SPLIT_HEAD, _split_rows(manifest)),
+        html_lines(schema_lines(manifest.schema)),
+    ]
+    if names:
+        rows = [(escaped(name), *_counts(counts, name)) for name in names]
+        parts.append(html_table("classes", ("class", *counts), rows))
+    else:
+        parts.append(html_lines([_uncounted(manifest.schema, all_classes=False)]))
+    return "".join([*parts, html_lines(_totals_lines(manifest))])
+
+
+_SPLIT_HEAD = ("split", "examples", "shards", "bytes", "examples per shard")
+
+
+def _title(manifest: Manifest) -> str:
+    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
+    return f"{manifest.name}, build {manifest.build_id}{compression}"
+
+
+def _split_rows(manifest: Manifest) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, split in manifest.splits.items():
+        sizes = [shard.num_examples for shard in split.shards]
+        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
+    return rows
+
+
+def _totals_lines(manifest: Manifest) -> list[str]:
+    """Return lines about entries of the source: accepted, rejected and skipped ones, and conversions."""
+    totals = manifest.totals
+    lines = [
         f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
         f" + {totals.skipped:,} skipped"
-    )
+    ]
     for outcome, reasons in totals.reasons.items():
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
@@ -53,7 +86,7 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
         # the count last, since names such as "16 bits to 8" start with a number
         lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
-    return "\n".join(lines)
+    return lines
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -78,13 +111,7 @@ def class_lines(
         schema: the schema, which has the class names in the order of their numbers.
         all_classes: list every class, with its full name.
     """
-    names = list(dict.fromkeys(name for split in counts.values() for name in split))
-    if schema is not None and schema.class_names:
-        # by their numbers, also those that only a later split has
-        names.sort(key={name: label for label, name in enumerate(schema.class_names)}.__getitem__)
-    elif all(name.isdecimal() for name in names):
-        # class numbers; each split lists only those that occur in it
-        names.sort(key=int)
+    names = _class_names(counts, schema)
     if not names:
         return [_uncounted(schema, all_classes=all_classes)]
     if all_classes:
@@ -104,6 +131,18 @@ def class_lines(
         *((name, *_quantiles(counts, names, share)) for name, share in _QUANTILES.items()),
     ]
     return [line.rstrip() for line in table(rows)]
+
+
+def _class_names(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
+    """Return the classes that occur, in the order of their numbers."""
+    names = list(dict.fromkeys(name for split in counts.values() for name in split))
+    if schema is not None and schema.class_names:
+        # by their numbers, also those that only a later split has
+        names.sort(key={name: label for label, name in enumerate(schema.class_names)}.__getitem__)
+    elif all(name.isdecimal() for name in names):
+        # class numbers; each split lists only those that occur in it
+        names.sort(key=int)
+    return names
 
 
 def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:

@@ -64,6 +64,12 @@ class Plan:
 
         return plan_text(self)
 
+    def _repr_html_(self) -> str:
+        """Return the same as tables, which a notebook shows."""
+        from tfshards.prep.planning.text import plan_html
+
+        return plan_html(self)
+
 
 def check_types(source: Source, seed: int, options: Options) -> None:
     """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""

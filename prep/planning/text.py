@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.schemas.errors import one_line
+from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import class_lines, schema_lines, span, table
+from tfshards.schemas.summary import class_lines, escaped, schema_lines, span, table
 
 _WORKER_COUNTS = range(1, 9)
 # The tail of a build, in which workers have no shard left, is then about a fifth of its time at most.
@@ -27,29 +28,59 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         plan: plan of a build.
         batch_size: number of examples per batch of one worker.
     """
-    rows = [("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")]
-    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
-    steps = [(f"steps per epoch, batch {batch_size}", *workers)]
-    for name, layout in plan.layouts.items():
-        counts = [len(shard) for shard in layout]
-        num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
-        low, high = size(min(num_bytes)), size(max(num_bytes))
-        bytes_span = low if low == high else f"{low} to {high}"
-        rows.append(
-            (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
-        )
-        steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
+    rows, steps = _split_rows(plan, batch_size)
     classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
     lines = [
         *table(rows),
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
         *_step_lines(steps, batch_size),
-        *_advice(plan),
-        *map(one_line, plan.notes),
-        *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
+        *_other_lines(plan),
     ]
     return "\n".join(lines)
+
+
+def plan_html(plan: Plan, batch_size: int = 32) -> str:
+    """Return the same as tables of HTML; the arguments are those of ``plan_text``."""
+    (head, *rows), (steps_head, *steps) = _split_rows(plan, batch_size)
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    names = list(dict.fromkeys(name for counts in classes.values() for name in counts))
+    class_rows = [
+        (escaped(name), *(f"{counts.get(name, 0):,}" for counts in classes.values())) for name in names
+    ]
+    parts = [
+        html_table("plan", head, rows),
+        html_lines(schema_lines(plan.listing.schema)),
+        *([html_table("classes", ("class", *classes), class_rows)] if names else []),
+        html_table("steps", steps_head, steps),
+        html_lines(list(_other_lines(plan))),
+    ]
+    return "".join(parts)
+
+
+def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the table of splits, and the table of steps, each with its head."""
+    head = ("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")
+    splits: list[tuple[str, ...]] = [head]
+    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
+    steps: list[tuple[str, ...]] = [(f"steps per epoch, batch {batch_size}", *workers)]
+    for name, layout in plan.layouts.items():
+        counts = [len(shard) for shard in layout]
+        num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
+        low, high = size(min(num_bytes)), size(max(num_bytes))
+        bytes_span = low if low == high else f"{low} to {high}"
+        splits.append(
+            (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
+        )
+        steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
+    return splits, steps
+
+
+def _other_lines(plan: Plan) -> Iterator[str]:
+    """Yield advice, notes and the reasons for skipped entries."""
+    yield from _advice(plan)
+    yield from map(one_line, plan.notes)
+    yield from (f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items())
 
 
 def _step_lines(steps: list[tuple[str, ...]], batch_size: int) -> list[str]:

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO, TypeAlias
 
-from tqdm import tqdm
-
+from tfshards.prep.progress.bars import bar_class, shows_bars
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.sizes import size
 
@@ -66,7 +65,7 @@ NOTHING = Written()
 
 
 class Progress:
-    """Shows reports in the main process: a bar on a terminal, a line every ten seconds otherwise."""
+    """Shows reports in the main process: a bar on a terminal or in a notebook, else lines."""
 
     def __init__(self, label: str, num_examples: int, stream: TextIO | None = None) -> None:
         """Open the port for a total of ``num_examples``; ``stream`` is standard error by default."""
@@ -110,7 +109,7 @@ class Progress:
         self._started = self._advanced = self._measured = time.monotonic()
         self._patience = STALL_SECONDS
         try:
-            if self._stream.isatty():
+            if shows_bars(self._stream):
                 self._follow_with_bar()
             else:
                 self._follow_with_lines()
@@ -118,7 +117,7 @@ class Progress:
             self._socket.close()
 
     def _follow_with_bar(self) -> None:
-        with tqdm(
+        with bar_class()(
             total=self._total,
             desc=self._label,
             unit=" examples",

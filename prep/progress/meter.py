@@ -8,8 +8,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from tqdm import tqdm
-
+from tfshards.prep.progress.bars import bar_class, shows_bars
 from tfshards.prep.progress.lines import LINE_SECONDS
 from tfshards.schemas.sizes import size
 
@@ -23,9 +22,8 @@ class Meter:
         self._label, self._total, self._done = label, num_bytes, 0
         self._started = self._last_line = time.monotonic()
         self._lock = threading.Lock()
-        is_terminal = self._stream.isatty()
         self._bar = (
-            tqdm(
+            bar_class()(
                 total=num_bytes,
                 desc=label,
                 unit="B",
@@ -35,7 +33,7 @@ class Meter:
                 dynamic_ncols=True,
                 leave=False,
             )
-            if is_terminal
+            if shows_bars(self._stream)
             else None
         )
 
