@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options
     from tfshards.prep.planning.shard_counts import ShardCounts
+    from tfshards.prep.reporting.options import ReportOptions
+    from tfshards.prep.reporting.report import report
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.images.folder import ImageFolder
@@ -56,6 +58,7 @@ __all__ = [
     "Pruned",
     "RecordProblem",
     "RepairReport",
+    "ReportOptions",
     "ShardCounts",
     "ShardOptions",
     "Table",
@@ -71,6 +74,7 @@ __all__ = [
     "plan",
     "prune",
     "repair",
+    "report",
     "reshard",
     "verify",
 ]
@@ -101,6 +105,7 @@ _MODULES = {
     "Pruned": "tfshards.prep.building.prune",
     "RecordProblem": "tfshards.prep.verification.report",
     "RepairReport": "tfshards.prep.verification.report",
+    "ReportOptions": "tfshards.prep.reporting.options",
     "ShardCounts": "tfshards.prep.planning.shard_counts",
     "ShardOptions": "tfshards.prep.derivation.shard_options",
     "Table": "tfshards.prep.sources.tables.source",
@@ -116,6 +121,7 @@ _MODULES = {
     "plan": "tfshards.prep.building.preview",
     "prune": "tfshards.prep.building.prune",
     "repair": "tfshards.prep.verification.repair",
+    "report": "tfshards.prep.reporting.report",
     "reshard": "tfshards.prep.derivation.reshard",
     "verify": "tfshards.prep.verification.verify",
 }

@@ -39,7 +39,8 @@ def test_every_module_of_the_tree_is_in_the_wheel(wheel):
     tracked = subprocess.run(
         ["git", "ls-files", "prep", "loader", "schemas"], cwd=ROOT, capture_output=True, text=True
     )
-    modules = {f"tfshards/{name}" for name in tracked.stdout.split() if name.endswith(".py")}
+    suffixes = (".py", ".html", ".css", ".js")
+    modules = {f"tfshards/{name}" for name in tracked.stdout.split() if name.endswith(suffixes)}
     assert modules
     assert modules <= packed
 

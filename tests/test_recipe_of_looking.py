@@ -39,3 +39,20 @@ def test_the_recipe_of_looking_at_a_dataset_prints_classes_and_examples(tmp_path
     assert Path("seen.jpg").read_bytes() == Path("photos/train/cat/0001.jpg").read_bytes()
     assert by_number.startswith("split train, example 5, record 5 of ")
     assert re.findall(r"^split val, example (\d),", first, re.M) == ["0", "1", "2"]
+
+
+def test_the_recipe_of_a_page_writes_pages_and_a_contact_sheet(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("photos/cat").mkdir(parents=True)
+    for number in range(5):
+        Image.fromarray(np.full((40, 40, 3), 9 * number, np.uint8)).save(f"photos/cat/{number}.jpg")
+    assert cli.main(["build", "images", "photos", "data/photos"]) == 0
+    section = HOW_TO.partition("\n### How do I get a page that shows a dataset?\n")[2].partition("\n#")[0]
+    capsys.readouterr()
+    for line in re.findall(r"^    tfshards (.+)$", section, re.M):
+        assert cli.main(shlex.split(line)) == 0, line
+    pages = capsys.readouterr().out.splitlines()
+    assert pages == ["photos-report.html", "photos.html", "photos-report.html"]
+    assert all(Path(page).stat().st_size > 10_000 for page in pages)
+    with Image.open("sheet.png") as sheet:
+        assert sheet.width > 5 * 40

@@ -119,6 +119,7 @@ LAYERS = {
     "prep": (
         "cli",
         "exporting",
+        "reporting",
         "derivation",
         "adoption",
         "auditing",

@@ -32,11 +32,13 @@ class Example:
         split: its split.
         key: its key; its shard and record number if it has none.
         label: its class's name or number; None if there are no labels.
+        number: its number in the split, in stored order, from 0.
     """
 
     split: str
     key: str
     label: str | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ def example_at(seen: Survey, manifest: Manifest, index: int) -> Example:
     """Return the split, the key and the label of the example at ``index``."""
     label = int(seen.label[index])
     name = None if label == NO_LABEL else class_name(manifest, label)
-    return Example(seen.splits[int(seen.split[index])], seen.keys[index], name)
+    split = int(seen.split[index])
+    # the examples of a split follow each other
+    number = index - int(np.searchsorted(seen.split, split))
+    return Example(seen.splits[split], seen.keys[index], name, number)
 
 
 def class_name(manifest: Manifest, label: int) -> str:

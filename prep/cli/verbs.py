@@ -11,6 +11,7 @@ from tfshards.prep.cli.info import INFO
 from tfshards.prep.cli.merge import MERGE
 from tfshards.prep.cli.plan import PLAN
 from tfshards.prep.cli.prune import PRUNE
+from tfshards.prep.cli.report import REPORT
 from tfshards.prep.cli.reshard import RESHARD
 from tfshards.prep.cli.show import SHOW
 from tfshards.prep.cli.verb import Verb
@@ -19,5 +20,19 @@ from tfshards.prep.cli.verify import VERIFY
 # in the order of the help
 VERBS: dict[str, Verb] = {
     verb.name: verb
-    for verb in (BUILD, PLAN, INFO, SHOW, VERIFY, AUDIT, PRUNE, ADOPT, RESHARD, MERGE, APPEND, EXPORT)
+    for verb in (
+        BUILD,
+        PLAN,
+        INFO,
+        SHOW,
+        REPORT,
+        VERIFY,
+        AUDIT,
+        PRUNE,
+        ADOPT,
+        RESHARD,
+        MERGE,
+        APPEND,
+        EXPORT,
+    )
 }

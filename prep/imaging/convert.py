@@ -61,7 +61,7 @@ def convert(image: Image.Image, options: ImageOptions, steps: Steps, notes: list
     if steps.orientation != 1:
         notes.append("orientation applied")
     if steps.turn != 1:
-        picture = picture.transpose(_TURNS[steps.turn])
+        picture = turned_upright(picture, steps.turn)
     if steps.size != picture.size:
         if options.mask:
             picture = picture.resize(steps.size, Image.Resampling.NEAREST)
@@ -131,6 +131,11 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     else:
         picture.save(encoded, "PNG", compress_level=_PNG_LEVEL, **({"exif": exif} if exif else {}))
     return encoded.getvalue()
+
+
+def turned_upright(picture: Image.Image, orientation: int) -> Image.Image:
+    """Return a picture turned upright by an EXIF orientation from 2 to 8."""
+    return picture.transpose(_TURNS[orientation])
 
 
 def orientation_of(image: Image.Image) -> int:

@@ -10,14 +10,16 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import PIL
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
 
 from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, FORMATS, SUFFIXES
 from tfshards.prep.imaging.overrides import Inside, Overrides, Setting
 
 __all__ = [
     "Image",
+    "ImageDraw",
     "ImageFile",
+    "ImageFont",
     "Picture",
     "UnidentifiedImageError",
     "decoder_versions",
@@ -74,11 +76,15 @@ def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:
 
 
 @lru_cache(maxsize=8)
-def own_settings(max_pixels: int) -> Inside:
+def own_settings(max_pixels: int, *, allows_truncated: bool = False) -> Inside:
     """Suppress Pillow's warnings, and make what it accepts independent of the process's settings.
 
     Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``.
+
+    Args:
+        max_pixels: number of pixels of the largest image.
+        allows_truncated: whether what a damaged file holds is decoded, to show it to people.
     """
     # training scripts often set LOAD_TRUNCATED_IMAGES
-    truncated = Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    truncated = Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", allows_truncated)
     return Inside(_overrides, (truncated, Setting(Image, "MAX_IMAGE_PIXELS", max_pixels)))

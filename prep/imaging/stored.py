@@ -101,8 +101,11 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
 
 def _in_gray(image: Picture) -> Picture:
     """Return a picture in gray of 8 bits, in which the range of more bits is stretched to black and white."""
-    if not image.mode.startswith("I"):
-        return image.convert("L")
+    return stretched(image) if image.mode.startswith("I") else image.convert("L")
+
+
+def stretched(image: Picture) -> Picture:
+    """Return a gray picture of more than 8 bits with 8, its range stretched to black and white."""
     values = np.asarray(image).astype(np.float64)
     low, high = float(values.min()), float(values.max())
     return Image.fromarray(np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8))

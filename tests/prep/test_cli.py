@@ -639,7 +639,7 @@ def test_help_lists_all_verbs(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    looks = ["info", "show", "verify", "audit", "prune"]
+    looks = ["info", "show", "report", "verify", "audit", "prune"]
     assert listed == ["build", "plan", *looks, "adopt", "reshard", "merge", "append", "export"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0

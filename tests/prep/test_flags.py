@@ -26,6 +26,7 @@ CALLED = {
     **{f"plan {kind}": (prep.build, *called) for kind, called in BUILDS.items()},
     "info": (manifest_text,),
     "show": (),
+    "report": (prep.report, prep.ReportOptions),
     "verify": (prep.verify, prep.repair),
     "audit": (prep.audit,),
     "prune": (prep.prune,),

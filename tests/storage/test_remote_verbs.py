@@ -66,6 +66,12 @@ def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one
     assert remote == local
 
 
+def test_a_page_of_a_dataset_in_a_bucket_is_that_of_a_local_one(both, tmp_path):
+    pages = [prep.report(dataset, tmp_path / f"{place}.html") for place, dataset in enumerate(both)]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert b"bad.png" in pages[1].read_bytes()
+
+
 def damage(root, name: str, at: int) -> None:
     data = bytearray((root / name).read_bytes())
     data[at] ^= 1

@@ -1,0 +1,42 @@
+"""What a caller can ask of a report, as a value that validates itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from tfshards.prep.reporting.boxes import BOX_FORMATS, BoxFormat
+from tfshards.schemas import OptionsError
+from tfshards.schemas.argument_types import check_path
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Options of a report.
+
+    Attributes:
+        seed: random seed for the examples that are shown.
+        source: folder of the images from which the dataset was built, for thumbnails of rejected inputs.
+        audit: whether to read all records, to find leaks, duplicates and conflicts; by default only of
+            datasets with at most 20,000 examples.
+        boxes: order of the four numbers of a box, as for ``loader.Boxes``; by default known from ``--from``,
+            else guessed from the values.
+
+    Raises:
+        OptionsError: an option has a value that is not allowed.
+    """
+
+    seed: int = 0
+    source: str | os.PathLike[str] | None = None
+    audit: bool | None = None
+    boxes: BoxFormat | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise OptionsError(f"seed={self.seed!r} must be an integer")
+        if self.source is not None:
+            check_path("source", self.source)
+        if self.audit not in (None, True, False):
+            raise OptionsError(f"audit={self.audit!r} must be True, False or None")
+        if self.boxes is not None and self.boxes not in BOX_FORMATS:
+            raise OptionsError(f"boxes={self.boxes!r} must be one of {', '.join(BOX_FORMATS)}")

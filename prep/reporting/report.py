@@ -1,0 +1,175 @@
+"""Write a page of HTML that shows a dataset: ``report``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from tfshards.prep.reporting.audited import audited, finding_parts, rows_of_findings
+from tfshards.prep.reporting.catalog import Catalog, read_catalog
+from tfshards.prep.reporting.class_groups import chosen_groups, class_chart, class_counts, class_rows, groups
+from tfshards.prep.reporting.glimpse import Glimpse, Want, image_of, look
+from tfshards.prep.reporting.image_facts import image_facts
+from tfshards.prep.reporting.marks import choose_marked, marked_examples, marks_note, roles_of
+from tfshards.prep.reporting.options import ReportOptions
+from tfshards.prep.reporting.overview import (
+    conversions,
+    guarantees,
+    option_rows,
+    problems,
+    split_parts,
+    tiles,
+)
+from tfshards.prep.reporting.page import Page, rendered, require_packages
+from tfshards.prep.reporting.pictures import side_of
+from tfshards.prep.reporting.rejected import rejected_groups, source_folder
+from tfshards.prep.reporting.sheet import contact_sheet
+from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.summary import escaped
+
+# Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
+_MEASURED = 2_500
+_SHOWN_RECORDS = 10
+_CASE_SIDE = 160
+_MARKED_SIDE = 320
+
+
+def report(
+    dataset: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    png: str | os.PathLike[str] | None = None,
+    options: ReportOptions | None = None,
+) -> AnyPath:
+    """Write one page of HTML that shows a dataset, and return its path.
+
+    The page holds its pictures, styles and script, and fetches nothing. The same dataset, options and
+    versions give the same bytes. Only chosen records are read, by the indexes of the shards, unless the
+    dataset is audited. Damaged files are listed, and their records are left out.
+
+    Args:
+        dataset: folder or URL of the dataset.
+        output: file of the page; by default ``NAME-report.html`` in the working directory.
+        png: file for the contact sheet as a picture; none by default.
+        options: seed, source and further options.
+
+    Raises:
+        OptionsError: an argument is not allowed, or ``png`` is given but the dataset has no pictures.
+        InputError: ``dataset`` is not a dataset, or a package is missing (``tfshards[report]``).
+        FormatError: the manifest cannot be read.
+        OSError: a file cannot be written.
+    """
+    options = ReportOptions() if options is None else options
+    if not isinstance(options, ReportOptions):
+        raise OptionsError(f"options={options!r} must be a ReportOptions(...)")
+    require_packages()
+    root, manifest = any_path(dataset), read_manifest(dataset)
+    path = any_path(f"{manifest.name}-report.html" if output is None else output)
+    if png is not None and image_of(manifest.schema) is None:
+        raise OptionsError("png= writes a contact sheet, but the dataset has no images; leave it out")
+    source = source_folder(options.source)
+    catalog = read_catalog(root, manifest)
+    if not catalog.num_rows and manifest.num_examples:
+        raise InputError(f"{root}: no shard has a sound index; 'tfshards verify' reports every problem")
+    made = audited(root, manifest, wanted=options.audit)
+    roles = roles_of(root, manifest, catalog, options)
+    chosen = chosen_groups(manifest, catalog, options.seed) if roles.image else {}
+    marked = choose_marked(catalog, roles, options.seed)
+    sample = catalog.some(_MEASURED, options.seed).tolist()
+    cases = list(rows_of_findings(made, catalog)) if roles.image else []
+    texts = catalog.some(_SHOWN_RECORDS, options.seed).tolist()
+    side = side_of(sum(map(len, chosen.values())))
+    wanted = {
+        **dict.fromkeys(sample if roles.image else [], Want()),
+        **dict.fromkeys(texts, Want(has_text=True)),
+        **dict.fromkeys((row for rows in chosen.values() for row in rows), Want(side)),
+        **dict.fromkeys(cases, Want(_CASE_SIDE)),
+    }
+    for row in texts:
+        # the same record may be shown both ways
+        wanted[row] = Want(wanted[row].side, has_text=True)
+    seen = look(root, manifest, catalog, wanted, roles)
+    drawn = look(root, manifest, catalog, dict.fromkeys(marked, Want(_MARKED_SIDE, has_marks=True)), roles)
+    counts = class_counts(manifest)
+    rejected, rejected_fault = rejected_groups(root, manifest, source)
+    page = Page(
+        name=escaped(manifest.name),
+        version=version("tfshards"),
+        seed=options.seed,
+        tiles=tiles(manifest),
+        features=_features(manifest),
+        guarantees=list(guarantees(manifest, catalog)),
+        problems=problems(catalog),
+        splits=list(split_parts(manifest)),
+        class_chart=class_chart(counts),
+        class_rows=class_rows(counts),
+        facts=image_facts([seen[row] for row in sample]) if roles.image else None,
+        sample=len(sample),
+        options=list(option_rows(manifest.options)),
+        conversions=conversions(manifest),
+        reasons=_reasons(manifest),
+        rejected=rejected,
+        rejected_fault=rejected_fault,
+        has_source=source is not None,
+        findings=finding_parts(made, catalog, seen),
+        notes=[escaped(note) for note in made.notes],
+        marked=marked_examples(marked, drawn, manifest, roles),
+        marks_note=marks_note(roles),
+        groups=groups(chosen, seen, _group_counts(manifest, counts)),
+        has_pictures=roles.image is not None,
+        num_groups_left=_num_groups_left(catalog, chosen),
+        records=_records(texts, seen),
+    )
+    write_atomically(path, rendered(page))
+    if png is not None:
+        write_atomically(any_path(png), contact_sheet(chosen, seen))
+    return path
+
+
+def _features(manifest: Manifest) -> list[tuple[str, str, str, str]]:
+    return [
+        (
+            escaped(feature.name),
+            feature.kind,
+            feature.dtype,
+            " x ".join("?" if dim is None else str(dim) for dim in feature.shape) or "scalar",
+        )
+        for feature in manifest.schema.features
+    ]
+
+
+def _reasons(manifest: Manifest) -> list[tuple[str, str, int]]:
+    return [
+        (outcome, escaped(reason), count)
+        for outcome, reasons in manifest.totals.reasons.items()
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _group_counts(manifest: Manifest, counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return the number of examples of each class, or of each split without labels."""
+    if manifest.schema.label is None:
+        return {escaped(name): split.num_examples for name, split in manifest.splits.items()}
+    names = next(iter(counts.values()), {})
+    return {escaped(name): sum(own[name] for own in counts.values()) for name in names}
+
+
+def _num_groups_left(catalog: Catalog, chosen: Mapping[str, object]) -> int:
+    if catalog.labels is None or not chosen:
+        return 0
+    return len(set(catalog.labels.tolist())) - len(chosen)
+
+
+def _records(rows: list[int], seen: Mapping[int, Glimpse]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return place and features of examples as text."""
+    return [
+        (
+            f"{escaped(seen[row].split)}:{seen[row].number}",
+            [(escaped(name), text) for name, text in seen[row].text.items()],
+        )
+        for row in rows
+        if seen[row].text
+    ]

@@ -1,0 +1,339 @@
+"""The page that ``report`` writes: its numbers, its escaping, its pictures, and equal bytes each time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.prep.pages import Parsed, parsed
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ReportOptions, build, report
+from tfshards.prep.cli.main import main
+from tfshards.prep.reporting import audited, glimpse
+from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.index import index_path
+from tfshards.schemas.names import rejects_name
+
+# A class name, and a key, that would become elements of a page that does not escape them.
+HOSTILE = "<img src=x onerror=alert(1)>"
+HOSTILE_KEY = f"train/{HOSTILE}/a\"'&<script>alert(2)<!--.png"
+
+
+def picture(number: int, size: tuple[int, int] = (60, 40), kind: str = "PNG", **options: object) -> bytes:
+    coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(file, kind, **options)
+    return file.getvalue()
+
+
+def write(root: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+@dataclass(frozen=True)
+class Built:
+    """A dataset with everything that a page shows, and its inputs."""
+
+    source: Path
+    dataset: Path
+    manifest: Manifest
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Built:
+    folder = tmp_path_factory.mktemp("report")
+    files = {
+        f"{split}/{name}/{number}.png": picture(10 * place + number + start)
+        for split, start, count in (("train", 0, 7), ("val", 500, 3))
+        for place, name in enumerate(("cat", "dog", HOSTILE))
+        for number in range(count)
+    }
+    files["val/cat/copy.png"] = files["train/cat/0.png"]
+    files[HOSTILE_KEY] = picture(900)
+    upside = Image.Exif()
+    upside[0x0112] = 6
+    files["train/dog/turned.jpg"] = picture(901, kind="JPEG", exif=upside)
+    files["train/dog/cut.jpg"] = picture(902, (200, 200), "JPEG")[:-300]
+    files["train/cat/junk.png"] = b"no image"
+    files["train/cat/.hidden"] = b""
+    source = write(folder / "photos", files)
+    options = Options(max_rejected=0.5)
+    manifest = build(
+        ImageFolder(source),
+        folder / "pets",
+        shards={"train": 3, "val": 1},
+        options=options,
+        log=lambda _: None,
+    )
+    return Built(source, folder / "pets", manifest)
+
+
+@pytest.fixture(scope="module")
+def page(built, tmp_path_factory) -> Parsed:
+    path = tmp_path_factory.mktemp("page") / "pets.html"
+    assert report(built.dataset, path, options=ReportOptions(source=built.source)) == path
+    return parsed(path)
+
+
+def test_numbers_of_the_page_are_those_of_the_manifest(built, page):
+    rows = page.rows()
+    for name, split in built.manifest.splits.items():
+        (row,) = [row for row in rows if row[0] == name and len(row) == 6]
+        assert row[1:3] == [f"{split.num_examples}", f"{len(split.shards)}"]
+        for shard in split.shards:
+            (row,) = [row for row in rows if row[0] == shard.path]
+            assert row[1] == str(shard.num_examples)
+    for name in built.manifest.schema.class_names:
+        counts = [str(split.label_counts.get(name, 0)) for split in built.manifest.splits.values()]
+        assert [name, *counts] in rows
+    totals = built.manifest.totals
+    assert (
+        f"{totals.accepted} accepted + 2 rejected + 1 skipped = {totals.entries}"
+        in page.section("summary").text
+    )
+    assert ["orientation applied", "1", "nothing is lost, or it was asked for"] in rows
+
+
+def test_names_of_classes_and_keys_are_text(page):
+    assert not [one for one in page.elements for name in one.attributes if name.startswith("on")]
+    images = page.all("img")
+    assert all(one.attributes["src"].startswith("data:image/webp;base64,") for one in images)
+    assert HOSTILE_KEY in {one.attributes["alt"] for one in images}
+    assert len(page.all("script")) == 1
+    assert HOSTILE in page.section("classes").text
+    assert HOSTILE in page.section("sheet").text
+
+
+def test_a_page_fetches_nothing_and_runs_only_its_own_script(page):
+    (script,) = page.all("script")
+    digest = base64.b64encode(hashlib.sha256(script.text.encode()).digest()).decode()
+    (policy,) = [one.attributes["content"] for one in page.all("meta") if "http-equiv" in one.attributes]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert f"script-src 'sha256-{digest}'" in policy
+    for one in page.elements:
+        for name in ("src", "href", "xlink:href"):
+            assert one.attributes.get(name, "#").startswith(("#", "data:")), one
+    assert not re.search(r"url\(|@import|https?:", page.source)
+
+
+def test_the_same_dataset_and_seed_give_the_same_bytes(built, tmp_path):
+    pages = []
+    for place, seed in enumerate((0, 0, 1)):
+        path = tmp_path / f"{place}.html"
+        report(built.dataset, path, options=ReportOptions(seed=seed, audit=False))
+        pages.append(path.read_bytes())
+    assert pages[0] == pages[1] != pages[2]
+
+
+def test_rejected_inputs_have_their_reason_and_what_can_be_decoded_of_them(page):
+    text = page.section("rejected").text
+    assert "train/cat/junk.png" in text
+    assert "starts with 6e 6f 20 69" in text
+    assert "no picture" in text
+    images = {one.attributes["alt"] for one in page.all("img")}
+    assert "train/dog/cut.jpg" in images
+    assert "train/cat/junk.png" not in images
+
+
+def test_similar_examples_are_side_by_side(page):
+    places = [place for place, one in enumerate(page.elements) if one.attributes.get("class") == "pair"]
+    pairs = []
+    for place in places:
+        first, second = [one for one in page.elements[place : place + 9] if one.tag == "img"][:2]
+        pairs.append((first.attributes["alt"], second.attributes["alt"]))
+        assert first.attributes["src"] == second.attributes["src"]
+    assert pairs == [("val/cat/copy.png", "train/cat/0.png")]
+    assert "images of 'val' that are also in 'train': 1 of" in page.section("audit").text
+
+
+def test_every_class_has_examples_on_the_sheet_and_they_are_upright(built, page):
+    place = page.elements.index(page.section("sheet"))
+    after = page.elements[place:]
+    shown = {one.attributes["title"] for one in after if one.tag == "img"}
+    assert {f"train/{name}/1.png" for name in ("cat", "dog", HOSTILE)} <= shown
+    (turned,) = [one for one in after if one.attributes.get("title") == "train/dog/turned.jpg"]
+    assert (turned.attributes["width"], turned.attributes["height"]) == ("40", "60")
+    encoded = turned.attributes["src"].partition(",")[2]
+    assert Image.open(io.BytesIO(base64.b64decode(encoded))).size == (40, 60)
+
+
+def test_an_image_that_is_stored_with_an_orientation_is_shown_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    source = write(tmp_path / "in", {"a.jpg": picture(1, (50, 30), "JPEG", exif=exif)})
+    build(ImageFolder(source, ImageOptions(orientation="keep")), tmp_path / "kept", log=lambda _: None)
+    report(tmp_path / "kept", tmp_path / "kept.html")
+    (shown,) = parsed(tmp_path / "kept.html").all("img")
+    assert (shown.attributes["width"], shown.attributes["height"]) == ("30", "50")
+
+
+def test_without_its_packages_the_command_that_installs_them_is_named(built, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(InputError, match=r"a report requires vl_convert: pip install 'tfshards\[report\]'"):
+        report(built.dataset, tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_without_imagehash_only_equal_bytes_are_compared(built, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imagehash", None)
+    report(built.dataset, tmp_path / "page.html")
+    text = parsed(tmp_path / "page.html").section("audit").text
+    assert "only images with equal bytes were searched" in text
+    assert "val/cat/copy.png" in text
+
+
+def test_a_large_dataset_is_audited_only_if_asked_for(built, tmp_path, monkeypatch):
+    monkeypatch.setattr(audited, "MOST_AUDITED", 10)
+    report(built.dataset, tmp_path / "page.html")
+    text = parsed(tmp_path / "page.html").section("audit").text
+    assert "searched in datasets with at most 10 examples, or with the option --audit" in text
+    assert "classes with fewer than 10 examples in 'train'" in text
+    assert "copy.png" not in text
+    report(built.dataset, tmp_path / "page.html", options=ReportOptions(audit=True))
+    assert "copy.png" in parsed(tmp_path / "page.html").section("audit").text
+
+
+@pytest.fixture
+def damaged(built, tmp_path) -> Path:
+    """A copy of the dataset whose files may be changed."""
+    copy = tmp_path / "copy"
+    for path in sorted(built.dataset.rglob("*")):
+        if path.is_file():
+            write(copy, {str(path.relative_to(built.dataset)): path.read_bytes()})
+    return copy
+
+
+def test_damaged_files_are_listed_and_the_others_are_shown(damaged, tmp_path):
+    first, *others = read_manifest(damaged).splits["train"].shards
+    (damaged / index_path(first.path)).write_text("0 20\n")
+    (damaged / others[0].path).unlink()
+    report(damaged, tmp_path / "page.html", options=ReportOptions(audit=True))
+    page = parsed(tmp_path / "page.html")
+    text = page.section("summary").text
+    assert "fails" in text
+    assert f"{index_path(first.path)}: has 1 records of 20 bytes" in text
+    assert f"{others[0].path}: cannot be read: No such file" in text
+    assert "the audit ended early" in page.section("audit").text
+    assert page.all("img")
+
+
+def test_a_dataset_without_a_sound_index_is_an_error(damaged, tmp_path):
+    for path in (damaged / "index").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="no shard has a sound index; 'tfshards verify' reports every"):
+        report(damaged, tmp_path / "page.html")
+
+
+def test_a_shard_that_cannot_be_opened_is_a_fault_of_its_examples(built, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(glimpse, "FrameReader", refuse)
+    report(built.dataset, tmp_path / "page.html", options=ReportOptions(audit=False))
+    text = parsed(tmp_path / "page.html").section("sheet").text
+    assert "the shard cannot be read: Permission denied" in text
+
+
+def test_a_damaged_record_is_a_fault_in_the_place_of_its_picture(damaged, tmp_path):
+    for shard in read_manifest(damaged).shards:
+        data = bytearray((damaged / shard.path).read_bytes())
+        data[20] ^= 1
+        (damaged / shard.path).write_bytes(data)
+    report(damaged, tmp_path / "page.html", options=ReportOptions(audit=False))
+    assert "a checksum of its frame does not match" in parsed(tmp_path / "page.html").section("sheet").text
+
+
+def test_only_files_below_the_source_are_shown(damaged, tmp_path):
+    root = write(tmp_path / "inputs", {"in.png": picture(3)})
+    secret = write(tmp_path, {"secret.png": picture(4)}) / "secret.png"
+    (root / "link.png").symlink_to(secret)
+    (root / "folder.png").mkdir()
+    keys = ["in.png", "../secret.png", str(secret), "link.png", "folder.png", "missing.png", "nul\0.png"]
+    lines = [json.dumps({"key": key, "reason": "odd", "detail": "d", "size": 1}) for key in keys]
+    (damaged / rejects_name(read_manifest(damaged).build_id)).write_text("\n".join(lines))
+    report(damaged, tmp_path / "page.html", options=ReportOptions(source=root, audit=False))
+    page = parsed(tmp_path / "page.html")
+    assert "secret.png" in page.section("rejected").text
+    shown = {one.attributes["alt"] for one in page.all("img")}
+    assert [key for key in keys if key in shown] == ["in.png"]
+
+
+def test_rejects_that_cannot_be_read_are_reported(damaged, tmp_path):
+    (damaged / rejects_name(read_manifest(damaged).build_id)).write_text("?")
+    report(damaged, tmp_path / "page.html", options=ReportOptions(audit=False))
+    assert "is not a list of rejected inputs" in parsed(tmp_path / "page.html").section("rejected").text
+
+
+def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    arrays = {"digit": pixels, "y": np.arange(40) % 4}
+    build(Arrays(arrays, label="y"), tmp_path / "digits", log=lambda _: None)
+    report(tmp_path / "digits", tmp_path / "page.html", png=tmp_path / "sheet.png")
+    page = parsed(tmp_path / "page.html")
+    assert len(page.all("img")) == 40
+    assert not page.all("section", id="images")
+    assert re.search(r"digit\s*uint8 \[8, 8\]: ", page.section("records").text)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.format == "PNG"
+
+
+def test_a_dataset_without_pictures_and_labels_has_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build(Arrays({"x": np.arange(25)}), "numbers", shards=2, log=lambda _: None)
+    assert str(report("numbers")) == "numbers-report.html"
+    page = parsed(Path("numbers-report.html"))
+    assert not page.all("img")
+    assert not page.all("section", id="classes")
+    assert len(page.all("details")) == 1 + 10
+    with pytest.raises(OptionsError, match="png= writes a contact sheet, but the dataset has no images"):
+        report("numbers", png="sheet.png")
+
+
+def test_the_verb_prints_the_path_and_writes_the_sheet(built, tmp_path, capsys):
+    page, sheet = tmp_path / "page.html", tmp_path / "sheet.png"
+    command = ["report", str(built.dataset), "--output", str(page), "--png", str(sheet), "--no-audit"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    with Image.open(sheet) as image:
+        # three classes with at most eight examples each
+        assert image.width > 3 * 60
+        # not only white and the names of the classes
+        assert len(image.getcolors(1 << 24)) > 1000
+    assert main(["report", str(built.dataset), "--source", "nowhere"]) == 1
+    assert "tfshards: --source nowhere is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": "1"}, "seed='1' must be an integer"),
+        ({"seed": True}, "seed=True must be an integer"),
+        ({"source": 5}, "source=5 must be a path"),
+        ({"audit": "yes"}, "audit='yes' must be True, False or None"),
+        ({"boxes": "wh"}, "boxes='wh' must be one of xywh, xyxy, cxcywh, yxyx"),
+    ],
+)
+def test_options_name_what_is_allowed(options, message):
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        ReportOptions(**options)
+
+
+def test_arguments_of_a_wrong_kind_are_refused(built, tmp_path):
+    with pytest.raises(OptionsError, match=r"options=\{\} must be a ReportOptions"):
+        report(built.dataset, tmp_path / "page.html", options={})
+    with pytest.raises(OptionsError, match="source=: file:///x is a URL"):
+        report(built.dataset, tmp_path / "page.html", options=ReportOptions(source="file:///x"))
+    with pytest.raises(InputError, match="does not exist"):
+        report(tmp_path / "nothing")

@@ -1,0 +1,105 @@
+"""The charts of a report, and its contact sheet as a picture."""
+
+from __future__ import annotations
+
+import io
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep.imaging import thumbnails
+from tfshards.prep.imaging.thumbnails import encoded_small, thumbnail
+from tfshards.prep.reporting.charts import bars_chart, columns_chart, histogram, rank_chart, size_unit
+from tfshards.prep.reporting.glimpse import Glimpse
+from tfshards.prep.reporting.sheet import contact_sheet
+
+COLOR = "var(--series-1)"
+MARK = re.compile(r'<path d="M([\d.e-]+),([\d.e-]+)h([\d.e-]+)v([\d.e-]+)')
+
+
+def bars(svg: str) -> list[tuple[float, float]]:
+    """Width and height of each bar, in the order of the chart."""
+    return [(float(match[3]), float(match[4])) for match in MARK.finditer(svg)]
+
+
+def test_columns_are_as_high_as_their_values_and_start_at_zero():
+    # each shard has a pale column and one in front of it
+    heights = [height for _, height in bars(columns_chart([10, 20, 40], COLOR, "shards"))]
+    assert heights[3:] == heights[:3]
+    assert heights[:3] == pytest.approx([heights[2] / 4, heights[2] / 2, heights[2]])
+
+
+def test_many_shards_are_the_ranges_of_neighbors():
+    svg = columns_chart([100 + number % 7 for number in range(1000)], COLOR, "shards")
+    assert len(bars(svg)) == 2 * 60
+    high, low = [{round(height, 6) for _, height in half} for half in (bars(svg)[:60], bars(svg)[60:])]
+    assert max(low) < min(high)
+
+
+def test_a_histogram_has_every_value_also_the_largest_one():
+    svg = histogram(np.array([1.0, 1, 2, 9]), "pixels", COLOR, "sizes")
+    shown = [height for _, height in bars(svg) if height]
+    assert sorted(shown) == pytest.approx([max(shown) / 2, max(shown) / 2, max(shown)])
+
+
+@pytest.mark.parametrize("values", [[5.0], [64.0, 64.0], [1.0, 100_000.0], [0.0, 0.0]])
+def test_a_histogram_of_any_range_is_drawn(values):
+    assert len(bars(histogram(np.array(values), "pixels", COLOR, "sizes"))) == 30
+
+
+def test_bars_are_shares_of_each_split():
+    svg = bars_chart({"train": {"cat": 30, "dog": 10}, "val": {"cat": 1, "dog": 3}}, "classes")
+    widths = [width for width, _ in bars(svg)]
+    assert widths == pytest.approx([max(widths), max(widths) / 3, max(widths) / 3, max(widths)])
+
+
+def test_many_classes_are_a_line_for_each_split():
+    counts = {split: {str(number): number for number in range(1000)} for split in ("train", "val")}
+    svg = rank_chart(counts, "classes")
+    assert svg.count('stroke="var(--series-') == 2
+    assert len(svg) < 20_000
+
+
+def test_charts_are_well_formed_and_the_same_each_time():
+    label = '<b> & "quotes"'
+    drawn = [bars_chart({"<split>": {"<script>": 1, "a&b": 2}}, label) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    root = ElementTree.fromstring(drawn[0])
+    assert root.get("aria-label") == label
+    assert "<script>" in "".join(root.itertext())
+    assert not root.findall(".//script")
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "unit"), [(0, "bytes"), (1023, "bytes"), (1024, "KiB"), (5 << 20, "MiB"), (5 << 50, "GiB")]
+)
+def test_axes_of_bytes_have_a_unit(num_bytes, unit):
+    assert size_unit(num_bytes)[0] == unit
+
+
+def seen(color: str | None) -> Glimpse:
+    picture = Image.new("RGB", (50, 30), color) if color else None
+    return Glimpse("train", 0, "key", picture=encoded_small(picture) if picture else None, size=(50, 30))
+
+
+def test_a_contact_sheet_has_a_row_for_each_class_and_room_for_missing_pictures():
+    examples = {0: seen("red"), 1: seen(None), 2: seen("blue")}
+    sheet = contact_sheet({"cat": [0, 1], "a long name of a class " * 9: [2]}, examples)
+    with Image.open(io.BytesIO(sheet)) as image:
+        pixels = np.asarray(image.convert("RGB")).astype(int)
+    red = np.argwhere((pixels[..., 0] > 200) & (pixels[..., 2] < 60))
+    blue = np.argwhere((pixels[..., 2] > 200) & (pixels[..., 0] < 60))
+    assert 1300 < len(red) < 1700 > len(blue) > 1300
+    assert red[:, 1].max() < blue[:, 1].min() or red[:, 0].max() < blue[:, 0].min()
+    assert contact_sheet({"cat": [0]}, examples) == contact_sheet({"cat": [0]}, examples)
+
+
+def test_a_bomb_is_not_decoded(monkeypatch):
+    monkeypatch.setattr(thumbnails, "DEFAULT_MAX_PIXELS", 10)
+    file = io.BytesIO()
+    Image.new("L", (5, 3)).save(file, "PNG")
+    with pytest.raises(ValueError, match="5 x 3 pixels; at most 10"):
+        thumbnail(file.getvalue(), 64)

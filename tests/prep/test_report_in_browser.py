@@ -1,0 +1,211 @@
+"""The page of ``report`` in a real Chromium: content, keyboard, contrast, light and dark, narrow and wide."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.chromium import PROGRAM, chromium
+from tfshards.prep import ImageFolder, Options, ReportOptions, build, report
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed; Debian's package is chromium"),
+]
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+# Each visible text with its contrast to the nearest background below it, as WCAG 2.1 defines it.
+CONTRAST = """
+(() => {
+  const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
+    return Array.from(context.getImageData(0, 0, 1, 1).data);
+  };
+  const light = (color) => {
+    const [r, g, b] = color.map((value) => value / 255)
+      .map((value) => value <= .03928 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const background = (node) => {
+    for (; node; node = node.parentElement) {
+      const color = rgba(getComputedStyle(node).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    throw new Error("no background");
+  };
+  const found = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
+    if (!text || !parent.checkVisibility() || /^(SCRIPT|OPTION)$/.test(parent.tagName)) continue;
+    const style = getComputedStyle(parent), isSvg = parent instanceof SVGElement;
+    const one = light(rgba(isSvg ? style.fill : style.color)), other = light(background(parent));
+    const ratio = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
+    const key = parent.tagName + "." + (parent.getAttribute("class") || "") + ": " + text.slice(0, 30);
+    found.set(key, Math.round(ratio * 100) / 100);
+  }
+  return Array.from(found.entries());
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    for split, start in (("train", 0), ("val", 100)):
+        for place, name in enumerate(("cat", "dog", HOSTILE, *(f"class{number:02}" for number in range(12)))):
+            for number in range(4):
+                inside = folder / "in" / split / name
+                inside.mkdir(parents=True, exist_ok=True)
+                coarse = np.random.default_rng(start + 9 * place + number).integers(
+                    0, 256, (5, 6, 3), np.uint8
+                )
+                image = Image.fromarray(coarse).resize((90, 60), Image.Resampling.BICUBIC)
+                image.save(inside / f"{number}.png")
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    (folder / "in/val/cat/same.png").write_bytes((folder / "in/train/cat/0.png").read_bytes())
+    (folder / "in/train/dog/cut.png").write_bytes(data.getvalue()[:-500])
+    (folder / "in/train/dog/empty.png").write_bytes(b"")
+    options = Options(max_rejected=0.5)
+    build(
+        ImageFolder(folder / "in"),
+        folder / "pets",
+        shards={"train": 6, "val": 2},
+        options=options,
+        log=lambda _: None,
+    )
+    report(folder / "pets", folder / "pets.html", options=ReportOptions(source=folder / "in"))
+    return folder / "pets.html"
+
+
+@pytest.fixture
+def browser(path, tmp_path):
+    with chromium(tmp_path) as page:
+        page.set_view(1280)
+        page.open(path)
+        yield page
+
+
+def test_the_page_is_shown_without_errors_and_requests(browser, path):
+    assert browser.errors == []
+    assert [url for url in browser.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert browser.run("document.title") == "pets: dataset report"
+    assert browser.run("typeof alert.called") == "undefined"
+    assert HOSTILE in browser.run("document.querySelector('#classes').innerText")
+    # those that are not in view are loaded when they are
+    loaded = "Array.from(document.images, async (one) => { one.loading = 'eager'; await one.decode(); })"
+    browser.run(f"Promise.all({loaded})")
+    assert browser.run("Array.from(document.images).every((one) => one.naturalWidth > 0)")
+    assert browser.run("document.images.length") > 60
+
+
+def test_the_policy_of_the_page_refuses_scripts_of_others(browser):
+    script = "(() => { const one = document.createElement('script'); one.textContent = 'window.ran = 1'; "
+    browser.run(script + "document.body.append(one); })()")
+    assert browser.run("window.ran") is None
+    assert any("Content Security Policy" in error for error in browser.errors)
+
+
+SHOWN = (
+    "Array.from(document.querySelectorAll('#sheet .group')).filter((one) => one.checkVisibility())"
+    ".map((one) => one.querySelector('h3').firstChild.textContent.trim())"
+)
+
+
+def wait_for(browser, expression, value):
+    for _ in range(50):
+        found = browser.run(expression)
+        if found == value:
+            return
+        browser.run("new Promise((done) => setTimeout(done, 50))")
+    assert found == value
+
+
+def test_the_search_is_reached_and_used_by_the_keyboard(browser):
+    assert len(browser.run(SHOWN)) == 15
+    reached = []
+    for _ in range(25):
+        browser.press("Tab")
+        reached.append(browser.run("document.activeElement.id || document.activeElement.className"))
+        if reached[-1] == "names":
+            break
+    assert reached[0] == "skip"
+    assert reached[-3:] == ["search", "split", "names"]
+    outline = browser.run("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    browser.run("document.activeElement.blur()")
+    browser.press("/", text="/")
+    assert browser.run("document.activeElement.id") == "search"
+    browser.type("class07")
+    wait_for(browser, SHOWN, ["class07"])
+    # its row, its examples, and two findings about it
+    assert browser.run("document.getElementById('status').textContent").startswith("4 of ")
+    assert browser.run("document.querySelector('#rejected [data-none]').checkVisibility()")
+    assert not browser.run("document.querySelector('#audit [data-none]').checkVisibility()")
+    browser.press("Escape")
+    wait_for(browser, f"({SHOWN}).length", 15)
+    assert browser.run("document.getElementById('search').value") == ""
+
+
+def test_a_split_can_be_chosen(browser):
+    splits = "Array.from(document.querySelectorAll('#sheet li')).filter((one) => one.checkVisibility())"
+    found = f"Array.from(new Set({splits}.map((one) => one.dataset.split)))"
+    assert sorted(browser.run(found)) == ["train", "val"]
+    browser.run("split.value = 'val'; split.dispatchEvent(new Event('change'))")
+    assert browser.run(found) == ["val"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_of_wcag_aa(browser, scheme):
+    browser.set_view(1280, scheme=scheme)
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    browser.run("document.getElementById('names').click()")
+    found = dict(browser.run(CONTRAST))
+    assert len(found) > 150
+    assert {text: ratio for text, ratio in found.items() if ratio < 4.5} == {}
+    background = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(246, 247, 249)", "dark": "rgb(15, 18, 22)"}[scheme]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 1920])
+def test_nothing_is_wider_than_the_view(browser, path, width):
+    browser.set_view(width)
+    browser.open(path)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    # charts and pictures fit their columns
+    wide = "Array.from(document.querySelectorAll('img, .chart svg, .tiles div, h1, h2, h3'))"
+    assert (
+        browser.run(f"{wide}.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).length") == 0
+    )
+    assert browser.errors == []
+
+
+def test_everything_has_a_name_for_those_who_do_not_see_it(browser):
+    unnamed = "Array.from(document.querySelectorAll('{}')).filter((one) => !({})).length"
+    assert browser.run(unnamed.format("img", "one.alt")) == 0
+    assert browser.run(unnamed.format(".chart svg", "one.getAttribute('aria-label')")) == 0
+    assert browser.run(unnamed.format("input, select", "one.labels.length")) == 0
+    assert browser.run(unnamed.format("section", "one.getAttribute('aria-labelledby')")) == 0
+    levels = browser.run("Array.from(document.querySelectorAll('h1, h2, h3'), (one) => +one.tagName[1])")
+    assert levels[:2] == [1, 2]
+    assert browser.run(
+        "new Set(Array.from(document.querySelectorAll('[id]'), (one) => one.id)).size"
+    ) == browser.run("document.querySelectorAll('[id]').length")
+
+
+def test_without_scripts_everything_is_shown(path, tmp_path):
+    text = path.read_text()
+    start, end = text.index("<script>"), text.index("</script>")
+    plain = tmp_path / "plain.html"
+    plain.write_text(text[:start] + text[end + 9 :])
+    with chromium(tmp_path) as page:
+        page.set_view(1280)
+        page.open(plain)
+        assert len(page.run(SHOWN)) == 15
+        assert not page.run("document.getElementById('filters').checkVisibility()")

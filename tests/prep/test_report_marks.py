@@ -1,0 +1,210 @@
+"""Masks and boxes that a report draws, what the numbers of boxes mean, and the records it chooses."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.prep.pages import parsed
+from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ReportOptions, Table, build, report
+from tfshards.prep.imaging.thumbnails import (
+    draw_boxes,
+    draw_mask,
+    header_of,
+    thumbnail,
+    thumbnail_of_pixels,
+)
+from tfshards.prep.reporting.boxes import BoxMeaning, box_feature, meaning_of
+from tfshards.prep.reporting.catalog import read_catalog
+from tfshards.schemas import Feature, Schema, read_manifest
+
+BOXES = Feature("objects/bbox", "float", "float32", (None, 4))
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    out = tmp_path_factory.mktemp("catalog") / "numbers"
+    build(Arrays({"x": np.arange(60), "y": np.arange(60) % 3}, label="y"), out, shards=4, log=lambda _: None)
+    return out
+
+
+def test_the_examples_of_each_class_are_chosen_by_seed_and_have_that_class(numbers):
+    catalog = read_catalog(numbers, read_manifest(numbers))
+    chosen = catalog.some_of_each(5, seed=3)
+    assert {label: len(rows) for label, rows in chosen.items()} == {0: 5, 1: 5, 2: 5}
+    for label, rows in chosen.items():
+        assert set(catalog.labels[rows].tolist()) == {label}
+    assert catalog.some_of_each(5, seed=3) == chosen != catalog.some_of_each(5, seed=4)
+    assert {len(rows) for rows in catalog.some_of_each(100, seed=3).values()} == {20}
+
+
+def test_a_sample_is_spread_over_all_shards_and_holds_every_row_of_a_small_dataset(numbers):
+    catalog = read_catalog(numbers, read_manifest(numbers))
+    assert catalog.some(60, 0).tolist() == list(range(60))
+    some = catalog.some(20, 0).tolist()
+    assert len(set(some)) == 20
+    assert [len(places) > 0 for _, places in catalog.by_part(some)] == [True] * 4
+
+
+def test_an_example_is_located_by_its_number_in_the_split(numbers):
+    catalog = read_catalog(numbers, read_manifest(numbers))
+    assert [catalog.row_of("train", number) for number in (0, 16, 59, 60)] == [0, 16, 59, None]
+    assert catalog.row_of("val", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "boxes", "options", "given", "expected"),
+    [
+        ("COCO defines it", [[5, 5, 9, 9]], {"form": "coco"}, None, ("xywh", False, False)),
+        ("YOLO defines it", [[0.5, 0.5, 1, 1]], {"form": "yolo"}, None, ("cxcywh", True, False)),
+        ("it is given", [[5, 5, 9, 9]], {"form": "coco"}, "xyxy", ("xyxy", False, False)),
+        ("TFDS has fractions, y first", [[0.1, 0.2, 0.9, 0.8]], {}, None, ("yxyx", True, True)),
+        ("corners in pixels", [[10, 20, 90, 80], [5, 5, 6, 6]], {}, None, ("xyxy", False, True)),
+        ("sizes in pixels", [[50, 60, 20, 10]], {}, None, ("xywh", False, True)),
+        ("sizes that fit as corners do not", [[0.5, 0.6, 0.4, 0.3]], {}, None, ("xywh", True, True)),
+        ("centers, since edges would be outside", [[0.8, 0.8, 0.4, 0.3]], {}, None, ("cxcywh", True, True)),
+        ("NaN is left out", [[np.nan] * 4, [50, 60, 20, 10]], {}, None, ("xywh", False, True)),
+        ("no boxes", [], {}, None, ("xyxy", False, True)),
+    ],
+)
+def test_what_boxes_mean(numbers, reason, boxes, options, given, expected):
+    manifest = read_manifest(numbers)
+    object.__setattr__(manifest, "options", options)
+    found = meaning_of(manifest, BOXES, [np.array(boxes, np.float64).reshape(-1, 4)], given)
+    assert (found.format, found.is_normalized, found.is_guessed) == expected, reason
+
+
+@pytest.mark.parametrize(
+    ("order", "is_normalized", "box"),
+    [
+        ("xywh", False, [20, 10, 40, 10]),
+        ("xyxy", False, [20, 10, 60, 20]),
+        ("cxcywh", False, [40, 15, 40, 10]),
+        ("yxyx", False, [10, 20, 20, 60]),
+        ("xywh", True, [0.2, 0.2, 0.4, 0.2]),
+        ("yxyx", True, [0.2, 0.2, 0.4, 0.6]),
+    ],
+)
+def test_each_format_gives_the_same_edges(order, is_normalized, box):
+    meaning = BoxMeaning("objects/bbox", order, is_normalized, False)
+    values = np.array([box, [np.inf, 0, 1, 1]], np.float64)
+    assert meaning.edges(values, (100, 50)) == [pytest.approx((0.2, 0.2, 0.6, 0.4))]
+
+
+def test_only_a_feature_that_is_named_so_holds_boxes():
+    image = Feature("image", "image", "uint8", (None, None, 3))
+    assert box_feature(Schema((image, Feature("weights", "float", "float32", (4,))))) is None
+    assert box_feature(Schema((image, BOXES))) == BOXES
+
+
+def test_boxes_are_drawn_at_their_edges():
+    drawn = np.asarray(draw_boxes(Image.new("RGB", (101, 51)), [(0.2, 0.2, 0.6, 0.4), (9, 9, 1, 1)], [0, 1]))
+    rows, columns = np.nonzero((drawn == (230, 159, 0)).all(axis=2))
+    assert (columns.min(), columns.max(), rows.min(), rows.max()) == (20, 60, 10, 20)
+
+
+def test_a_mask_colors_all_numbers_but_0():
+    mask = np.zeros((20, 40), np.uint8)
+    mask[:10, :20], mask[10:, 20:] = 1, 2
+    drawn = np.asarray(draw_mask(Image.new("RGB", (80, 40), "white"), encoded(Image.fromarray(mask))))
+    assert (drawn[:20, 40:] == 255).all()
+    assert len(np.unique(drawn.reshape(-1, 3), axis=0)) == 3
+    with pytest.raises(ValueError, match="cannot identify image file"):
+        draw_mask(Image.new("RGB", (4, 4)), b"no image")
+
+
+@pytest.mark.parametrize(
+    ("reason", "image", "color"),
+    [
+        ("gray of 16 bits is stretched", Image.fromarray(np.array([[0, 4095]], np.uint16)), (255, 255, 255)),
+        ("transparent is white", Image.new("RGBA", (2, 1), (255, 0, 0, 0)), (255, 255, 255)),
+        ("a palette has its colors", Image.new("RGB", (2, 1), (9, 99, 199)).quantize(4), (9, 99, 199)),
+        ("bilevel is black or white", Image.new("1", (2, 1)), (0, 0, 0)),
+    ],
+)
+def test_every_mode_is_drawn_in_rgb(reason, image, color):
+    assert thumbnail(encoded(image), 64).getpixel((1, 0)) == color, reason
+
+
+def test_thumbnails_keep_the_aspect_and_enlarge_nothing():
+    large = encoded(Image.new("RGB", (400, 200)), "JPEG")
+    assert thumbnail(large, 96).size == (96, 48)
+    assert thumbnail(encoded(Image.new("L", (5, 3))), 96).size == (5, 3)
+    assert thumbnail_of_pixels(np.zeros((200, 400, 1), np.uint8), 96).size == (96, 48)
+    with pytest.raises(ValueError, match="is not an image"):
+        thumbnail(b"no image", 96)
+    with pytest.raises(ValueError, match="truncated"):
+        thumbnail(large[:-40], 96)
+    assert thumbnail(large[:-40], 96, is_damaged=True).size == (96, 48)
+
+
+def test_a_header_has_the_depth():
+    deep = encoded(Image.fromarray(np.zeros((3, 5), np.uint16)))
+    assert header_of(deep) == (5, 3, "PNG, I, 16 bits")
+    assert header_of(encoded(Image.new("RGB", (4, 2)), "JPEG")) == (4, 2, "JPEG, RGB, 8 bits")
+    assert header_of(b"no image") is None
+
+
+def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):
+    (tmp_path / "in/annotations").mkdir(parents=True)
+    (tmp_path / "in/train2017").mkdir()
+    names = [f"{number}.jpg" for number in range(3)]
+    for name in names:
+        Image.new("RGB", (90, 60), "white").save(tmp_path / "in/train2017" / name)
+    boxes = [
+        {"id": number, "image_id": 0, "category_id": kind, "bbox": [9, 9, 30, 30], "area": 1, "iscrowd": 0}
+        for number, kind in enumerate([1, 1, 2])
+    ]
+    images = [{"id": number, "file_name": name} for number, name in enumerate(names)]
+    classes = [{"id": 1, "name": "cat"}, {"id": 2, "name": "<b>"}]
+    content = json.dumps({"images": images, "annotations": boxes, "categories": classes})
+    (tmp_path / "in/annotations/instances_train2017.json").write_text(content)
+    build(Table(tmp_path / "in", form="coco"), tmp_path / "out", log=lambda _: None)
+    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
+    text = parsed(tmp_path / "page.html").section("marks").text
+    assert "boxes 'objects/bbox' as xywh in pixels." in text
+    assert "2 cat, 1 <b>" in text
+    assert text.count("no boxes") == 2
+
+
+def test_masks_are_drawn_over_their_images(tmp_path):
+    for number in range(3):
+        for folder, image in (("images", Image.new("RGB", (60, 40))), ("masks", Image.new("L", (60, 40), 1))):
+            (tmp_path / "in" / folder).mkdir(parents=True, exist_ok=True)
+            image.save(tmp_path / "in" / folder / f"{number}.png")
+    build(ImageFolder(tmp_path / "in"), tmp_path / "out", log=lambda _: None)
+    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
+    page = parsed(tmp_path / "page.html")
+    assert "mask 'mask', a color for each number but 0." in page.section("marks").text
+    over, plain = page.all("img")[0], page.all("img")[-1]
+    assert over.attributes["src"] != plain.attributes["src"]
+
+
+def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    image = encoded(Image.new("RGB", (90, 60)))
+    boxes = pa.array(
+        [[[9.0, 9, 20, 30], [50, 30, 80, 50]], [[9.0, 9, 20, 30]]], pa.list_(pa.list_(pa.float32(), 4))
+    )
+    pq.write_table(
+        pa.table({"image": pa.array([image, image], pa.binary()), "boxes": boxes}), tmp_path / "t.parquet"
+    )
+    table = Table(tmp_path / "t.parquet", columns=ColumnRoles(images=("image",)))
+    build(table, tmp_path / "out", log=lambda _: None)
+    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
+    text = parsed(tmp_path / "page.html").section("marks").text
+    assert "as xyxy in pixels, a guess from the values; --boxes states it" in text
+    assert "2 boxes" in text
+    assert "1 box" in text.replace("2 boxes", "")
