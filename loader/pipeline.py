@@ -14,7 +14,8 @@ from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
 from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched, with_short_streams
-from tfshards.loader.graph.raw_ops import keep_alive, pipeline_options, with_cardinality
+from tfshards.loader.graph.python_calls import keep_alive
+from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.integrity.open import open_shards
 from tfshards.loader.options.boxes import Boxes
 from tfshards.loader.options.image import Image

@@ -276,7 +276,7 @@ class BlockFetcher:
             piece = self._piece(reading, use, is_kept)
             is_late = urgently or self._ahead < self._room.ahead // 2
             if is_late and not files.has_room(piece.num_bytes):
-                files.reserve_more(piece.num_bytes)
+                files.reserve_more(piece.num_bytes, urgently=urgently)
                 is_kept = block in files.kept
                 piece = self._piece(reading, use, is_kept)
             if not urgently and not files.has_room(piece.num_bytes):

@@ -99,10 +99,18 @@ class BlockFiles:
         if self._folder.refresh():
             self._keep_less()
 
-    def reserve_more(self, num_bytes: int) -> None:
-        """Keep fewer blocks, because what is not kept turns out to need more space."""
-        self._reserve = min(self._reserve + num_bytes, self._most)
-        self._keep_less()
+    def reserve_more(self, num_bytes: int, *, urgently: bool) -> None:
+        """Keep fewer blocks, because a file of this size that is not kept has no room.
+
+        Args:
+            num_bytes: the size of the file.
+            urgently: whether it must have room now; kept blocks that are being read make none.
+        """
+        while True:
+            self._reserve = min(self._reserve + num_bytes, self._most)
+            self._keep_less()
+            if not urgently or self.has_room(num_bytes) or self._reserve == self._most:
+                return
 
     def expect_sharing(self) -> None:
         """Let files stay a little longer, since another iterator may be about to open them."""

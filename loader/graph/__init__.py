@@ -1,1 +1,1 @@
-"""TensorFlow's raw operations, and the dataset stages and interval arithmetic built from them."""
+"""TensorFlow's raw operations, calls of Python, and the stages and interval arithmetic built from them."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfshards.loader.graph.intervals import found
+from tfshards.loader.graph.python_calls import call_method
 from tfshards.loader.graph.raw_ops import (
-    call_method,
     fail,
     gather,
     not_inlined,

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.graph.intervals import repeated
-from tfshards.loader.graph.raw_ops import call_method, gather, tfrecord_dataset
+from tfshards.loader.graph.python_calls import call_method
+from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
 from tfshards.loader.graph.stages import flat_mapped
 from tfshards.schemas import Split
 from tfshards.schemas.index import RecordIndex

@@ -1,9 +1,7 @@
 """TensorFlow's raw, experimental and private parts, each called for real against its public equivalent."""
 
 import ast
-import gc
 import re
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -188,44 +186,6 @@ def test_a_counter_belongs_to_the_pipeline_that_made_it_and_to_no_other():
     assert [int(number) for _ in range(3) for number in first] == [0, 1, 2]
     assert [int(number) for number in second] == [0]
     assert first.element_spec == NUMBER
-
-
-def test_a_method_is_called_in_the_graph_and_does_not_keep_its_object():
-    class Adder:
-        def add(self, one, other):
-            return one + other, str(one).encode()
-
-    adders = [Adder()]
-    seen = weakref.ref(adders[0])
-    data = tf.data.Dataset.range(3).map(
-        lambda number: tuple(raw_ops.call_method(adders[0].add, [number, number], [tf.int64, tf.string]))
-    )
-    assert data.element_spec == (NUMBER, tf.TensorSpec([], tf.string))
-    kept = raw_ops.keep_alive(data, adders[0])
-    iterator = iter(kept)
-    del kept, data
-    adders.clear()
-    gc.collect()
-    assert [(int(total), text.numpy()) for total, text in iterator] == [(0, b"0"), (2, b"1"), (4, b"2")]
-    del iterator
-    gc.collect()
-    assert seen() is None
-
-
-def test_a_method_of_an_object_that_nobody_keeps_is_an_error():
-    class Number:
-        def get(self):
-            return np.int64(7)
-
-    numbers = [Number()]
-    data = tf.data.Dataset.range(1).map(lambda _: raw_ops.call_method(numbers[0].get, [], [tf.int64])[0])
-    assert [int(found) for found in data] == [7]
-    numbers.clear()
-    gc.collect()
-    with pytest.raises(
-        tf.errors.OpError, match="the dataset was deleted while one of its iterators was in use"
-    ):
-        list(data)
 
 
 def test_a_failing_operation_raises_with_its_text():
