@@ -15,7 +15,7 @@ from pathlib import Path
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart, require_package
 from tfshards.prep.exporting.in_place import IN_PLACE, describe_in_place
 from tfshards.prep.exporting.request import NotTextError, Part, Request, make_request
-from tfshards.prep.exporting.state import commit, committed_files, is_piece, read_known, start
+from tfshards.prep.exporting.state import commit, committed_files, is_piece, read_binary, read_known, start
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import Target, fingerprint, is_finished, is_unchanged, write_part
 from tfshards.prep.progress.lines import Log, counted, to_stderr
@@ -125,6 +125,7 @@ def _export(request: Request, directory: Path, chosen: Format, log: Log) -> Expo
     with _locked(directory):
         identity = _identity(request, chosen)
         known = read_known(directory, identity)
+        request = replace(request, binary=read_binary(directory))
         while True:
             _check(request, chosen)
             try:
@@ -172,12 +173,12 @@ def _write(request: Request, target: Target, identity: Json, log: Log) -> Export
             log(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
         require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
         target.owners.update({file.path: found.part.number for found in kept for file in found.files})
-        start(directory, identity, {number: target.known[number] for number in numbers})
+        start(directory, identity, request.binary, {number: target.known[number] for number in numbers})
         written = [*kept, *in_threads(partial(write_part, target, request), missing, meter.add)]
     written.sort(key=lambda found: found.part.number)
     finished = _finish(request, target, written)
     known = {found.part.number: (fingerprint(request, found.part, chosen), found.files) for found in written}
-    commit(directory, identity, known, finished)
+    commit(directory, identity, request.binary, known, finished)
     shutil.rmtree(directory / STATE)
     return _result(request, directory, chosen, written, finished, len(kept))
 

@@ -27,7 +27,8 @@ from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, InputError, Problem
 from tfshards.schemas.json_reader import Json
 
-_MAX_NAME = 255
+# The 255 bytes that file systems allow, without a suffix that is added.
+_MAX_NAME = 250
 # The folder of examples without a class.
 _NO_CLASS = "no-class"
 _METADATA = "metadata.jsonl"
@@ -50,7 +51,7 @@ def _problems(request: Request) -> list[Problem]:
                 Problem(feature.name, f"is a name that {_METADATA} uses for the path of an image")
             )
     for name in request.schema.class_names:
-        if not _is_safe(name) or name == _NO_CLASS:
+        if not _is_safe(name) or name in (_NO_CLASS, _METADATA):
             problems.append(Problem(f"class_names.{name}", "cannot name a folder"))
     return problems
 
@@ -143,7 +144,7 @@ def _place(request: Request, part: Part, example: Example) -> str:
     text = key_text(key) if isinstance(key, bytes) else ""
     for folder in (part.split, inside):
         text = text.removeprefix(f"{folder}/") if folder else text
-    if not all(map(_is_safe, text.split("/"))) or text == _METADATA:
+    if not all(map(_is_safe, text.split("/"))) or text.split("/")[0] == _METADATA:
         text = f"{example.number:09d}"
     return f"{inside}/{text}" if inside else text
 

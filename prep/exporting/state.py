@@ -34,17 +34,27 @@ def read_known(directory: Path, identity: Json) -> Known:
     state = directory / STATE
     if state.is_dir():
         if (state / _IDENTITY).is_file():
-            _check_same(directory, _loaded(state / _IDENTITY), identity)
+            _check_same(directory, _object(state / _IDENTITY).get("identity"), identity)
         return _parts((int(path.stem), _loaded(path)) for path in state.glob("[0-9]*.json"))
     if any(directory.iterdir()):
         raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
     return {}
 
 
-def start(directory: Path, identity: Json, kept: Known) -> None:
+def read_binary(directory: Path) -> frozenset[str]:
+    """Return the features that an earlier run of the same export has found not to be UTF-8."""
+    path = directory / COMMIT if (directory / COMMIT).is_file() else directory / STATE / _IDENTITY
+    found = _object(path).get("binary") if path.is_file() else None
+    return (
+        frozenset(name for name in found if isinstance(name, str)) if isinstance(found, list) else frozenset()
+    )
+
+
+def start(directory: Path, identity: Json, binary: frozenset[str], kept: Known) -> None:
     """Write what is exported and the states of the parts that are kept, and remove an earlier commit."""
     (directory / STATE).mkdir(exist_ok=True)
-    write_atomically(directory / STATE / _IDENTITY, _text(identity))
+    document: Json = {"identity": identity, "binary": list[Json](sorted(binary))}
+    write_atomically(directory / STATE / _IDENTITY, _text(document))
     for number, (mark, files) in kept.items():
         write_state(directory, number, mark, files)
     (directory / COMMIT).unlink(missing_ok=True)
@@ -61,10 +71,13 @@ def forget(directory: Path, number: int) -> None:
     (directory / STATE / f"{number:05d}.json").unlink(missing_ok=True)
 
 
-def commit(directory: Path, identity: Json, parts: Known, files: Sequence[WrittenFile]) -> None:
+def commit(
+    directory: Path, identity: Json, binary: frozenset[str], parts: Known, files: Sequence[WrittenFile]
+) -> None:
     """Write the commit; after it, nothing of the state is needed."""
     document: Json = {
         "identity": identity,
+        "binary": list[Json](sorted(binary)),
         "parts": [[mark, [list(file) for file in some]] for _, (mark, some) in sorted(parts.items())],
         "files": [list(file) for file in files],
     }
@@ -102,8 +115,8 @@ def _files(value: Json) -> tuple[WrittenFile, ...]:
     files = []
     for item in _list(value):
         path, num_bytes, digest = _list(item)
-        if not isinstance(num_bytes, int):
-            raise ValueError("is not a number of bytes")
+        if not isinstance(num_bytes, int) or {"", ".."} & set(str(path).split("/")):
+            raise ValueError("is not a file in the directory and its number of bytes")
         files.append(WrittenFile(str(path), num_bytes, str(digest)))
     return tuple(files)
 

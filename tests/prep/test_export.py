@@ -250,6 +250,20 @@ def test_a_damaged_state_only_means_that_its_part_is_written_again(every, tmp_pa
     assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 3
 
 
+@pytest.mark.parametrize("path", ["../mine.txt", "/{}/mine.txt", "a//b"])
+def test_a_state_that_names_files_elsewhere_removes_none(every, tmp_path, monkeypatch, path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    monkeypatch.setattr("tfshards.prep.exporting.export.commit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        quietly(every, tmp_path / "out", to="webdataset")
+    monkeypatch.undo()
+    state = json.dumps(["x", [[path.format(str(tmp_path).lstrip("/")), 4, ""]]])
+    (tmp_path / "out" / ".export" / "00001.json").write_text(state)
+    assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 3
+    assert mine.read_text() == "mine"
+
+
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"files": 3}'])
 def test_a_damaged_commit_is_another_export(every, tmp_path, damage):
     quietly(every, tmp_path / "out", to="webdataset")
@@ -267,6 +281,7 @@ def test_keys_that_are_no_safe_paths_become_numbers(tmp_path):
         b"",
         b".hidden",
         b"metadata.jsonl",
+        b"metadata.jsonl/x.png",
         b"x" * 300,
         b"fine/\xff.png",
     ]
@@ -274,7 +289,7 @@ def test_keys_that_are_no_safe_paths_become_numbers(tmp_path):
     write_dataset(tmp_path / "ds", schema, {"train": [rows]})
     made = quietly(tmp_path / "ds", tmp_path / "out", to="folder")
     assert sorted(made.files) == sorted(
-        [f"train/{number:09d}.png" for number in range(7)] + ["train/fine/\udcff.png", "train/metadata.jsonl"]
+        [f"train/{number:09d}.png" for number in range(8)] + ["train/fine/\udcff.png", "train/metadata.jsonl"]
     )
 
 
@@ -292,7 +307,7 @@ def test_two_keys_with_one_path_are_refused(tmp_path, shards):
 FOLDER_FAULTS = [
     (Schema((Feature("x", "int", "int64"),)), "features: hold no image; parquet and webdataset store other"),
     (
-        Schema((EVERYTHING["image"], EVERYTHING["label"]), ("a/b", "..", "no-class", "")),
+        Schema((EVERYTHING["image"], EVERYTHING["label"]), ("a/b", "..", "no-class", "", "metadata.jsonl")),
         r"class_names\.a/b: cannot name a folder\n  class_names\.\.\.: cannot",
     ),
     (Schema((EVERYTHING["image"], Feature("w", "bytes", "bytes", (2, 2)))), "w: is an array of byte strings"),

@@ -356,6 +356,10 @@ def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
     lines = []
     export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
     named = {line.split("'")[1] for line in lines if "are not UTF-8" in line}
+    # the same command finds the export as it is
+    again = export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
+    assert again.num_kept == 2
+    assert lines[-1].endswith("holds this export already, and its files are unchanged")
     assert named == {
         "array_record": set(),
         "folder": set(),
