@@ -222,3 +222,16 @@ def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
     # each box is the whole image
     assert batch["objects/bbox"].to_list() == [[[0, 0, 224, 224]]] * 32
     assert batch["objects/categories"].to_list() == [[1]] * 32
+
+
+def test_exports_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos("photos/cat/1.jpg", "photos/dog/2.jpg")
+    build(prep.ImageFolder("photos"), "data/photos", shards=1, log=lambda _: None)
+    Path("exported").mkdir()
+    for command in commands("How do I export the dataset to another format?"):
+        assert cli.main(command) == 0
+    assert pyarrow.parquet.read_table("exported/photos/data").num_rows == 2
+    assert sorted(path.name for path in Path("exported/unlabeled").glob("*.tar")) == [
+        "photos-train-000000.tar"
+    ]

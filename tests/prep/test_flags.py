@@ -96,7 +96,9 @@ def test_every_argument_is_stored_under_the_parameter_that_it_sets_and_printed_a
 def test_every_argument_has_a_help_and_the_dataset_is_called_dataset(verb, parser):
     for action in parser._actions:
         assert action.help, action
-        assert action.metavar not in ("OUT", "SRC", "NEW", "DIR") or action.dest in ("root", "directory"), action
+        assert action.metavar not in ("OUT", "SRC", "NEW", "DIR") or action.dest in ("root", "directory"), (
+            action
+        )
     assert flags_of(parser)["dataset"] == "DATASET"
 
 
