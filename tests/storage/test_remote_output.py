@@ -1,7 +1,12 @@
-"""A dataset that is built into an object store is the one that is built on a disk; nothing else is left."""
+"""A dataset that is built into an object store is the one that is built on a disk; nothing else is left.
+
+``TORTURE_STORE_KILLS`` and ``TORTURE_STORE_PAIRS`` are how many builds are killed, and how many pairs start
+together: 3 of each by default, 500 and 200 in ``make torture``. ``TORTURE_SEED`` repeats a run.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +26,9 @@ from .output_campaigns import kills, objects, pairs, running_commands, uploads, 
 from .servers import s3_client
 
 Build = Callable[..., Manifest]
+KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "3"))
+PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "3"))
+SEED = os.environ.get("TORTURE_SEED", "4")
 each_store = pytest.mark.parametrize("server", ["moto", "fake-gcs"], indirect=True)
 
 
@@ -236,22 +244,20 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
         assert verify(out, deep=True)
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(500, marks=pytest.mark.nightly)])
-def test_a_killed_build_resumes_to_the_same_dataset(count, bucket, tmp_path):
+def test_a_killed_build_resumes_to_the_same_dataset(bucket, tmp_path):
     inputs = write_inputs(tmp_path)
     with running_commands(tmp_path, 1) as (commands,):
-        tried = kills(commands, bucket, inputs, count, "4")
-    print(f"\n{dict(tried)}")
-    assert tried["killed"] >= count
+        tried = kills(commands, bucket, inputs, KILLS, SEED)
+    print(f"\nbuilds into a bucket, killed: {dict(tried)}")
+    assert tried["killed"] >= KILLS
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.nightly)])
-def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(count, bucket, tmp_path):
+def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(bucket, tmp_path):
     inputs = write_inputs(tmp_path)
     with running_commands(tmp_path, 2) as both:
-        tried = pairs(both, bucket, inputs, count, "4")
-    print(f"\n{dict(tried)}")
-    assert tried["committed"] >= count / 2
+        tried = pairs(both, bucket, inputs, PAIRS, SEED)
+    print(f"\npairs of builds into a bucket: {dict(tried)}")
+    assert tried["committed"] >= PAIRS / 2
 
 
 def test_a_shard_that_another_run_replaced_while_it_was_copied_is_not_committed(
