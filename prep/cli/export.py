@@ -6,12 +6,11 @@ import argparse
 import json
 
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.exporting.in_place import IN_PLACE
+from tfshards.prep.exporting.table import FORMATS
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    from tfshards.prep.exporting.in_place import IN_PLACE
-    from tfshards.prep.exporting.table import FORMATS
-
     add_dataset(parser)
     texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
     add = parser.add_argument

@@ -836,7 +836,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
     closed.mkdir(mode=0o000)
     # root may list it; modules are loaded before, since their folder may be unreadable, too
     code = (
-        "import os\n"
+        "import email.parser, os\n"
         "from tfshards.prep.cli.main import main\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "raise SystemExit(main(['adopt', '.']))"
