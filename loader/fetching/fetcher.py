@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfshards.loader.fetching.blocks import BlockTable, Piece
-from tfshards.loader.fetching.files import SECONDS_SHARED, BlockFile, BlockFiles
+from tfshards.loader.fetching.files import BlockFile, BlockFiles
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.passes import Pass, epoch_after
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD, schedule
@@ -32,6 +32,7 @@ _URGENT = -1
 # Pieces outside the plan, which a second iterator of the same dataset asks for.
 _MOST_EXTRAS = 512
 _MOST_RESTARTS = 3
+_SECONDS_RESTARTS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +219,7 @@ class BlockFetcher:
     def _may_restart(self) -> bool:
         """Return whether to plan anew: not for each of several iterators that are used at the same time."""
         now = time.monotonic()
-        if len(self._restarts) == _MOST_RESTARTS and now - self._restarts[0] < SECONDS_SHARED:
+        if len(self._restarts) == _MOST_RESTARTS and now - self._restarts[0] < _SECONDS_RESTARTS:
             return False
         self._restarts.append(now)
         return True

@@ -20,8 +20,9 @@ from tfshards.loader.fetching.frames import sound_records
 from tfshards.loader.fetching.threads import start
 from tfshards.schemas.storage import AnyPath, read_range
 
-# How long files that two iterators of a dataset may ask for stay.
-SECONDS_SHARED = 10.0
+# How long files that two iterators of a dataset may ask for stay: TensorFlow opens a file some time after it
+# got its name, which on a busy machine takes seconds.
+_SECONDS_SHARED = 60.0
 
 
 @dataclass(eq=False)
@@ -114,7 +115,7 @@ class BlockFiles:
 
     def expect_sharing(self) -> None:
         """Let files stay a little longer, since another iterator may be about to open them."""
-        self._shared_until = time.monotonic() + SECONDS_SHARED
+        self._shared_until = time.monotonic() + _SECONDS_SHARED
 
     def keep(self, block: int, next_use: int) -> bool:
         """Note that a block is used, and return whether it is kept."""

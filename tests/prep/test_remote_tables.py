@@ -17,6 +17,7 @@ from tests.storage import conftest
 from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, build, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources import web
+from tfshards.prep.sources.tables import remote_images
 from tfshards.schemas import BuildError, InputError, OptionsError
 
 running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
@@ -84,6 +85,18 @@ def test_a_table_in_a_store_gives_the_dataset_of_its_copy(name, photos, upload, 
     url = upload(photos)
     whole = name.startswith("metadata")
     check_same(Table(photos if whole else path), Table(url if whole else f"{url}/{name}"), tmp_path, contents)
+
+
+def test_of_a_folder_of_many_other_objects_only_the_wanted_ones_are_asked_for(
+    photos, upload, tmp_path, contents, monkeypatch
+):
+    monkeypatch.setattr(remote_images, "_LEAST_LISTED", 3)
+    monkeypatch.setattr(remote_images, "_LISTED_PER_IMAGE", 0)
+    monkeypatch.setattr(remote_images, "_WAITING", 2)
+    rows = ["file_name,label", *(f"{name},{'ab'[number % 2]}" for number, name in enumerate(NAMES))]
+    (photos / "metadata.csv").write_text("\n".join(rows))
+    remote = Table(f"{upload(photos)}/metadata.csv")
+    check_same(Table(photos / "metadata.csv"), remote, tmp_path, contents)
 
 
 def test_the_images_of_a_local_table_may_be_in_a_store(photos, upload, tmp_path, contents):
