@@ -84,6 +84,8 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/read.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/decode.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/distribute.py --photos $(PHOTOS)
+	$(BIN)/python benchmarks/remote.py
+	$(BIN)/python benchmarks/remote_read.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000

@@ -1,0 +1,388 @@
+"""Train from a bucket whose answers take a while: bytes, requests, speed, and the first batch.
+
+    python benchmarks/remote_read.py --delay 0.05
+
+The bucket is that of ``object_server.py``, in this process; each measurement is a process of its own. Photos
+are JPEG files of noise of about 29 KB, arrays have 784 bytes. Local files are in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import measure
+import numpy as np
+from object_server import BUCKET, ObjectServer, objects_of
+from remote import make_image
+
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+EPOCHS = 5
+SHARDS = 16
+# What S3 Standard in us-east-1 asks for 1,000 GET requests, in dollars.
+PRICE = 0.0004
+# The image whose JPEG file has about 29 KB.
+SIDE = 304
+DISTINCT = 64
+# Of the caches: the records of a run, the lanes, and the shares of the data. Short runs give 1 GB as many
+# blocks as a large dataset has. The last ones are the defaults.
+CACHES = ((4, 32, SHARES), (32, 32, SHARES), (None, 256, (0.5,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a process reads; its fields are the parameters of ``loader.load``.
+
+    Attributes:
+        source: the folder, or the URL.
+        batch_size: the batch size.
+        decode: the side to which images are decoded; 0 if they are not.
+        batches: how many batches are read; 0 for all.
+        epochs: the epochs.
+        cache: ``cache=``.
+        run: ``Shuffle.run``.
+        simulate: the sizes of caches, in bytes, of which the optimum is simulated.
+    """
+
+    source: str
+    batch_size: int = 256
+    decode: int = 0
+    batches: int = 0
+    epochs: int = 1
+    cache: str | None = None
+    run: int | None = None
+    simulate: Sequence[int] = field(default=())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--delay", type=float, default=0.05, help="seconds before each answer")
+    parser.add_argument("--photos", type=int, default=36_000, help="photos of 29 KB (default: 36,000)")
+    parser.add_argument("--arrays", type=int, default=400_000, help="arrays of 784 bytes (default: 400,000)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of measured runs (default: 3)")
+    parser.add_argument("--only", nargs="*", default=["bytes", "caches", "speed"], help="tables to measure")
+    parser.add_argument("--read", help=argparse.SUPPRESS)
+    parser.add_argument("--fetch", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.read:
+        print(json.dumps(read(Reading(**json.loads(options.read)))))
+        return
+    if options.fetch:
+        print(json.dumps(fetch(options.fetch)))
+        return
+    with tempfile.TemporaryDirectory(prefix="tfshards-remote-read-") as work:
+        folders = {
+            "photos": build_photos(Path(work), options.photos),
+            "arrays": build_arrays(Path(work), options.arrays),
+        }
+        server = ObjectServer(
+            dict(itertools.chain(*(objects_of(folder, name).items() for name, folder in folders.items()))),
+            options.delay,
+        )
+        if "bytes" in options.only:
+            print(report_bytes(server, folders), flush=True)
+        if "caches" in options.only:
+            # how long an answer takes does not decide what is kept
+            server.delay = 0
+            print(report_caches(server, folders["photos"], Path(work)), flush=True)
+            server.delay = options.delay
+        if "speed" in options.only:
+            print(report_speed(server, folders, options.rounds), flush=True)
+    print(f"\n{measure.machine(['tfshards', 'tensorflow', 'obstore', 'numpy'])}")
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    print(
+        f"\n`python benchmarks/remote_read.py --delay {options.delay} --photos {options.photos} --arrays "
+        f"{options.arrays} --rounds {options.rounds}`"
+    )
+
+
+def build_photos(work: Path, count: int) -> Path:
+    images = [make_image(SIDE, seed) for seed in range(DISTINCT)]
+    for number in range(count):
+        path = work / "source" / f"{number % 10}" / f"{number:06}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(images[number % DISTINCT])
+    return build(["images", str(work / "source"), str(work / "photos"), "--check", "none"], work / "photos")
+
+
+def build_arrays(work: Path, count: int) -> Path:
+    random = np.random.default_rng(0)
+    np.save(work / "image.npy", random.integers(0, 256, (count, 28, 28), dtype=np.uint8))
+    np.save(work / "label.npy", random.integers(0, 10, count))
+    names = [str(work / name) for name in ("image.npy", "label.npy", "arrays")]
+    return build(["arrays", *names], work / "arrays")
+
+
+def build(arguments: list[str], folder: Path) -> Path:
+    command = [sys.executable, "-m", "tfshards.prep.cli", "build", *arguments, "--shards", str(SHARDS)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+# What a process measures
+
+
+def read(reading: Reading) -> dict[str, float | list[list[float]]]:
+    """Read a dataset; return times as ``time.perf_counter`` counts, and numbers of examples."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf  # noqa: F401 -- not measured
+
+    from tfshards import loader
+
+    begun = time.perf_counter()
+    shuffle = loader.Shuffle(seed=0, run=reading.run)
+    data = loader.load(
+        reading.source,
+        batch_size=reading.batch_size,
+        shuffle=shuffle,
+        epochs=reading.epochs,
+        cache=reading.cache,
+        image=loader.Image(size=(reading.decode, reading.decode)) if reading.decode else None,
+    )
+    iterator = iter(data)
+    opened = time.perf_counter()
+    next(iterator)
+    first = time.perf_counter()
+    batches = 1 + sum(1 for _ in itertools.islice(iterator, reading.batches - 1 if reading.batches else None))
+    ended = time.perf_counter()
+    found: dict[str, float | list[list[float]]] = {
+        "begun": begun,
+        "opened": opened,
+        "first": first,
+        "ended": ended,
+        "examples": batches * reading.batch_size,
+    }
+    if reading.simulate:
+        found["simulated"] = simulate(data.kept_alive.kept[0], reading.epochs, reading.simulate)
+    return found
+
+
+def fetch(source: str) -> dict[str, float]:
+    """Fetch all shards in ranges of 1 MiB, 32 at a time, and do nothing with them."""
+    from tfshards.schemas import read_manifest
+    from tfshards.schemas.storage import any_path, in_flight, read_range
+
+    root = any_path(source)
+    size = 1 << 20
+    ranges = [
+        (root / shard.path, start, min(start + size, shard.num_bytes))
+        for shard in read_manifest(root).shards
+        for start in range(0, shard.num_bytes, size)
+    ]
+    begun = time.perf_counter()
+    num_bytes = sum(in_flight(lambda each: len(read_range(*each)), ranges))
+    return {"num_bytes": num_bytes, "seconds": time.perf_counter() - begun}
+
+
+def simulate(fetcher, epochs: int, capacities: Sequence[int]) -> list[list[float]]:
+    """Return for each capacity the bytes that Belady's rule and LRU fetch, and the number of blocks."""
+    from tfshards.loader.fetching.schedule import schedule
+
+    table, blocks, pieces = fetcher._table, [], []
+    for epoch in range(epochs):
+        uses = schedule(fetcher._plan, fetcher._reader, epoch)
+        blocks += table.block_of(uses.shards, uses.firsts).tolist()
+        rows = zip(uses.shards.tolist(), uses.firsts.tolist(), uses.ends.tolist(), strict=True)
+        pieces += [table.piece(*row).num_bytes for row in rows]
+    sizes = table.sizes.tolist()
+    return [
+        [belady(blocks, pieces, sizes, size), lru(blocks, sizes, size), len(sizes)] for size in capacities
+    ]
+
+
+def belady(blocks: list[int], pieces: list[int], sizes: list[int], capacity: int) -> int:
+    """Return the bytes that are fetched if what is used last is kept least, and all is known."""
+    from tfshards.loader.fetching.belady import NEVER, Kept
+
+    next_uses, seen = [NEVER] * len(blocks), {}
+    for use in reversed(range(len(blocks))):
+        next_uses[use] = seen.get(blocks[use], NEVER)
+        seen[blocks[use]] = use
+    kept, fetched = Kept(capacity), 0
+    for block, piece, next_use in zip(blocks, pieces, next_uses, strict=True):
+        is_hit = block in kept
+        is_kept, _ = kept.use(block, sizes[block], next_use)
+        # of a block that is not read again from the cache, only what is read now
+        fetched += 0 if is_hit else sizes[block] if is_kept and next_use < NEVER else piece
+    return fetched
+
+
+def lru(blocks: list[int], sizes: list[int], capacity: int) -> int:
+    """Return the bytes that are fetched if what was used last stays."""
+    kept, fetched, used = {}, 0, 0
+    for block in blocks:
+        if block in kept:
+            kept[block] = kept.pop(block)
+            continue
+        fetched += sizes[block]
+        kept[block] = sizes[block]
+        used += sizes[block]
+        while used > capacity:
+            used -= kept.pop(next(iter(kept)))
+    return fetched
+
+
+# Tables
+
+
+def report_bytes(server: ObjectServer, folders: Mapping[str, Path]) -> str:
+    head = ("", "examples", "MB used", "MB fetched", "fetched over used", "requests", "per GB", "$ per GB")
+    rows, goals = [], []
+    for name, folder in folders.items():
+        found = measured(server, source=remote(name))
+        count, size = totals(folder)
+        used, fetched = size * found["examples"] / count, sum(each.num_bytes for each in server.requests)
+        opening = sum(1 for each in server.requests if each.begun < found["opened"])
+        requests = len(server.requests)
+        rows.append(
+            (
+                name,
+                f"{found['examples']:,}",
+                f"{used / 1e6:,.1f}",
+                f"{fetched / 1e6:,.1f}",
+                f"{fetched / used:.3f}",
+                f"{requests:,}, {opening} of them to open it",
+                f"{requests / used * 1e9:,.0f}",
+                f"{requests / used * 1e9 / 1000 * PRICE:.5f}",
+            )
+        )
+        goals.append(measure.goal(f"{name}, bytes fetched over bytes used", fetched / used, 1.05))
+    return "\n".join(["\n### One shuffled epoch, without a cache\n", measure.table(head, rows), *goals])
+
+
+def report_caches(server: ObjectServer, folder: Path, work: Path) -> str:
+    head = ("blocks", "lanes", "cache", "GB fetched", "over the optimum", "LRU over the optimum")
+    rows, goals = [], []
+    size = totals(folder)[1]
+    for length, lanes, shares in CACHES:
+        for share in shares:
+            capacity = int(share * size)
+            near = work / f"cache-{length}-{share}"
+            reading = {"batch_size": lanes, "epochs": EPOCHS, "run": length, "simulate": [capacity]}
+            found = measured(server, source=remote("photos"), cache=f"disk:{near}, {capacity}B", **reading)
+            shutil.rmtree(near)
+            optimum, by_lru, blocks = found["simulated"][0]
+            fetched = sum(each.num_bytes for each in server.requests if each.begun >= found["opened"])
+            over, what = fetched / optimum, f"{blocks:,} blocks, cache of {share:.0%}"
+            percent = f"{share:.0%}"
+            cells = (percent, f"{fetched / 1e9:.2f}", f"{over:.3f}", f"{by_lru / optimum:.3f}")
+            rows.append((f"{blocks:,}", f"{lanes}", *cells))
+            goals.append(measure.goal(f"{what}: bytes fetched over the optimum", over, 1.02))
+    return "\n".join([f"\n### {EPOCHS} epochs with a cache\n", measure.table(head, rows), *goals])
+
+
+def report_speed(server: ObjectServer, folders: Mapping[str, Path], rounds: int) -> str:
+    cases = {
+        "photos, undecoded": {"name": "photos"},
+        "photos, decoded to 224": {"name": "photos", "decode": 224},
+        "arrays of 784 bytes": {"name": "arrays"},
+    }
+    speeds, firsts, lines = [], [], []
+    for case, reading in cases.items():
+        name = reading.pop("name")
+        local, far, waits, ceiling, asked = [], [], [], [], 0
+        for number in range(rounds):
+            for source, taken in ((str(folders[name]), local), (remote(name), far)):
+                found = measured(server, source=source, **reading)
+                taken.append(found)
+                print(f"round {number + 1}: {case}: {source}: {rate(found):,.0f}/s", file=sys.stderr)
+            asked = sum(1 for each in server.requests if each.begun < far[-1]["first"])
+            waits.append(until_first(far[-1]) - until_first(local[-1]))
+            alone = run(server, "--fetch", remote(name))
+            ceiling.append(alone["num_bytes"] / alone["seconds"] / 1e6)
+        share = measure.ratios([rate(each) for each in far], [rate(each) for each in local])
+        count, size = totals(folders[name])
+        speeds.append(
+            (
+                case,
+                measure.spread([rate(each) for each in local], 0),
+                measure.spread([rate(each) for each in far], 0),
+                measure.spread([rate(each) * size / count / 1e6 for each in far], 0),
+                measure.spread(ceiling, 0),
+                measure.spread(share, 2),
+            )
+        )
+        firsts.append(
+            (
+                case,
+                measure.spread([until_first(each) for each in local], 2),
+                measure.spread([until_first(each) for each in far], 2),
+                measure.spread(waits, 2),
+                f"{asked}",
+            )
+        )
+        median = statistics.median(share)
+        lines.append(measure.goal(f"{case}, speed over that of local files", median, 0.9, at_least=True))
+        lines.append(
+            measure.goal(
+                f"{case}, seconds more to the first batch", statistics.median(waits), 1 + 4 * server.delay
+            )
+        )
+    heads = (
+        "",
+        "local, examples/s",
+        "bucket, examples/s",
+        "bucket, MB/s",
+        "only fetched, MB/s",
+        "bucket over local",
+    )
+    waiting = ("", "local, s", "bucket, s", "more, s", "requests begun before it")
+    return "\n".join(
+        [
+            f"\n### Speed, {server.delay * 1000:.0f} ms before each answer\n",
+            measure.table(heads, speeds),
+            "\n### From load() to the first batch\n",
+            measure.table(waiting, firsts),
+            "",
+            *lines,
+        ]
+    )
+
+
+def rate(found: Mapping[str, float]) -> float:
+    return found["examples"] / (found["ended"] - found["opened"])
+
+
+def until_first(found: Mapping[str, float]) -> float:
+    return found["first"] - found["begun"]
+
+
+def totals(folder: Path) -> tuple[int, int]:
+    """Return the number of examples of a dataset, and the bytes of its shards."""
+    from tfshards.schemas import read_manifest
+
+    shards = read_manifest(folder).shards
+    return sum(shard.num_examples for shard in shards), sum(shard.num_bytes for shard in shards)
+
+
+def run(server: ObjectServer, flag: str, value: str) -> dict:
+    server.requests.clear()
+    command = [sys.executable, __file__, flag, value]
+    environment = {**os.environ, **server.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr[-4000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measured(server: ObjectServer, **reading: object) -> dict:
+    return run(server, "--read", json.dumps(reading))
+
+
+def remote(name: str) -> str:
+    return f"s3://{BUCKET}/{name}"
+
+
+if __name__ == "__main__":
+    main()
