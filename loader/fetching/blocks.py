@@ -69,6 +69,18 @@ class BlockTable:
             found.append(np.diff(np.append(self.shards.offsets[rows], listed.record_bytes)))
         return np.concatenate([np.zeros(0, np.int64), *found])
 
+    def most_bytes(self, count: int) -> int:
+        """Return the most bytes that consecutive records have, with those that ``piece`` adds to them."""
+        rows = -(-count // self.shards.stride) + (self.shards.stride > 1)
+        most = 0
+        for shard, listed in enumerate(self.listed):
+            base = int(self.shards.first_offsets[shard])
+            num_known = -(-listed.num_examples // self.shards.stride)
+            limits = np.append(self.shards.offsets[base : base + num_known], listed.record_bytes)
+            width = min(rows, num_known)
+            most = max(most, int((limits[width:] - limits[: len(limits) - width]).max()))
+        return most
+
     def block_of(self, shards: IntArray, records: IntArray) -> IntArray:
         """Return the blocks of records, vectors."""
         return self.firsts[shards] + records // self.shards.unit

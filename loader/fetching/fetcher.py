@@ -42,10 +42,12 @@ class Room:
     Attributes:
         staging: for blocks that are read now or were fetched ahead, and are not kept.
         ahead: how far is fetched ahead, a part of ``staging``.
+        piece: how much is fetched by one request.
     """
 
     staging: int
     ahead: int
+    piece: int
 
 
 # The fetchers of this process, which make room for each other.
@@ -142,7 +144,7 @@ class BlockFetcher:
     @property
     def memory_bytes(self) -> int:
         """The maximum size of the blocks in memory: each thread has one, and a copy of a record at a time."""
-        return 2 * NUM_THREADS * int(self._table.sizes.max(initial=0))
+        return 2 * NUM_THREADS * self._room.piece
 
     # Which use an example belongs to
 

@@ -137,6 +137,12 @@ def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int 
     """Return the number of records of a block, and the room for blocks that are not kept."""
     stride, run = reader.shards.stride, reader.order.run
     unit = run or max(1, int(RUN_BYTES / reader.record_bytes))
+    if bound is None and plan.assignment.lanes:
+        # Nothing is kept, so that blocks need not be the same in each epoch: a run is one request.
+        whole = int(reader.shards.sizes.max(initial=1))
+        block = BlockTable(replace(reader.shards, unit=whole), listed).most_bytes(unit)
+        ahead = _AHEAD * block
+        return whole, Room(staging=_by_lanes(plan, block) + ahead, ahead=ahead, piece=block)
     unit = max(stride, unit // stride * stride)
     while True:
         reading, block = _read_together(plan, reader, listed, unit)
@@ -158,7 +164,7 @@ def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int 
                 f"cache= has {size(bound)}, but the blocks that are read at the same time need "
                 f"{size(reading + ahead)}; use that much{fewer}"
             )
-    return unit, Room(staging=reading + ahead, ahead=ahead)
+    return unit, Room(staging=reading + ahead, ahead=ahead, piece=block)
 
 
 def _read_together(plan: Plan, reader: RecordReader, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
@@ -167,7 +173,12 @@ def _read_together(plan: Plan, reader: RecordReader, listed: Sequence[Shard], un
     # records differ in size
     block = int(BlockTable(replace(reader.shards, unit=unit), listed).sizes.max(initial=1))
     if assignment.lanes:
-        return (assignment.worker_lanes + assignment.num_readers) * block, block
+        return _by_lanes(plan, block), block
     stream = assignment.chunk * assignment.group * assignment.global_batch_size * reader.record_bytes
     whole = sum(shard.num_bytes for shard in listed) + block
     return min(whole, int((STREAMS_AHEAD + 1) * (stream + 2 * block))), block
+
+
+def _by_lanes(plan: Plan, block: int) -> int:
+    """Return the bytes of the blocks that are read at the same time, one by each lane."""
+    return (plan.assignment.worker_lanes + plan.assignment.num_readers) * block

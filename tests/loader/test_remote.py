@@ -89,6 +89,16 @@ def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, r
     assert sum(fetched) <= epochs * sum(shard.num_bytes for shard in read_manifest(local).shards) * 1.01
 
 
+def test_without_a_cache_a_run_is_one_request(remote, monkeypatch):
+    fetched = []
+    read_range = files.read_range
+    monkeypatch.setattr(files, "read_range", lambda *each: fetched.append(each) or read_range(*each))
+    batches(remote, remainder="keep")
+    runs = COUNT // SHUFFLE.run
+    # runs are cut only where lanes and shards begin
+    assert runs <= len(fetched) <= runs + SHUFFLE.lanes + SHARDS + 1
+
+
 def test_without_a_cache_nothing_is_left(remote, tmp_path):
     assert len(batches(remote)) == COUNT // 20
     gc.collect()
