@@ -302,3 +302,11 @@ def test_annotations_are_read_from_disks_only(form):
         OptionsError, match=rf"form='{form}' reads annotations and images of local disks only"
     ):
         Table("s3://bucket/annotations.json", form=form)
+
+
+def test_values_without_a_suffix_are_images_if_they_start_like_one(photos, upload):
+    (photos / "plain").write_bytes(png(1))
+    (photos / "text").write_bytes(b"no image")
+    root = upload(photos).encode()
+    values = [b"plain", b"text", b"missing", b"sub/1.png", b"", b"../plain"]
+    assert remote_images.are_images(root, values) == [True, False, False, True, False, False]
