@@ -161,3 +161,17 @@ def test_a_damaged_shard_of_a_mix_raises_and_nothing_is_written_to_its_dataset(d
     with pytest.raises(FormatError, match=rf"{path.name}: its digest differs from the manifest"):
         loader.load(loader.Mix({dataset: 1}), batch_size=50, cache=f"disk:{tmp_path / 'near'}")
     assert dataset.stat().st_mtime_ns == before
+
+
+def test_a_shard_that_cannot_be_copied_ends_the_load(dataset, tmp_path, monkeypatch):
+    (tmp_path / "disk").mkdir(exist_ok=True)
+    copy = caching._copy
+
+    def fail(source, path, shard, count):
+        if "00001-of" in shard.path:
+            raise OSError(28, "No space left on device")
+        copy(source, path, shard, count)
+
+    monkeypatch.setattr(caching, "_copy", fail)
+    with pytest.raises((OSError, InputError), match="No space left"):
+        numbers(dataset, cache=f"disk:{tmp_path / 'disk'}")
