@@ -60,7 +60,7 @@ def run(name: str, work: Path, options: argparse.Namespace) -> Measurement:
         command = [
             sys.executable,
             "-m",
-            "tfshards.prep.cli",
+            "tfshards",
             "build",
             "arrays",
             "image=X.npy",

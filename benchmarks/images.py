@@ -75,7 +75,7 @@ def run(name: str, source: Path, work: Path) -> Measurement:
         build = [
             sys.executable,
             "-m",
-            "tfshards.prep.cli",
+            "tfshards",
             "build",
             "images",
             str(source),

@@ -68,7 +68,7 @@ def build_arrays(work: Path, count: int) -> Path:
 
 
 def tfshards_build(arguments: list[str]) -> Path:
-    command = [sys.executable, "-m", "tfshards.prep.cli", "build", *arguments, "--shards", str(SHARDS)]
+    command = [sys.executable, "-m", "tfshards", "build", *arguments, "--shards", str(SHARDS)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return Path(arguments[-1] if arguments[0] == "arrays" else arguments[2])
 

@@ -126,7 +126,7 @@ def build_arrays(work: Path, count: int) -> Path:
 
 
 def build(arguments: list[str], folder: Path) -> Path:
-    command = [sys.executable, "-m", "tfshards.prep.cli", "build", *arguments, "--shards", str(SHARDS)]
+    command = [sys.executable, "-m", "tfshards", "build", *arguments, "--shards", str(SHARDS)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder
 

@@ -156,7 +156,7 @@ def _closer(value: float, full: float, buffer: float) -> str:
 
 
 def _tfshards(*arguments: str) -> None:
-    command = [sys.executable, "-m", "tfshards.prep.cli", *arguments]
+    command = [sys.executable, "-m", "tfshards", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

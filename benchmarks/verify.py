@@ -96,7 +96,7 @@ def main() -> None:
 
 def command(source: Path, out: Path, shards: int = 16) -> list[str]:
     """Return the command that builds ``source`` without decoding images."""
-    cli = [sys.executable, "-m", "tfshards.prep.cli", "build", "images", str(source), str(out)]
+    cli = [sys.executable, "-m", "tfshards", "build", "images", str(source), str(out)]
     return [*cli, "--shards", str(shards), "--check", "none"]
 
 
@@ -104,7 +104,7 @@ def check(name: str, sound: Path, small: Path, work: Path) -> Measurement:
     """Run one contestant that verifies a dataset."""
     if name == "sha256sum":
         return measure.measure(["sha256sum", *map(str, sorted(sound.glob("*.tfrecord-*")))], work)
-    verify = [sys.executable, "-m", "tfshards.prep.cli", "verify"]
+    verify = [sys.executable, "-m", "tfshards", "verify"]
     if name == "verify of one small shard":
         return measure.measure([*verify, str(small)], work)
     return measure.measure([*verify, str(sound), *name.split()[1:]], work)

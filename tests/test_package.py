@@ -29,7 +29,7 @@ def test_the_wheel_holds_the_package_and_its_three_rooms_and_nothing_else(wheel)
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     rooms = {name.split("/")[1] for name in names if name.startswith("tfshards/")}
     assert tops == {"tfshards"}
-    assert rooms == {"prep", "loader", "schemas", "__init__.py", "py.typed"}
+    assert rooms == {"prep", "loader", "schemas", "__init__.py", "__main__.py", "py.typed"}
     assert {f"tfshards/{room}/py.typed" for room in ("prep", "loader", "schemas")} <= set(names)
 
 
@@ -58,6 +58,14 @@ def test_the_unpacked_wheel_can_be_imported_anywhere(wheel, tmp_path, where):
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=environment, cwd=folder
     )
     assert done.stdout.strip() == str(tmp_path / "tfshards" / "schemas" / "__init__.py"), done.stderr
+
+
+def test_python_m_tfshards_runs_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "tfshards", "bild"], capture_output=True, text=True, cwd=ROOT / "tests"
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("tfshards: argument COMMAND: invalid choice: 'bild'"), done.stderr
 
 
 def test_prep_needs_no_tensorflow_and_loader_no_beam():

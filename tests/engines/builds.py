@@ -116,7 +116,7 @@ def building(
         options += ["--exclude", BAD]
     # fmt: off
     command = [
-        sys.executable, "-m", "tfshards.prep.cli", "build", "images", source, out, *options, "--", *beam_args,
+        sys.executable, "-m", "tfshards", "build", "images", source, out, *options, "--", *beam_args,
     ]
     # fmt: on
     build = Build(start("build", command, logs, python_path()), out)

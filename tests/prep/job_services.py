@@ -17,7 +17,7 @@ from tfshards.prep.writing.area import AREA_NAME
 from ..engines.setup_engines import prism_path
 
 TIMEOUT_SECONDS = 180
-COMMAND = [sys.executable, "-m", "tfshards.prep.cli", "build", "images"]
+COMMAND = [sys.executable, "-m", "tfshards", "build", "images"]
 # as make engines installs it
 PRISM = prism_path()
 

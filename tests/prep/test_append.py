@@ -603,7 +603,7 @@ def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, 
     build(ImageFolder(few), tmp_path / "out", shards=2, log=quiet)
     build(ImageFolder(few), tmp_path / "whole" / "out", shards=2, log=quiet)
     out, before = tmp_path / "out", contents(tmp_path / "out")
-    command = [sys.executable, "-m", "tfshards.prep.cli", "append", str(slow_folder), str(out)]
+    command = [sys.executable, "-m", "tfshards", "append", str(slow_folder), str(out)]
     process = subprocess.Popen(
         [*command, "--shards", "5", "--max-rejected", "100%"], stderr=subprocess.DEVNULL
     )

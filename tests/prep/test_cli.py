@@ -25,7 +25,7 @@ from tfshards.prep.progress import lines as progress
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import read_manifest
 
-COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
+COMMAND = [sys.executable, "-m", "tfshards"]
 
 
 @pytest.fixture

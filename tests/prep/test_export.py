@@ -72,7 +72,7 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
 def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
     rows = np.random.default_rng(0).integers(0, 256, (4000, 3000), dtype=np.uint8)
     build(Arrays({"x": rows}), tmp_path / "ds", shards=16, engine="local", log=lambda _: None)
-    command = [sys.executable, "-m", "tfshards.prep.cli", "export", "ds", "out", "--to", "webdataset"]
+    command = [sys.executable, "-m", "tfshards", "export", "ds", "out", "--to", "webdataset"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     state = tmp_path / "out" / ".export"

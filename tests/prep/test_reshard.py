@@ -506,7 +506,7 @@ def large(tmp_path_factory) -> Path:
 
 def start(root: Path, out: Path, *options: str, **settings: object) -> subprocess.Popen[str]:
     """Start the command, and return when a shard is finished."""
-    command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(root), str(out), *options]
+    command = [sys.executable, "-m", "tfshards", "reshard", str(root), str(out), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 100
     while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
@@ -543,7 +543,7 @@ def test_a_killed_reshard_resumes(number, status, large, compressed, tmp_path, c
 
 
 def test_a_limit_on_file_size_ends_the_reshard(large, tmp_path):
-    command = [sys.executable, "-m", "tfshards.prep.cli", "reshard", str(large), str(tmp_path / "out")]
+    command = [sys.executable, "-m", "tfshards", "reshard", str(large), str(tmp_path / "out")]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # noqa: E731
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=100)
     assert done.returncode == 1

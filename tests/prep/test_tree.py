@@ -30,7 +30,7 @@ from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.manifest import with_digest
 
 ANY = Options(max_rejected=1)
-COMMAND = [sys.executable, "-m", "tfshards.prep.cli"]
+COMMAND = [sys.executable, "-m", "tfshards"]
 
 
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:

@@ -1,0 +1,1 @@
+../root/__main__.py
