@@ -13,7 +13,8 @@ from tfshards.schemas.errors import (
     TfshardsError,
 )
 from tfshards.schemas.feature import Feature
-from tfshards.schemas.manifest import Manifest, read_manifest
+from tfshards.schemas.manifest import Manifest
+from tfshards.schemas.manifest_file import read_manifest
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.split import Shard, Split
 from tfshards.schemas.totals import Totals

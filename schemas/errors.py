@@ -70,7 +70,7 @@ class FormatError(TfshardsError, ValueError):
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Return the first ``most`` names on one line, and how many there are besides: ``a, b and 7 more``."""
+    """Return the first ``most`` names on one line, and the number of the others: ``a, b and 7 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

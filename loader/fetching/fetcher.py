@@ -151,7 +151,7 @@ class BlockFetcher:
     def _next(
         self, epoch: int, number: int, wanted: Piece
     ) -> tuple[BlockFile, list[BlockFile] | deque[BlockFile]]:
-        """Return the file of the use that goes on with an example, and the list that holds it."""
+        """Return the file of the use that continues with an example, and the list that holds it."""
         found = self._find(epoch, number)
         if found is None:
             is_begin = any(

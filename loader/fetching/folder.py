@@ -158,7 +158,7 @@ class BlockFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _have_room(self, bound: int, ended: Path) -> bool:
-        """Return whether what ended pipelines have left, one of them locked, fits beside what others want."""
+        """Return whether the files of ended pipelines, one of them locked, leave room for the others."""
         running = [each for each in self._folders() if each != ended and _is_locked(each)]
         left = [each for each in self._folders() if each not in running]
         return sum(map(_wanted_by, running)) + sum(map(_size_of, left)) <= bound
@@ -175,7 +175,7 @@ class BlockFolder:
 
 
 def _share(bound: int, wanted: int, others: Sequence[int]) -> int:
-    """Return how much of ``bound`` a pipeline gets that wants ``wanted`` bytes, beside the others."""
+    """Return how many bytes of ``bound`` a pipeline gets that wants ``wanted`` and shares it with others."""
     left, count = bound, len(others) + 1
     for each in sorted([wanted, *others]):
         part = min(each, left // count)

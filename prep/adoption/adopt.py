@@ -18,7 +18,8 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
-from tfshards.schemas.manifest import Compression, manifest_version
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.manifest_file import manifest_version
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
 

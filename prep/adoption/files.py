@@ -9,7 +9,7 @@ from tfshards.prep.building.output_state import temporary_files
 from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import Manifest
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 
 _LABELS = "labels.txt"

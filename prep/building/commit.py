@@ -16,7 +16,7 @@ from tfshards.prep.writing.remote_area import remove_area
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.files import sync_directory, write_atomically
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath, RemotePath
 

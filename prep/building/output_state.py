@@ -17,7 +17,7 @@ from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, 
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest, write_atomically
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import file_problems, manifest_version
+from tfshards.schemas.manifest_file import file_problems, manifest_version
 from tfshards.schemas.names import MANIFEST_NAME, inputs_name, is_reserved, rejects_name
 from tfshards.schemas.storage import AnyPath, RemoteStatus
 

@@ -13,7 +13,7 @@ from tfshards.schemas.companions import read_index, read_labels
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import file_problems
+from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath, any_path
 

@@ -109,7 +109,7 @@ def pixel_fault(data: bytes) -> str | None:
         if stream.eof or found > expected:
             break
     if found > expected:
-        return f"the pixels go on behind their {expected} bytes"
+        return f"there are more pixels than their {expected} bytes"
     if found < expected:
         return f"the pixels end after {found} of {expected} bytes"
     return None if stream.eof else "the checksum of the pixels is cut"

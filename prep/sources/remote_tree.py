@@ -110,7 +110,7 @@ class RemoteTree:
         return sorted({*self.folders(name), *(file for folder, _, file in files if folder == name)})
 
     def is_dir(self, path: bytes) -> bool:
-        """Return whether there are objects in such a folder."""
+        """Return whether the folder holds objects."""
         if self._folders is None or _is_outside(path):
             return self.at(path).is_dir()
         return path == b"" or posixpath.normpath(path) in self._folders

@@ -56,10 +56,10 @@ class Tree(Protocol):
         """Return the names in a folder, sorted; none if it cannot be listed."""
 
     def is_dir(self, path: bytes) -> bool:
-        """Return whether there is such a folder."""
+        """Return whether the folder exists."""
 
     def is_file(self, path: bytes) -> bool:
-        """Return whether there is such a file, which is no image."""
+        """Return whether the file exists and is not an image."""
 
     def holds(self, suffix: bytes) -> bool:
         """Return whether a visible file has this suffix, which is none of images."""
@@ -111,11 +111,11 @@ class LocalTree:
             return []
 
     def is_dir(self, path: bytes) -> bool:
-        """Return whether there is such a folder."""
+        """Return whether the folder exists."""
         return os.path.isdir(os.path.join(self.root, path))
 
     def is_file(self, path: bytes) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the file exists."""
         return os.path.isfile(os.path.join(self.root, path))
 
     def holds(self, suffix: bytes) -> bool:

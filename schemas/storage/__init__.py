@@ -1,4 +1,4 @@
-"""Files on local disks and in object stores, behind the part of ``pathlib``'s interface that tfshards uses.
+"""Files on local disks and in object stores, with the part of ``pathlib``'s interface that tfshards uses.
 
 ``any_path`` returns a ``pathlib.Path`` for a local path and a ``RemotePath`` for a URL. Both have the methods
 that are used here; the functions of this package do what ``pathlib`` lacks.

@@ -22,7 +22,6 @@ _CODES: dict[str, tuple[int, str]] = {
     "ExpiredToken": (errno.EACCES, "the credentials have expired; get new ones, and run this again"),
     "TokenRefreshRequired": (errno.EACCES, "the credentials have expired; get new ones, and run this again"),
     "RequestTimeTooSkewed": (errno.EACCES, "the clock of this machine is wrong"),
-    "PermanentRedirect": (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
     "AuthorizationHeaderMalformed": (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
     "IllegalLocationConstraintException": (
         errno.EREMOTE,
@@ -39,16 +38,15 @@ _WORDS: tuple[tuple[str, int, str], ...] = (
         "there are no credentials; for Google Cloud Storage run `gcloud auth application-default login`, or "
         "set GOOGLE_APPLICATION_CREDENTIALS; for Azure set AZURE_STORAGE_ACCOUNT_NAME and _KEY",
     ),
-    ("301 Moved Permanently", errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
-    ("operation timed out", errno.ETIMEDOUT, "the store did not answer in time"),
+    # S3 names no other address when a bucket is in another region
+    ("redirect without LOCATION", errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it"),
     ("TimedOut", errno.ETIMEDOUT, "the store did not answer in time"),
+    ("dns error", errno.EHOSTUNREACH, "the address of the store is not known"),
     ("Connection refused", errno.ECONNREFUSED, "no server answers at the address of the store"),
     ("ConnectError", errno.ECONNREFUSED, "the store cannot be reached"),
-    ("dns error", errno.EHOSTUNREACH, "the address of the store is not known"),
     ("503 Service Unavailable", *_CODES["SlowDown"]),
     ("429 Too Many Requests", *_CODES["SlowDown"]),
     ("request or response body error", errno.EIO, "the connection was cut while data were sent"),
-    ("error decoding response body", errno.EIO, "the connection was cut while data were sent"),
     ("error sending request", errno.EIO, "the connection to the store failed"),
 )
 # Seconds before a listing is repeated.

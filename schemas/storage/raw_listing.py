@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from tfshards.schemas.storage.stores import s3_client
 
 if TYPE_CHECKING:
     from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
@@ -16,14 +17,12 @@ def listed_after(folder: RemotePath, last: str) -> Iterator[tuple[str, RemoteSta
     Raises:
         OSError: the store does not allow it.
     """
-    import boto3
     import botocore.exceptions
 
     from tfshards.schemas.storage.remote_path import RemoteStatus
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:
-        client = boto3.client("s3", endpoint_url=endpoint or os.environ.get("AWS_ENDPOINT"))
+        client = s3_client()
         pages = client.get_paginator("list_objects_v2").paginate(
             Bucket=folder.bucket, Prefix=f"{folder.key}/" if folder.key else "", StartAfter=last
         )

@@ -103,6 +103,14 @@ def require_obstore() -> Any:  # noqa: ANN401 -- a module
     return obstore
 
 
+def s3_client() -> Any:  # noqa: ANN401 -- boto3 makes its classes when it runs
+    """Return a client of boto3, for what obstore has no call for; its errors are those of botocore."""
+    import boto3
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return boto3.client("s3", endpoint_url=endpoint or os.environ.get("AWS_ENDPOINT"))
+
+
 def _s3_options() -> dict[str, Any]:
     """Return the credentials and the region of AWS's configuration files, if the environment has none."""
     if os.environ.get("AWS_SKIP_SIGNATURE") or os.environ.get("AWS_ACCESS_KEY_ID"):

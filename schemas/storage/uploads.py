@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timezone
 
 from tfshards.schemas.storage.remote_path import RemotePath
+from tfshards.schemas.storage.stores import s3_client
 
 
 def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
     """Abort the unfinished uploads of objects in a folder, and return their number.
 
-    Only S3 lists them, by ``boto3``. Azure drops unfinished ones after a week. For Google's store, and for S3
-    besides, a rule of the bucket that aborts unfinished uploads after some days does it; see
-    docs/how-to.md.
+    Only S3 lists them. Azure removes unfinished uploads after a week. In Google's store, and also in S3, a
+    lifecycle rule of the bucket can abort them after some days; see docs/storage.md.
 
     Args:
         folder: the folder.
@@ -24,13 +23,11 @@ def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
     """
     if folder.scheme != "s3":
         return 0
-    import boto3
     import botocore.exceptions
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     before = before or datetime.now(timezone.utc)
     try:
-        client = boto3.client("s3", endpoint_url=endpoint or os.environ.get("AWS_ENDPOINT"))
+        client = s3_client()
         pages = client.get_paginator("list_multipart_uploads").paginate(
             Bucket=folder.bucket, Prefix=f"{folder.key}/" if folder.key else ""
         )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.stores import require_obstore, store_of
@@ -68,7 +68,8 @@ class _LocalSink:
 
 class _Upload:
     def __init__(self, path: RemotePath) -> None:
-        self._path, self._num_bytes = path, 0
+        self._path = path
+        self._num_bytes = self._crc = 0
         with as_os_errors(path):
             self._file = require_obstore().open_writer(
                 store_of(path.scheme, path.bucket, uploads=True),
@@ -78,8 +79,10 @@ class _Upload:
             )
 
     def write(self, buffers: Sequence[bytes]) -> None:
+        data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+        self._crc = _crc32c().extend(self._crc, data)
         with as_os_errors(self._path):
-            self._num_bytes += self._file.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+            self._num_bytes += self._file.write(data)
 
     def finish(self) -> None:
         try:
@@ -88,7 +91,7 @@ class _Upload:
         except OSError:
             # The answer to the last request may be lost, and a second one finds no upload.
             with suppress(OSError):
-                if self._path.stat().st_size == self._num_bytes:
+                if self._is_stored():
                     return
             raise
 
@@ -97,3 +100,19 @@ class _Upload:
         error = InterruptedError()
         with suppress(OSError), as_os_errors(self._path):
             self._file.__exit__(InterruptedError, error, None)
+
+    def _is_stored(self) -> bool:
+        """Return whether the object has the content that was written, and is not an older one."""
+        if self._path.stat().st_size != self._num_bytes:
+            return False
+        crc = 0
+        with self._path.open() as file:
+            while some := file.read(_PART):
+                crc = _crc32c().extend(crc, some)
+        return crc == self._crc
+
+
+def _crc32c() -> Any:  # noqa: ANN401 -- a module
+    import google_crc32c
+
+    return google_crc32c

@@ -11,7 +11,7 @@ import threading
 
 from tfshards.prep import verify
 from tfshards.schemas import TfshardsError, read_manifest
-from tfshards.schemas.manifest import file_problems
+from tfshards.schemas.manifest_file import file_problems
 
 if __name__ == "__main__":
     out = sys.argv[1]

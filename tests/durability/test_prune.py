@@ -15,7 +15,7 @@ from tfshards.prep.building.output import locked
 from tfshards.prep.cli import main as cli
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, FormatError, InputError, read_manifest
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 from .commands import contents
 from .inputs import write_inputs

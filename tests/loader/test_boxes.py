@@ -16,7 +16,7 @@ from tfshards.loader.examples.augment import draws_of
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.images import decode_with_region
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 SCHEMA = Schema(

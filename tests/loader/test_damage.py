@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfshards import loader
 from tfshards.schemas import Feature, FormatError, InputError, Schema, Totals, read_manifest
 from tfshards.schemas.index import index_path
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 SIZES = [6, 5, 7]
 

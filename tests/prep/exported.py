@@ -12,7 +12,7 @@ from PIL import Image
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import ShardFile, frames_of
 from tfshards.schemas import Feature, Manifest, Schema, Split, Totals
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 # All that every format holds.
 FEATURES = (

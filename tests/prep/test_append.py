@@ -50,7 +50,7 @@ from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import records, write, write_images
 

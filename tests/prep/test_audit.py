@@ -26,7 +26,8 @@ from tfshards.prep.records.frames import frame
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Split, Totals, read_manifest
-from tfshards.schemas.manifest import with_digest, write_manifest
+from tfshards.schemas.manifest import with_digest
+from tfshards.schemas.manifest_file import write_manifest
 
 
 def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:

@@ -19,7 +19,7 @@ from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import RecordError
 from tfshards.schemas import Feature, FormatError, InputError, Schema
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 quietly = partial(export, log=lambda _: None)
 NUMBERS = Schema((Feature("x", "int", "int64", (None,)),))

@@ -219,7 +219,7 @@ REJECTED = {
     "PNG with too many rows": (
         png(header(), pixels(rows() + rows())),
         "damaged",
-        "the pixels go on behind their 125 bytes",
+        "there are more pixels than their 125 bytes",
     ),
     "PNG with a wrong checksum of its text": (
         flipped(png(header(), chunk(b"tEXt", b"by\0me"), pixels()), 46),

@@ -44,7 +44,7 @@ from tfshards.schemas import (
 )
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import build_quietly, in_no_order, records, write_images
 

@@ -273,7 +273,7 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
 def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_build):
     folder = tmp_path / "arrays"
     folder.mkdir()
-    np.save(folder / "x.npy", np.arange(500_000))
+    np.save(folder / "x.npy", np.arange(500_000).reshape(500, 1000))
     url, proxy = proxied(folder)
     quiet_build(Arrays({"x": f"{url}/x.npy"}), tmp_path / "out", shards=2)
     assert proxy.count() == {"head": 2, "get": 4}

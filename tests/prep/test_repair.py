@@ -23,7 +23,7 @@ from tfshards.prep.sources.image_arguments import restored_images
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 STAMP = 1_600_000_000 * 10**9
 

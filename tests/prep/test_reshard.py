@@ -37,7 +37,7 @@ from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import BUILDS, build_arrays, build_quietly, in_no_order, records, repeat_a_record
 

@@ -16,7 +16,7 @@ from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.verification.show import description, examples, find
 from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals, read_manifest
-from tfshards.schemas.manifest import write_manifest
+from tfshards.schemas.manifest_file import write_manifest
 
 
 def test_show_finds_every_example(small_folder, tmp_path, quiet_build):

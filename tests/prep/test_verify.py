@@ -39,7 +39,8 @@ from tfshards.schemas import (
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.index import RecordIndex, index_path, parse_index
 from tfshards.schemas.labels import labels_bytes, labels_path
-from tfshards.schemas.manifest import with_digest, write_manifest
+from tfshards.schemas.manifest import with_digest
+from tfshards.schemas.manifest_file import write_manifest
 
 
 @pytest.fixture

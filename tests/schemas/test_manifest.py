@@ -23,13 +23,8 @@ from tfshards.schemas import (
     Totals,
     read_manifest,
 )
-from tfshards.schemas.manifest import (
-    FORMAT_VERSION,
-    file_problems,
-    parse_manifest,
-    with_digest,
-    write_manifest,
-)
+from tfshards.schemas.manifest import FORMAT_VERSION, parse_manifest, with_digest
+from tfshards.schemas.manifest_file import file_problems, write_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 
 GOLDEN = Path(__file__).parent / "golden" / MANIFEST_NAME

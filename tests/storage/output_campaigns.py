@@ -141,31 +141,31 @@ def pairs(
         first, second = together(both, [(*inputs[name], *overwrite, out) for name in names], delay)
         ended = {0: first, 1: second}
         won = [index for index, one in ended.items() if one.status == 0]
-        told = f"{names} {overwrite} {delay:.2f}\n{first.output}\n{second.output}"
-        assert won, told
+        shown = f"{names} {overwrite} {delay:.2f}\n{first.output}\n{second.output}"
+        assert won, shown
         for one in ended.values():
             if one.status != 0:
                 tried[reason(one, is_same=names[0] == names[1])] += 1
-                assert one.status == 1, told
+                assert one.status == 1, shown
             elif "another run of the same build" in one.output:
                 tried["found the commit of the other run"] += 1
             elif "is up to date" in one.output:
                 tried["was up to date"] += 1
             else:
                 tried["committed"] += 1
-        assert verify(out, deep=True), told
+        assert verify(out, deep=True), shown
         # what belongs to one of the builds that committed, whole
         manifest = (any_path(out) / MANIFEST_NAME).read_bytes()
         winners = {names[index] for index in won if whole[names[index]].objects[MANIFEST_NAME] == manifest}
-        assert len(winners) == 1, told
+        assert len(winners) == 1, shown
         winner = winners.pop()
         found = objects(out)
         expected = whole[winner].objects
-        assert {name: found.get(name) for name in expected} == expected, told
+        assert {name: found.get(name) for name in expected} == expected, shown
         tried["left something"] += found != expected
         prune(out)
-        assert objects(out) == expected, told
-        assert uploads(bucket) == [], told
+        assert objects(out) == expected, shown
+        assert uploads(bucket) == [], shown
     return tried
 
 
