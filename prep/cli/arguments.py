@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import get_args
 
+from tfshards.prep.cli.config_file import add_config
+from tfshards.prep.cli.expand import add_from
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
 from tfshards.prep.cli.verb import add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Duplicates, Options
@@ -20,12 +22,14 @@ from tfshards.schemas.manifest import Compression
 
 def add_kinds(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Add to a verb's parser one for each kind of source, with the arguments of a build, and yield it."""
+    add_from(parser)
     kinds = parser.add_subparsers(required=True, metavar="KIND")
     for kind in KINDS.values():
         own = kinds.add_parser(
             kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
         )
         own.set_defaults(kind=kind, parser=own)
+        add_config(own)
         _add_arguments(own, kind)
         yield own
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from tfshards.prep.cli.expand import Expanded, expand
 from tfshards.prep.cli.flags import log_with_flags, with_flags
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verb import Verb
@@ -37,8 +38,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     # Beam and its dependencies warn at import about parts that are not used here.
     logging.basicConfig(level=logging.ERROR)
     parser = make_parser(verbs)
+    expanded = Expanded(own)
     try:
-        args, unknown = parser.parse_known_args(own)
+        expanded = expand(own, parser)
+        args, unknown = parser.parse_known_args(expanded.arguments)
         # the parser of the verb, whose help lists the options
         parser = args.parser
         if unknown:
@@ -54,14 +57,16 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
         args.beam_args = beam_args
         args.log = log_with_flags(parser)
+        if expanded.line:
+            args.log(expanded.line)
         return int(args.verb.run(args))
     except SystemExit as end:
         # raised by argparse, after a mistake or --help
         return int(end.code or 0)
     except OptionsError as error:
-        return _fail(with_flags(str(error), parser), 2)
+        return _fail(expanded.with_origin(with_flags(str(error), parser)), 2)
     except TfshardsError as error:
-        return _fail(with_flags(str(error), parser), 1)
+        return _fail(expanded.with_origin(with_flags(str(error), parser)), 1)
     except BrokenPipeError:
         # the program that reads the output, such as head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
+from tfshards.prep.cli.config_file import add_config
 from tfshards.prep.cli.verb import Verb
 from tfshards.schemas.errors import one_line
 
@@ -31,6 +32,8 @@ def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
         )
         own.set_defaults(verb=verb, parser=own)
         verb.add_arguments(own)
+        if all(action.dest != "config" for action in own._actions):
+            add_config(own)
     return parser
 
 

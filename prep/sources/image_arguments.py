@@ -128,3 +128,9 @@ def restored_images(recorded: Mapping[str, Json]) -> ImageOptions:
     # an ImageOptions wrote these, and checks them again
     given = {name: value for name, value in recorded.items() if name in names}
     return ImageOptions(**given)  # type: ignore[arg-type]
+
+
+def recorded_image_flags(recorded: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the image options among the options that a manifest records, by their flags without dashes."""
+    names = {field.name for field in fields(ImageOptions)}
+    return {name.replace("_", "-"): value for name, value in recorded.items() if name in names}

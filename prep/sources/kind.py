@@ -47,6 +47,8 @@ class SourceKind:
         from_arguments: returns the source that parsed arguments describe, with the given class names or None.
         restore: returns the source of a build from its record and the paths of the inputs, which may have
             moved.
+        recorded: returns the options of the command line, by their flags without dashes, that give the source
+            of a build as a manifest records it, for these inputs.
         can_reject: whether single inputs can be rejected, so that ``--max-rejected`` applies.
     """
 
@@ -56,6 +58,7 @@ class SourceKind:
     add_arguments: Callable[[argparse.ArgumentParser], None]
     from_arguments: Callable[[argparse.Namespace, Sequence[str] | None], Source]
     restore: Callable[[Recorded, Sequence[str]], Source]
+    recorded: Callable[[Recorded, Sequence[str]], dict[str, Json]]
     can_reject: bool = True
 
 

@@ -48,6 +48,7 @@ ONLY_HERE = {
     "source",
     "sources",
     "as_splits",
+    "config",
     "dataset",
 }
 

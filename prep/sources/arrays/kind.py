@@ -8,6 +8,7 @@ from typing import cast
 
 from tfshards.prep.sources.arrays.source import Arrays, RestoredArrays
 from tfshards.prep.sources.kind import Recorded, SourceKind
+from tfshards.schemas.json_reader import Json
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,10 +53,20 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
-    lists = cast("list[str]", recorded.options.get("lists", []))
-    split = cast("str", recorded.options.get("split_array", ""))
-    label = next((feature.name for feature in recorded.schema.features if feature.kind == "label"), "")
+    flags = _recorded(recorded, inputs)
+    lists, label, split = cast(
+        "tuple[list[str], str, str]", (flags["list"], flags["label"], flags["split-array"])
+    )
     return RestoredArrays.open(inputs, tuple(lists), recorded.class_names, label=label, split=split)
+
+
+def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Json]:
+    label = next((feature.name for feature in recorded.schema.features if feature.kind == "label"), "")
+    return {
+        "list": recorded.options.get("lists", []),
+        "label": label,
+        "split-array": recorded.options.get("split_array", ""),
+    }
 
 
 ARRAYS = SourceKind(
@@ -65,6 +76,7 @@ ARRAYS = SourceKind(
     add_arguments=_add_arguments,
     from_arguments=_from_arguments,
     restore=_restore,
+    recorded=_recorded,
     # an invalid array fails the build instead
     can_reject=False,
 )

@@ -6,10 +6,16 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from tfshards.prep.sources.image_arguments import add_image_arguments, image_options_from, restored_images
+from tfshards.prep.sources.image_arguments import (
+    add_image_arguments,
+    image_options_from,
+    recorded_image_flags,
+    restored_images,
+)
 from tfshards.prep.sources.images.folder import ImageFolder
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
 from tfshards.schemas import OptionsError
+from tfshards.schemas.json_reader import Json
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +101,19 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
     )
 
 
+def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Json]:
+    options = recorded.options
+    flags = {name: options.get(name.replace("-", "_")) for name in ("include", "exclude", "mask-dir")}
+    # an empty text makes every folder a class
+    splits = options.get("split_folders") or ("" if "split_folders" in options else None)
+    return {
+        **recorded_image_flags(options),
+        **flags,
+        "splits": splits,
+        "follow-links": options.get("follow_links"),
+    }
+
+
 IMAGES = SourceKind(
     name="images",
     help="a folder of images",
@@ -105,4 +124,5 @@ IMAGES = SourceKind(
     add_arguments=_add_arguments,
     from_arguments=_from_arguments,
     restore=_restore,
+    recorded=_recorded,
 )

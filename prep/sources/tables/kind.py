@@ -9,8 +9,14 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from tfshards.prep.sources.image_arguments import add_image_arguments, image_options_from, restored_images
+from tfshards.prep.sources.image_arguments import (
+    add_image_arguments,
+    image_options_from,
+    recorded_image_flags,
+    restored_images,
+)
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
+from tfshards.schemas.json_reader import Json
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.source import Form, Table
@@ -116,7 +122,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
     from tfshards.prep.sources.tables.source import RestoredTable
 
-    schema, options = recorded.schema, recorded.options
+    options = recorded.options
     images = cast("dict[str, str]", options.get("image_columns", {}))
     if images:
         check_num_inputs(inputs, 2, "one table, with at most one folder of images")
@@ -124,14 +130,10 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         check_num_inputs(inputs, 1, "one table, since the dataset has no images")
     masks = cast("list[str]", options.get("masks", []))
     split = cast("str | None", options["split_column"])
-    label = next((feature.name for feature in schema.features if feature.kind == "label"), None)
+    label = _label(recorded)
     root = inputs[1] if len(inputs) == 2 else None
     form = cast("Form", options.get("form", "table"))
-    named = ColumnRoles(images=tuple(images.values()))
-    given = RestoredTable(inputs[0], columns=named, root=root, follow_links=recorded.follow_links, form=form)
-    names = given.column_names()
-    stored = {*images.values(), *schema.names, split}
-    drop = tuple(name for name in names if name not in stored)
+    drop = _left_out(recorded, inputs)
     if drop and recorded.is_grown:
         recorded.log(f"columns left out because the dataset does not have them: {listed_columns(drop)}")
     columns = ColumnRoles(
@@ -154,6 +156,42 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     )
 
 
+def _label(recorded: Recorded) -> str | None:
+    return next((feature.name for feature in recorded.schema.features if feature.kind == "label"), None)
+
+
+def _left_out(recorded: Recorded, inputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table, with perhaps the folder of its images, that a dataset does not have."""
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.source import RestoredTable
+
+    options = recorded.options
+    images = cast("dict[str, str]", options.get("image_columns", {}))
+    root = inputs[1] if len(inputs) == 2 else None
+    named = ColumnRoles(images=tuple(images.values()))
+    form = cast("Form", options.get("form", "table"))
+    given = RestoredTable(inputs[0], columns=named, root=root, follow_links=recorded.follow_links, form=form)
+    stored = {*images.values(), *recorded.schema.names, options["split_column"]}
+    return tuple(name for name in given.column_names() if name not in stored)
+
+
+def _recorded(recorded: Recorded, inputs: Sequence[str]) -> dict[str, Json]:
+    options = recorded.options
+    images = cast("dict[str, str]", options.get("image_columns", {}))
+    masks = cast("list[str]", options.get("masks", []))
+    return {
+        **recorded_image_flags(options),
+        "from": options.get("form"),
+        "image": [column for feature, column in images.items() if feature not in masks],
+        "mask": [column for feature, column in images.items() if feature in masks],
+        "no-images": True,
+        "label": _label(recorded),
+        "split-column": options["split_column"] or "",
+        # without SOURCE, which is missing on the command line, nothing can be read
+        "drop": [*_left_out(recorded, inputs)] if inputs else [],
+    }
+
+
 TABLE = SourceKind(
     name="table",
     help="rows of a CSV, TSV, JSON Lines or Parquet file, with the images that they name",
@@ -161,4 +199,5 @@ TABLE = SourceKind(
     add_arguments=_add_arguments,
     from_arguments=_from_arguments,
     restore=_restore,
+    recorded=_recorded,
 )

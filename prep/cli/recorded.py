@@ -1,0 +1,86 @@
+"""The options of a build that a manifest records, in the form of a file of options."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from tfshards.prep.cli.config_file import arguments_of
+from tfshards.prep.sources.kind import Recorded
+from tfshards.prep.sources.registry import KINDS
+from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.json_reader import Json
+
+
+def read_build(dataset: str) -> Manifest:
+    """Return the manifest of a dataset that one build made from its source.
+
+    Raises:
+        InputError: there is no dataset, or the manifest records no options of a build.
+    """
+    manifest = read_manifest(dataset)
+    kind = manifest.options.get("source")
+    if kind not in KINDS:
+        raise InputError(
+            f"{dataset} was made by {kind or 'another program'}, so that its manifest records no options of "
+            "a build; give the options themselves, or the dataset that it was made from"
+        )
+    return manifest
+
+
+def recorded_options(manifest: Manifest, dataset: str, inputs: Sequence[str]) -> dict[str, Json]:
+    """Return the options of a build by the names of their flags.
+
+    Args:
+        manifest: manifest of the dataset, see ``read_build``.
+        dataset: folder of the dataset, whose class names the new one is to have.
+        inputs: the source of the new dataset and, for a table, the folder of its images if it is given.
+    """
+    given = manifest.options
+    recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False, log=_ignore)
+    options = KINDS[str(given["source"])].recorded(recorded, inputs)
+    if manifest.schema.class_names:
+        options["class-names-from"] = dataset
+    for name in ("stratify", "balance", "duplicates", "seed"):
+        if name in given:
+            options[name] = given[name]
+    return {
+        **options,
+        "split": given["splits"],
+        "group-by": given["group_by"],
+        "compression": manifest.compression,
+        "shards": given["shards"],
+        "name": manifest.name,
+    }
+
+
+def without_defaults(options: Mapping[str, Json], keys: Mapping[str, argparse.Action]) -> dict[str, Json]:
+    """Return the options whose values are not the defaults of their flags."""
+    return {
+        key: value
+        for key, value in options.items()
+        if value not in (None, [], {}, keys[key].default) and str(value) != keys[key].default
+    }
+
+
+def taken_text(
+    dataset: str, manifest: Manifest, taken: Mapping[str, object], keys: Mapping[str, argparse.Action]
+) -> str:
+    """Return the line that reports which options come from a dataset."""
+    flags = [
+        _typed(argument) for key, value in taken.items() for argument in arguments_of(keys[key], value, key)
+    ]
+    added = cast("list[Json]", manifest.options.get("appended", []))
+    grown = f"; of its first build, without {len(added)} appends" if added else ""
+    return f"options of {dataset}{grown}: {' '.join(flags) or 'the defaults'}"
+
+
+def _typed(argument: str) -> str:
+    flag, equals, value = argument.partition("=")
+    return f"{flag} {shlex.quote(value)}" if equals else flag
+
+
+def _ignore(_: str) -> None:
+    """Drop a status line."""
