@@ -36,7 +36,8 @@ check: $(VENV)/.installed
 
 nightly: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m nightly $(PYTEST_ARGS)
-	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60
+	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
+	  TORTURE_LOADER_FAULTS=30
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
 
 # The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
@@ -53,12 +54,14 @@ fuzz: $(VENV)/.installed
 
 # Kills builds TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
 # each shard TORTURE_FAULTS times while the loader reads it. Builds into a bucket are killed TORTURE_STORE_KILLS
-# times, and TORTURE_STORE_PAIRS times two start together. TORTURE_SEED=WORD kills at other moments.
+# times, and TORTURE_STORE_PAIRS times two start together; TORTURE_LOADER_FAULTS times the loader reads from one that
+# fails, with a cache and without. TORTURE_SEED=WORD kills at other moments.
 TORTURE_KILLS ?= 500
 TORTURE_FLIPS ?= 400
 TORTURE_FAULTS ?= 200
 TORTURE_STORE_KILLS ?= 500
 TORTURE_STORE_PAIRS ?= 200
+TORTURE_LOADER_FAULTS ?= 200
 TORTURE_SEED ?= 4
 
 torture: export TORTURE_KILLS := $(TORTURE_KILLS)
@@ -66,10 +69,11 @@ torture: export TORTURE_FLIPS := $(TORTURE_FLIPS)
 torture: export TORTURE_FAULTS := $(TORTURE_FAULTS)
 torture: export TORTURE_STORE_KILLS := $(TORTURE_STORE_KILLS)
 torture: export TORTURE_STORE_PAIRS := $(TORTURE_STORE_PAIRS)
+torture: export TORTURE_LOADER_FAULTS := $(TORTURE_LOADER_FAULTS)
 torture: export TORTURE_SEED := $(TORTURE_SEED)
 torture: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) -rP tests/durability/test_kills.py tests/durability/test_faults.py \
-	  tests/loader/test_faults.py tests/storage/test_remote_output.py $(PYTEST_ARGS)
+	  tests/loader/test_faults.py tests/loader/test_remote_faults.py tests/storage/test_remote_output.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -29,7 +29,12 @@ Build = Callable[..., Manifest]
 KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "3"))
 PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "3"))
 SEED = os.environ.get("TORTURE_SEED", "4")
-each_store = pytest.mark.parametrize("server", ["moto", "fake-gcs"], indirect=True)
+STORES = [
+    "moto",
+    "fake-gcs",
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("s3proxy", "azurite")),
+]
+each_store = pytest.mark.parametrize("server", STORES, indirect=True)
 
 
 @pytest.fixture
