@@ -120,13 +120,13 @@ def check(data: bytes, name: str, folder: Path) -> None:
         assert len(values[feature]) == len(array)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.sampled_from(sorted(ARRAYS)).flatmap(lambda name: damages(npy(ARRAYS[name]))))
 def test_a_damaged_npy_is_read_as_numpy_reads_it_or_refused(data, tmp_path_factory):
     check(data, "x.npy", tmp_path_factory.mktemp("damage"))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     data=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]).flatmap(lambda how: damages(npz(how)))
 )

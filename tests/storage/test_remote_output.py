@@ -1,7 +1,7 @@
 """A dataset that is built into an object store is the one that is built on a disk; nothing else is left.
 
 ``TORTURE_STORE_KILLS`` and ``TORTURE_STORE_PAIRS`` are how many builds are killed, and how many pairs start
-together: 3 of each by default, 500 and 200 in ``make torture``. ``TORTURE_SEED`` repeats a run.
+together: 1 of each by default, 500 and 200 in ``make torture``. ``TORTURE_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .output_campaigns import kills, objects, pairs, running_commands, uploads, 
 from .servers import s3_client
 
 Build = Callable[..., Manifest]
-KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "3"))
-PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "3"))
+KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "1"))
+PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "1"))
 SEED = os.environ.get("TORTURE_SEED", "4")
 STORES = [
     "moto",

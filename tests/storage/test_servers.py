@@ -112,6 +112,7 @@ def test_listings_have_a_prefix_and_folders(bucket: Bucket):
     assert obstore.list_with_delimiter(store)["common_prefixes"] == ["a", "ab"]
 
 
+@pytest.mark.nightly
 def test_listings_go_past_a_page(bucket: Bucket):
     store = bucket.store()
     expected = [f"p/{index:04}" for index in range(1005)]
