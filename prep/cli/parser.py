@@ -32,7 +32,8 @@ def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
         )
         own.set_defaults(verb=verb, parser=own)
         verb.add_arguments(own)
-        if all(action.dest != "config" for action in own._actions):
+        options = {action.dest for action in own._actions if action.option_strings} - {"help"}
+        if options and "config" not in options:
             add_config(own)
     return parser
 

@@ -6,6 +6,7 @@ from tfshards.prep.cli.adopt import ADOPT
 from tfshards.prep.cli.append import APPEND
 from tfshards.prep.cli.audit import AUDIT
 from tfshards.prep.cli.build import BUILD
+from tfshards.prep.cli.completion import COMPLETION
 from tfshards.prep.cli.export import EXPORT
 from tfshards.prep.cli.info import INFO
 from tfshards.prep.cli.merge import MERGE
@@ -34,5 +35,6 @@ VERBS: dict[str, Verb] = {
         MERGE,
         APPEND,
         EXPORT,
+        COMPLETION,
     )
 }

@@ -1,0 +1,42 @@
+"""The verb ``completion``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from tfshards.prep.cli.expand import subcommands
+from tfshards.prep.cli.verb import Verb
+
+# What a shell lists for arguments with these metavars; it lists nothing for others.
+_FILES = ("FILE", "SOURCE", "SOURCES", "PATH")
+_FOLDERS = ("DATASET", "FOLDER", "DIR")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+
+
+def _run(args: argparse.Namespace) -> int:
+    # imported late, because no other verb needs them
+    import shtab
+
+    from tfshards.prep.cli.parser import make_parser
+    from tfshards.prep.cli.verbs import VERBS
+
+    parser = make_parser(VERBS)
+    for each in _with_subcommands(parser):
+        for action in each._actions:
+            if action.metavar in (*_FILES, *_FOLDERS):
+                action.complete = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(parser, args.shell))
+    return 0
+
+
+def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for each in subcommands(parser).values():
+        yield from _with_subcommands(each)
+
+
+COMPLETION = Verb("completion", "print a script that completes commands in a shell", _add_arguments, _run)
