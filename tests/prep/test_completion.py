@@ -83,7 +83,8 @@ def test_zsh_completes_the_same(script):
     if child == 0:
         os.execvpe("zsh", ["zsh", "-f", "-i"], os.environ | {"TERM": "dumb", "PS1": "> "})
     try:
-        os.write(terminal, b"autoload -U compinit; compinit -u -D; source ./script; echo rea''dy\n")
+        os.write(terminal, b"mkdir zfunc; cp script zfunc/_tfshards; fpath+=$PWD/zfunc\n")
+        os.write(terminal, b"autoload -U compinit; compinit -u -D; echo rea''dy\n")
         printed(terminal, until="ready")
         for line, completed in CASES.items():
             os.write(terminal, f"{line}\t".encode())
