@@ -1,6 +1,7 @@
 # make demo   from nothing to a trained model: environment, images, shards, training
 # make test   what a change must pass, in minutes; make check adds formatter, linter, types and coverage
 # make nightly   exhaustive tables, and short runs of fuzz and torture
+# make docs   the documentation as a site, in site/
 # make engines   builds on Prism, Flink and Spark, whose processes are killed; needs Java, Maven and Go
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +11,7 @@ PYTEST_ARGS ?=
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check nightly engines fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check nightly docs engines fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -39,6 +40,9 @@ nightly: $(VENV)/.installed
 	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
 	  TORTURE_LOADER_FAULTS=30
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
+
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
 
 # The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
 engines: $(VENV)/.installed
@@ -95,7 +99,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:
-	rm -rf demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two that install into one environment, or write one folder demo/, would break each other: the second one waits.
 $(VENV)/.installed: pyproject.toml

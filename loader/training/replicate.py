@@ -25,7 +25,7 @@ def replicate(strategy: tf.distribute.Strategy, static: object) -> object:
 
     Raises:
         OptionsError: a value cannot be converted to a tensor, or the strategy has no replicas that hold
-        values.
+            values.
     """
     if not isinstance(strategy, tf.distribute.Strategy):
         raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")

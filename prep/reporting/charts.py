@@ -87,7 +87,7 @@ def columns_chart(values: Sequence[float], color: str, label: str) -> str:
         {"mark": {**mark, "opacity": 0.5}, "encoding": high},
         {"mark": mark, "encoding": low},
     ]
-    return _drawn({"data": {"values": rows}, "layer": layers, "height": _LOW}, label)
+    return drawn({"data": {"values": rows}, "layer": layers, "height": _LOW}, label)
 
 
 def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: str) -> str:
@@ -124,7 +124,7 @@ def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: st
         "y2": {"field": "count"},
     }
     mark: Json = {"type": "rect", "color": color, "stroke": "var(--card)", "strokeWidth": 1}
-    return _drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
+    return drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
 
 
 def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
@@ -162,7 +162,7 @@ def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
     }
     height = max(8 * len(splits), _ROW_HEIGHT) * len(names) + 8
     spec: dict[str, Json] = {"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}
-    return _drawn({**spec, "width": _WIDTH - 60, "height": height}, label)
+    return drawn({**spec, "width": _WIDTH - 60, "height": height}, label)
 
 
 def rank_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
@@ -184,10 +184,10 @@ def rank_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
         "color": {"field": "split", "scale": {"domain": order, "range": colors}, "legend": None},
     }
     mark: Json = {"type": "line", "strokeWidth": 2, "interpolate": "step-after"}
-    return _drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
+    return drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
 
 
-def _drawn(spec: Mapping[str, Json], label: str) -> str:
+def drawn(spec: Mapping[str, Json], label: str) -> str:
     """Return a specification of Vega-Lite as SVG that is scaled by the page, without roles inside."""
     import vl_convert
 

@@ -1,0 +1,59 @@
+"""The reference of the command line, from the parser of the command."""
+
+from __future__ import annotations
+
+import argparse
+import html
+
+from tfshards.prep.cli.expand import subcommands
+from tfshards.prep.cli.parser import make_parser
+from tfshards.prep.cli.verbs import VERBS
+
+
+def command_pages() -> str:
+    """Return a page with a section for each verb and kind of source."""
+    # the usage of argparse is as wide as the terminal otherwise
+    parser = make_parser(VERBS)
+    parts = ["# Command line", str(parser.description)]
+    for name, verb in subcommands(parser).items():
+        parts += [f"## tfshards {name}", *_section(verb)]
+        for kind, own in subcommands(verb).items():
+            parts += [f"### tfshards {name} {kind}", *_section(own)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(parser: argparse.ArgumentParser) -> list[str]:
+    rows = [_row(action, parser) for action in parser._actions if action.help and action.dest != "help"]
+    table = ["| argument | meaning |", "| --- | --- |", *rows]
+    commands = subcommands(parser)
+    listed = f"KIND is one of {', '.join(f'`{name}`' for name in commands)}." if commands else ""
+    epilog = _text(parser.epilog or "")
+    parts = [_text(parser.description or ""), f"    {_usage(parser)}", "\n".join(table), listed, epilog]
+    return [part for part in parts if part]
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    positional = [action for action in parser._actions if not action.option_strings and action.help]
+    names = [f"{action.metavar}{' ...' if action.nargs == '+' else ''}" for action in positional]
+    optional = [
+        f"[{name}]" if action.nargs == "?" else name for action, name in zip(positional, names, strict=True)
+    ]
+    return " ".join([parser.prog, *(optional or ["KIND", "..."]), "[OPTIONS]"])
+
+
+def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    value = action.metavar or (
+        f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper()
+    )
+    flags = ", ".join(action.option_strings)
+    shown = " ".join(filter(None, [flags, str(value) if action.nargs != 0 else ""])).replace("|", "&#124;")
+    text = str(action.help) % {**vars(action), "prog": parser.prog}
+    return f"| <code>{html.escape(shown).replace('&amp;#124;', '&#124;')}</code> | {_text(text)} |"
+
+
+def _text(text: str) -> str:
+    """Return text in which nothing is Markdown or HTML."""
+    escaped = html.escape(text, quote=False).replace("|", "&#124;")
+    for character in "\\*_`[]":
+        escaped = escaped.replace(character, f"&#{ord(character)};")
+    return escaped
