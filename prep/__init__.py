@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from tfshards.prep.building.preview import plan
     from tfshards.prep.building.prune import Pruned, prune
     from tfshards.prep.building.write_shards import WriteShards
+    from tfshards.prep.comparison.diff import Diff, diff
     from tfshards.prep.derivation.append import append
     from tfshards.prep.derivation.merge import merge
+    from tfshards.prep.derivation.relabel import relabel
+    from tfshards.prep.derivation.remove import remove
     from tfshards.prep.derivation.reshard import reshard
     from tfshards.prep.derivation.shard_options import ShardOptions
     from tfshards.prep.exporting.export import Export, export
@@ -49,6 +52,7 @@ __all__ = [
     "AdoptOptions",
     "Arrays",
     "ColumnRoles",
+    "Diff",
     "Elements",
     "Export",
     "FeatureRoles",
@@ -68,11 +72,14 @@ __all__ = [
     "append",
     "audit",
     "build",
+    "diff",
     "export",
     "info",
     "merge",
     "plan",
     "prune",
+    "relabel",
+    "remove",
     "repair",
     "report",
     "reshard",
@@ -96,6 +103,7 @@ _MODULES = {
     "AdoptOptions": "tfshards.prep.adoption.manifest",
     "Arrays": "tfshards.prep.sources.arrays.source",
     "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
+    "Diff": "tfshards.prep.comparison.diff",
     "Elements": "tfshards.prep.sources.elements.source",
     "Export": "tfshards.prep.exporting.export",
     "FeatureRoles": "tfshards.prep.adoption.roles",
@@ -115,11 +123,14 @@ _MODULES = {
     "append": "tfshards.prep.derivation.append",
     "audit": "tfshards.prep.auditing.audit",
     "build": "tfshards.prep.building.build",
+    "diff": "tfshards.prep.comparison.diff",
     "export": "tfshards.prep.exporting.export",
     "info": "tfshards.schemas",
     "merge": "tfshards.prep.derivation.merge",
     "plan": "tfshards.prep.building.preview",
     "prune": "tfshards.prep.building.prune",
+    "relabel": "tfshards.prep.derivation.relabel",
+    "remove": "tfshards.prep.derivation.remove",
     "repair": "tfshards.prep.verification.repair",
     "report": "tfshards.prep.reporting.report",
     "reshard": "tfshards.prep.derivation.reshard",

@@ -120,6 +120,7 @@ LAYERS = {
         "cli",
         "exporting",
         "reporting",
+        "comparison",
         "derivation",
         "adoption",
         "auditing",

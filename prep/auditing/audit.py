@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tfshards.prep.auditing.findings import (
     Finding,
     Instance,
+    Kind,
     class_findings,
     class_name,
     example_at,
@@ -24,7 +25,8 @@ from tfshards.prep.auditing.findings import (
 from tfshards.prep.auditing.repeats import Partners, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
 from tfshards.prep.auditing.survey import Survey, compared_names, survey
-from tfshards.schemas import Manifest, read_manifest
+from tfshards.prep.sources.keys import KEY_FEATURE
+from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.storage import any_path
 
 
@@ -37,12 +39,37 @@ class Audit:
         label_counts: number of examples by split and class, for all classes; empty without labels.
         findings: leaks first.
         notes: parts of the dataset that were not examined, and why.
+        has_keys: whether the examples have keys.
     """
 
     num_examples: Mapping[str, int]
     label_counts: Mapping[str, Mapping[str, int]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
+    has_keys: bool = True
+
+    def keys(self, kinds: Collection[Kind] = ("leak", "duplicate")) -> list[str]:
+        """Return the keys of the examples that were found, sorted, each once.
+
+        Of equal or similar examples, the first one is left out: that of the largest split, and in one split
+        that with the lowest position. Removing the others leaves one of each. Of a conflict of labels, both
+        examples are listed.
+
+        Args:
+            kinds: kinds of findings that name examples: ``leak``, ``duplicate``, ``conflict`` and ``size``.
+
+        Raises:
+            InputError: the examples have no keys.
+        """
+        if not self.has_keys:
+            raise InputError("the examples have no keys, so that no key can be listed")
+        found = set()
+        for finding in self.findings:
+            if finding.kind in kinds:
+                for instance in finding.instances:
+                    both = (instance.example, instance.like if finding.kind == "conflict" else None)
+                    found |= {example.key for example in both if example}
+        return sorted(found)
 
 
 def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTANCE) -> Audit:
@@ -82,7 +109,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
     findings += class_findings(counts)
     findings += size_findings(seen, manifest)
     sizes = {name: manifest.splits[name].num_examples for name in seen.splits}
-    return Audit(sizes, counts, tuple(findings), tuple(notes))
+    return Audit(sizes, counts, tuple(findings), tuple(notes), KEY_FEATURE in manifest.schema.features)
 
 
 def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[str]:

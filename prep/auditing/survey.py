@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -19,6 +18,7 @@ from tfshards.prep.records.content import compared_features
 from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.values import parse_record
+from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.storage import AnyPath
@@ -148,7 +148,7 @@ def _add_image(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
 def _key(values: Decoded | None, default: str) -> str:
     if not values:
         return default
-    return os.fsdecode(values[0]) if isinstance(values[0], bytes) else str(values[0])
+    return to_text(values[0]) if isinstance(values[0], bytes) else str(values[0])
 
 
 def _digest(features: Sequence[Decoded]) -> bytes:

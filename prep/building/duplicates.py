@@ -67,6 +67,13 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
     ]
 
 
+def original_of(reject: Reject) -> str | None:
+    """Return the key of the example that a reject is a duplicate of; None if it has another reason."""
+    if reject.reason != REASON:
+        return None
+    return str(ast.literal_eval(reject.detail.removeprefix(_DETAIL)))
+
+
 def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
     """Return whether an input that was rejected as a duplicate still has the same content as the other input.
 
@@ -76,9 +83,8 @@ def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: 
         listing: the listing of the source.
         reader: the reader of the source.
     """
-    if reject.reason != REASON:
-        return False
-    original = listing.find(ast.literal_eval(reject.detail.removeprefix(_DETAIL)))
+    key = original_of(reject)
+    original = None if key is None else listing.find(key)
     if original is None:
         return False
     (outcome,) = reader.read(listing.rows(np.array([original], dtype=np.int64)), listing.schema)

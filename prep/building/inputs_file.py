@@ -87,17 +87,23 @@ def has_masks(schema: Schema) -> bool:
 
 def write_inputs(folder: AnyPath, build_id: str, plan: Plan) -> None:
     """Record the inputs of a build in the folder of its dataset."""
-    listing = plan.listing
-    split = np.zeros(listing.num_examples, np.int16)
-    for index, numbers in enumerate(plan.membership.examples.values()):
+    found, splits = plan.listing, plan.membership.examples
+    recorded = RecordedInputs(found.keys, found.sizes, found.stamps, found.labels, dict(splits))
+    write_recorded(folder, build_id, recorded)
+
+
+def write_recorded(folder: AnyPath, build_id: str, inputs: RecordedInputs) -> None:
+    """Record the inputs of a dataset in its folder."""
+    split = np.zeros(len(inputs.sizes), np.int16)
+    for index, numbers in enumerate(inputs.splits.values()):
         split[numbers] = index
-    keys = b"" if isinstance(listing.keys, RowKeys) else b"\0".join(listing.keys)
+    keys = b"" if isinstance(inputs.keys, RowKeys) else b"\0".join(inputs.keys)
     arrays: dict[str, npt.NDArray[np.generic]] = {
         "keys": np.frombuffer(keys, np.uint8),
-        "sizes": listing.sizes,
-        "stamps": listing.stamps,
-        **({} if listing.labels is None else {"labels": listing.labels}),
-        "splits": np.array([*plan.membership.examples]),
+        "sizes": inputs.sizes,
+        "stamps": inputs.stamps,
+        **({} if inputs.labels is None else {"labels": inputs.labels}),
+        "splits": np.array([*inputs.splits]),
         "split": split,
     }
     file = io.BytesIO()

@@ -113,8 +113,8 @@ def restored_shards(manifest: Manifest) -> ShardCounts:
 
 
 def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
-    """Yield the options of the builds that a dataset was derived from by ``reshard`` and ``merge``."""
-    if options.get("source") == "reshard":
+    """Yield the options of the builds that a dataset was derived from, such as by ``reshard``."""
+    if options.get("source") in ("reshard", "remove", "relabel"):
         origins = [options["origin"]]
     elif options.get("source") == "merge":
         origins = cast("list[Json]", options["of"])

@@ -10,7 +10,12 @@ from typing import get_args
 from tfshards.prep.auditing.findings import Kind
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
 from tfshards.prep.progress.lines import counted
+from tfshards.prep.sources.keys_file import check_keys_path, write_keys
 from tfshards.schemas import OptionsError
+
+# The kinds of findings whose instances are examples.
+_WITH_EXAMPLES: tuple[Kind, ...] = ("leak", "duplicate", "conflict", "size")
+_DEFAULT_KINDS: tuple[Kind, ...] = ("leak", "duplicate")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +34,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Kind),
         help="exit with status 1 if there is a finding of this kind; repeatable",
     )
+    parser.add_argument(
+        "--keys",
+        metavar="FILE",
+        help="write the keys of the examples that were found to this file, for tfshards remove; of equal "
+        "examples all but one",
+    )
+    parser.add_argument(
+        "--keys-of",
+        action="append",
+        default=[],
+        choices=_WITH_EXAMPLES,
+        help="write the keys of findings of this kind; repeatable (default: leak and duplicate)",
+    )
     add_json(parser, "print all findings as JSON")
 
 
@@ -36,8 +54,15 @@ def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.auditing.text import audit_json, audit_text
 
+    if args.keys_of and not args.keys:
+        raise OptionsError("keys_of= has no effect without keys=; name a file")
+    path = check_keys_path(args.keys) if args.keys else None
     found = audit(args.dataset, distance=_distance(args.distance))
     print(json.dumps(audit_json(found)) if args.json else audit_text(found))
+    if path is not None:
+        keys = found.keys(args.keys_of or _DEFAULT_KINDS)
+        write_keys(path, keys)
+        args.log(f"wrote {counted(len(keys), 'key')} to {path}")
     failed = Counter(finding.kind for finding in found.findings if finding.kind in args.fail_on)
     if not failed:
         return 0

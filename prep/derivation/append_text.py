@@ -15,7 +15,11 @@ from tfshards.schemas.summary import class_lines, table
 
 
 def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
-    """Yield a line about changed inputs, about those that the source does not have, and renamed ones."""
+    """Yield lines about removed, changed, missing and renamed inputs of a source."""
+    if new.removed:
+        left_out = counted(len(new.removed), "input")
+        were = "was" if len(new.removed) == 1 else "were"
+        yield f"leaving out {left_out} that {were} removed from {origin.root}, such as {new.removed[0]!r}"
     if new.changed:
         have = "has" if len(new.changed) == 1 else "have"
         mask = " or its mask" if has_masks(new.listing.schema) else ""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tfshards.prep.building.contents import comparison_line, differing
-from tfshards.prep.building.inputs_file import read_inputs
+from tfshards.prep.building.inputs_file import RecordedInputs, read_inputs
 from tfshards.prep.derivation.known import KnownExamples
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing, Reader
+from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas.index import IntArray
 
@@ -58,6 +61,26 @@ def recorded_inputs(origin: Origin) -> dict[bytes, tuple[int, int]]:
                 inputs.keys, zip(inputs.sizes.tolist(), inputs.stamps.tolist(), strict=True), strict=True
             )
     return recorded
+
+
+def inputs_without(origin: Origin, removed: Collection[bytes]) -> RecordedInputs | None:
+    """Return what the builds of a dataset have recorded of their inputs, without some of them.
+
+    Args:
+        origin: the dataset.
+        removed: hashes of the keys of the inputs that are left out.
+
+    Returns:
+        The inputs by key, with neither labels nor splits, which only a repair needs; None if nothing is
+        recorded of any.
+    """
+    found = sorted(
+        (key, each) for key, each in recorded_inputs(origin).items() if hash_key(key) not in removed
+    )
+    if not found:
+        return None
+    numbers = np.array([each for _, each in found], np.int64).reshape(-1, 2)
+    return RecordedInputs([key for key, _ in found], numbers[:, 0], numbers[:, 1], None, {})
 
 
 def _may_differ(listing: Listing, origin: Origin, numbers: IntArray) -> BoolArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,7 +44,11 @@ class KnownExamples:
 
     def find(self, listing: Listing) -> IntArray:
         """Return the number of the example that has the key of each input, or -1."""
-        wanted = hash_array(map(hash_key, listing.keys)).view("S16")
+        return self.find_keys(listing.keys)
+
+    def find_keys(self, keys: Iterable[bytes]) -> IntArray:
+        """Return the number of the example that has each key, or -1."""
+        wanted = hash_array(map(hash_key, keys)).view("S16")
         order = np.argsort(self.keys)
         at = np.minimum(np.searchsorted(self.keys, wanted, sorter=order), len(order) - 1)
         found = order[at].astype(np.int64)

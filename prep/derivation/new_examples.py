@@ -15,6 +15,7 @@ from tfshards.prep.derivation.changed_inputs import find_changed
 from tfshards.prep.derivation.compare import class_difference, feature_difference
 from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
+from tfshards.prep.derivation.removed import are_removed
 from tfshards.prep.derivation.renamed_inputs import find_renamed
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.splits import Membership
@@ -40,6 +41,7 @@ class NewExamples:
         listing: listing of only these inputs, with the splits, class names and class numbers of the dataset.
         cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
         num_known: number of inputs of the source that the dataset holds, or has rejected with this content.
+        removed: keys of the inputs that are left out because their examples were removed from the dataset.
         rejects: inputs that the dataset has rejected, except those with new content.
         retried: keys of inputs that the dataset has rejected and that have new content.
         changed: keys of the inputs that the dataset holds with another label, split or content.
@@ -51,6 +53,7 @@ class NewExamples:
     listing: Listing
     cuts: Mapping[str, Json]
     num_known: int
+    removed: list[str]
     rejects: list[Reject]
     retried: list[str]
     changed: list[str]
@@ -89,6 +92,7 @@ def find_new_examples(
         changed = np.empty(0, np.int64)
     else:
         changed = find_changed(listing, reader, known, examples, log, checksum=checksum)
+    is_removed = are_removed(listing.keys, origin.manifest.options) & ~is_known
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
     missing = np.flatnonzero(absent)
@@ -103,7 +107,8 @@ def find_new_examples(
         else:
             retried.append(reject.key)
     # keys are sorted as bytes, which is not the order of row numbers
-    numbers = np.array(sorted(np.flatnonzero(~is_known).tolist(), key=listing.keys.__getitem__), np.int64)
+    is_new = ~(is_known | is_removed)
+    numbers = np.array(sorted(np.flatnonzero(is_new).tolist(), key=listing.keys.__getitem__), np.int64)
     new = replace(
         listing,
         keys=[listing.keys[number] for number in numbers.tolist()],
@@ -121,6 +126,7 @@ def find_new_examples(
         listing=new,
         cuts=membership.cuts,
         num_known=int(is_known.sum()),
+        removed=[to_text(listing.keys[number]) for number in np.flatnonzero(is_removed).tolist()],
         rejects=kept,
         retried=retried,
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],

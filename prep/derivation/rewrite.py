@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfshards.prep.derivation.rewrite_plan import RewritePlan, plan_split
+from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_pass import ShardPass
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
@@ -36,9 +36,22 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
         BuildError: a record of an origin is damaged, or the output cannot be written.
     """
     plan.area.open()
+    written = write_missing(plan, log)
+    return {
+        split: tuple(shard for of, shard in written.items() if of.split == split) for split in plan.num_shards
+    }
+
+
+def write_missing(plan: RewritePlan, log: Log) -> dict[ShardId, Shard]:
+    """Write the shards of a plan that its area, which is open, does not hold, and return all of them.
+
+    Raises:
+        InputError: an origin is damaged, or the output has too little space.
+        BuildError: a record of an origin is damaged, or the output cannot be written.
+    """
     finished = _finished(plan)
     missing = [shard for shard in plan.shards if shard not in finished]
-    split_plans = {split: plan_split(plan, split) for split in plan.num_shards}
+    split_plans = plan.split_plans()
     _log_start(plan, len(finished), log)
     _require_space(plan, finished)
     progress = Progress(plan.name, sum(split_plans[shard.split].num_examples(shard) for shard in missing))
@@ -49,11 +62,7 @@ def rewrite_shards(plan: RewritePlan, log: Log) -> dict[str, tuple[Shard, ...]]:
     ]
     stop = threading.Event()
     in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set(), area=plan.area))
-    written = plan.area.finished("first", plan.shards)
-    return {
-        split: tuple(done.shard for shard, done in written.items() if shard.split == split)
-        for split in plan.num_shards
-    }
+    return {shard: done.shard for shard, done in plan.area.finished("first", plan.shards).items()}
 
 
 def _finished(plan: RewritePlan) -> dict[ShardId, FinishedShard]:
@@ -74,19 +83,17 @@ def _finished(plan: RewritePlan) -> dict[ShardId, FinishedShard]:
 
 def _log_start(plan: RewritePlan, num_finished: int, log: Log) -> None:
     of = counted(len(plan.shards), "shard")
-    verb = "reshard" if len(plan.origins) == 1 else "merge"
     if num_finished:
-        log(f"resuming the {verb}: {num_finished} of {of} finished")
+        log(f"resuming the {plan.verb}: {num_finished} of {of} finished")
         return
-    manifests = [origin.manifest for origin in plan.origins]
-    examples = counted(sum(manifest.num_examples for manifest in manifests), "example")
-    record_bytes = sum(shard.record_bytes for manifest in manifests for shard in manifest.shards)
-    log(f"starting {verb}: {examples}, {size(record_bytes)}, {of}")
+    shards = [shard for _, shard in plan.read_shards]
+    examples = counted(sum(shard.num_examples for shard in shards), "example")
+    log(f"starting {plan.verb}: {examples}, {size(sum(shard.record_bytes for shard in shards))}, {of}")
 
 
 def _require_space(plan: RewritePlan, finished: Mapping[ShardId, FinishedShard]) -> None:
     """Raise InputError if the output's file system cannot hold the missing shards."""
-    shards = [shard for origin in plan.origins for shard in origin.manifest.shards]
+    shards = [shard for _, shard in plan.read_shards]
     compressions = {origin.manifest.compression for origin in plan.origins}
     if plan.compression == "none":
         needed = sum(shard.record_bytes for shard in shards)

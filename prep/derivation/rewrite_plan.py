@@ -39,8 +39,26 @@ class RewritePlan:
 
     @property
     def shards(self) -> list[ShardId]:
-        """All new shards."""
+        """The shards that are written."""
         return [ShardId(split, index) for split, count in self.num_shards.items() for index in range(count)]
+
+    @property
+    def read_shards(self) -> list[tuple[Origin, Shard]]:
+        """The shards of the origins that are read."""
+        return [(origin, shard) for origin in self.origins for shard in origin.manifest.shards]
+
+    @property
+    def verb(self) -> str:
+        """What is done, for status lines."""
+        return "reshard" if len(self.origins) == 1 else "merge"
+
+    def split_plans(self) -> Mapping[str, SplitPlan]:
+        """Return the plan of each split.
+
+        Raises:
+            InputError: an index or a file of labels of an origin is damaged.
+        """
+        return {split: plan_split(self, split) for split in self.num_shards}
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the path of a new shard, relative to the dataset."""

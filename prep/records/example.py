@@ -8,7 +8,7 @@ tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programm
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
@@ -85,13 +85,49 @@ def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
     key = decode_key(data)
     if key is None:
         raise ValueError("has no key")
-    entry = _key_header()(len(prefix) + len(key)) + prefix + key
+    return _with_entry(data, "key", _entry_header("key", "bytes")(len(prefix) + len(key)) + prefix + key)
+
+
+def with_label(data: bytes, name: str, label: int) -> bytes:
+    """Return an example with another value of the scalar label ``name``; all other bytes stay as they are.
+
+    Raises:
+        ValueError: ``data`` is not a ``tf.train.Example``, the feature is missing or not one integer, or
+            there are fields of an unknown type.
+    """
+    decode_label(data, name)
+    packed = _varint(label)
+    return _with_entry(data, name, _entry_header(name, "label")(len(packed)) + packed)
+
+
+def content_entries(data: bytes, names: Collection[str]) -> dict[str, bytes]:
+    """Return the encoded entry of each of these features of an example, by name, without decoding values.
+
+    Raises:
+        ValueError: ``data`` is not a ``tf.train.Example``, or has fields of an unknown type.
+    """
+    _parse(data)
+    found = {}
+    for field in _fields(data):
+        features = data[field.value : field.end] if field.number == 1 else b""
+        for each in _fields(features):
+            entry = features[each.value : each.end]
+            name = _name_of(entry).decode()
+            if name in names:
+                found[name] = entry
+    return found
+
+
+def _with_entry(data: bytes, name: str, entry: bytes) -> bytes:
+    """Return an example with another entry, which includes its tag, of the feature ``name``."""
     parts = []
     for field in _fields(data):
         if field.number == 1:
             features = data[field.value : field.end]
             changed = b"".join(
-                entry if _is_key(features[each.value : each.end]) else features[each.start : each.end]
+                entry
+                if _name_of(features[each.value : each.end]) == name.encode()
+                else features[each.start : each.end]
                 for each in _fields(features)
             )
             parts.append(_FIRST + _varint(len(changed)) + changed)
@@ -166,14 +202,14 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     return number | message[at] << shift, at + 1
 
 
-def _is_key(entry: bytes) -> bool:
-    """Return whether an entry of the map of features is that of the key."""
-    return any(field.number == 1 and entry[field.value : field.end] == b"key" for field in _fields(entry))
+def _name_of(entry: bytes) -> bytes:
+    """Return the name of the feature in an entry of the map of features; empty if the entry has none."""
+    return next((entry[field.value : field.end] for field in _fields(entry) if field.number == 1), b"")
 
 
 @cache
-def _key_header() -> Callable[[int], bytes]:
-    return _header(Feature("key", "bytes", "bytes"))
+def _entry_header(name: str, kind: str) -> Callable[[int], bytes]:
+    return _header(Feature(name, kind, {"bytes": "bytes", "label": "int64"}[kind]))
 
 
 def _parse(data: bytes) -> Message:

@@ -188,6 +188,39 @@ def test_a_leak_into_three_splits_is_reported_for_each(image_folder, tmp_path, q
     assert made.label_counts == {}
 
 
+def test_the_keys_of_all_equal_examples_but_one_are_listed(image_folder, tmp_path, quiet_build, capsys):
+    same, other = encoded(picture(1)), encoded(picture(2))
+    files = {f"{split}/{name}/1.png": same for split in ("train", "val", "test") for name in ("cat", "dog")}
+    files |= {f"train/cat/{number}.png": encoded(picture(number)) for number in range(3, 8)}
+    files |= {"val/cat/a\nb.png": other, "val/cat/c.png": other, "test/dog/2.png": encoded(picture(9))}
+    quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
+    made = audit(tmp_path / "out", distance=None)
+    listed = made.keys()
+    copies = [key for key, data in files.items() if data == same]
+    # the one that stays is in the largest split
+    (kept,) = [key for key in copies if key not in listed]
+    assert kept.startswith("train/")
+    assert len({"val/cat/a\nb.png", "val/cat/c.png"} & {*listed}) == 1
+    assert len(listed) == 5 + 1
+    # of a conflict both, since either label may be wrong
+    conflicts = made.keys(["conflict"])
+    assert kept in conflicts
+    assert {*conflicts} <= {*copies}
+    assert len({key.split("/")[1] for key in conflicts}) == 2
+    assert made.keys(["size"]) == []
+    path = tmp_path / "keys"
+    arguments = ["audit", str(tmp_path / "out"), "--distance", "none", "--keys", str(path)]
+    assert main(arguments) == 0
+    assert [json.loads(line) for line in path.read_text().splitlines()] == listed
+    assert main([*arguments, "--keys-of", "conflict", "--keys-of", "size"]) == 0
+    assert [json.loads(line) for line in path.read_text().splitlines()] == conflicts
+    capsys.readouterr()
+    assert main([*arguments[:4], "--keys-of", "size"]) == 2
+    assert "--keys-of has no effect without --keys; name a file" in capsys.readouterr().err
+    assert main([*arguments[:-1], str(tmp_path / "no" / "keys")]) == 1
+    assert "does not exist; name a file for the keys in an existing folder" in capsys.readouterr().err
+
+
 def test_a_distance_of_none_compares_bytes_only(dataset):
     out = dataset({"val/cat/copy.png": encoded(picture(0)), "val/cat/near.jpg": encoded(picture(2), "JPEG")})
     made = audit(out, distance=None)
@@ -323,6 +356,8 @@ def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path
         "note: of the image features only 'left' was examined",
         "note: no labels: classes and conflicts were not examined",
     ]
+    with pytest.raises(InputError, match="the examples have no keys, so that no key can be listed"):
+        made.keys()
 
 
 @pytest.mark.parametrize("distance", [32, None])

@@ -1,0 +1,258 @@
+"""Find how the examples of two datasets differ, by their keys, without decoding images.
+
+Of each example 48 bytes are held in memory: hashes of its key and of its values, its label and its position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.comparison.options import Difference, option_differences
+from tfshards.prep.derivation.keys import has_keys, read_shards
+from tfshards.prep.derivation.origin import Origin, open_origin
+from tfshards.prep.records.example import content_entries, decode_key, decode_label
+from tfshards.prep.sources.keys import KEY_FEATURE, hash_key, to_text
+from tfshards.schemas import InputError
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
+from tfshards.schemas.json_reader import Json
+
+_PACKED = struct.Struct("<16s16sq")
+_DTYPE = np.dtype([("key", "S16"), ("content", "S16"), ("label", "<i8")])
+
+
+class Change(NamedTuple):
+    """An example that is in both datasets, but not in the same class or split.
+
+    Attributes:
+        key: the key of the example.
+        before: its class, or its split, in the first dataset.
+        after: the same in the second dataset.
+    """
+
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, repr=False)
+class Diff:
+    """How two datasets differ; an example may be changed, relabeled and moved at once.
+
+    Attributes:
+        num_same: number of examples that are in both with the same values, class and split.
+        added: keys of the examples that only the second dataset has, sorted.
+        removed: keys of the examples that only the first dataset has.
+        changed: keys of the examples with other values than the label.
+        relabeled: examples of another class.
+        moved: examples of another split.
+        options: options of the builds, features and class names that differ.
+    """
+
+    num_same: int
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    relabeled: tuple[Change, ...] = ()
+    moved: tuple[Change, ...] = ()
+    options: tuple[Difference, ...] = field(default=())
+
+    @property
+    def has_same_examples(self) -> bool:
+        """Whether both datasets have the same examples, in the same classes and splits."""
+        return not (self.added or self.removed or self.changed or self.relabeled or self.moved)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether neither the examples nor the options differ."""
+        return self.has_same_examples and not self.options
+
+    def __repr__(self) -> str:
+        """Return the text that ``tfshards diff`` prints."""
+        from tfshards.prep.comparison.text import diff_text
+
+        return diff_text(self)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return all differences as JSON values."""
+        return {
+            "is_same": self.is_same,
+            "num_same": self.num_same,
+            "added": [*self.added],
+            "removed": [*self.removed],
+            "changed": [*self.changed],
+            "relabeled": [each._asdict() for each in self.relabeled],
+            "moved": [each._asdict() for each in self.moved],
+            "options": [each._asdict() for each in self.options],
+        }
+
+
+def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
+    """Return how the dataset ``other`` differs from the dataset ``one``.
+
+    Examples with the same key are compared in the features that both datasets have. Classes are compared by
+    name. If the digests of all splits are equal, no record is read.
+
+    Args:
+        one: folder of the first dataset, or its URL.
+        other: folder of the second dataset.
+
+    Raises:
+        InputError: one of them is not a dataset, is incomplete, or its examples have no keys.
+        BuildError: a record is damaged.
+    """
+    origins = open_origin(one), open_origin(other)
+    options = option_differences(*(origin.manifest for origin in origins))
+    if _are_equal(*origins):
+        return Diff(origins[0].manifest.num_examples, options=options)
+    for origin in origins:
+        if not has_keys(origin):
+            raise InputError(f"{origin.root}: its examples have no keys, so they cannot be compared")
+    first, second = (_read(origin, other) for origin, other in (origins, origins[::-1]))
+    in_first, in_second = first.find(second)
+    has_changed = first.rows["content"][in_first] != second.rows["content"][in_second]
+    numbers = first.class_numbers(in_first), second.class_numbers(in_second)
+    has_other_class = _differ(first, second, numbers)
+    names = first.splits[in_first], second.splits[in_second]
+    has_moved = names[0] != names[1]
+    is_added = np.ones(len(second.rows), np.bool_)
+    is_added[in_second] = False
+    is_removed = np.ones(len(first.rows), np.bool_)
+    is_removed[in_first] = False
+    wanted = is_removed.copy()
+    wanted[in_first] |= has_changed | has_other_class | has_moved
+    keys = first.keys(np.flatnonzero(wanted))
+
+    def changes(
+        is_one: npt.NDArray[np.bool_], before: Callable[[int], str], after: Callable[[int], str]
+    ) -> tuple[Change, ...]:
+        return tuple(
+            sorted(
+                Change(keys[int(in_first[at])], before(at), after(at))
+                for at in np.flatnonzero(is_one).tolist()
+            )
+        )
+
+    return Diff(
+        num_same=int((~(has_changed | has_other_class | has_moved)).sum()),
+        added=tuple(sorted(second.keys(np.flatnonzero(is_added)).values())),
+        removed=tuple(sorted(keys[number] for number in np.flatnonzero(is_removed).tolist())),
+        changed=tuple(sorted(keys[number] for number in in_first[has_changed].tolist())),
+        relabeled=changes(
+            has_other_class,
+            lambda at: first.class_name(numbers[0][at]),
+            lambda at: second.class_name(numbers[1][at]),
+        ),
+        moved=changes(has_moved, lambda at: str(names[0][at]), lambda at: str(names[1][at])),
+        options=options,
+    )
+
+
+def _are_equal(one: Origin, other: Origin) -> bool:
+    """Return whether the manifests of two datasets show that they have the same examples."""
+    splits = [
+        {name: (split.num_examples, split.examples_digest) for name, split in origin.manifest.splits.items()}
+        for origin in (one, other)
+    ]
+    return splits[0] == splits[1] and one.manifest.schema == other.manifest.schema
+
+
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """The examples of a dataset, numbered in the order of its shards.
+
+    Attributes:
+        origin: the dataset.
+        rows: shape ``(num_examples,)`` of ``_DTYPE``.
+        splits: shape ``(num_examples,)``, name of the split of each.
+        has_labels: whether both datasets have labels.
+    """
+
+    origin: Origin
+    rows: npt.NDArray[np.void]
+    splits: npt.NDArray[np.str_]
+    has_labels: bool
+
+    def find(self, other: _Examples) -> tuple[IntArray, IntArray]:
+        """Return the numbers of the examples that both have, here and in the other dataset."""
+        _, here, there = np.intersect1d(self.rows["key"], other.rows["key"], return_indices=True)
+        return here.astype(np.int64), there.astype(np.int64)
+
+    def class_numbers(self, numbers: IntArray) -> IntArray:
+        """Return the class numbers of examples."""
+        return self.rows["label"][numbers].astype(np.int64)
+
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, or its number if it has none."""
+        names = self.origin.manifest.schema.class_names
+        return names[label] if 0 <= label < len(names) else str(label)
+
+    def keys(self, numbers: IntArray) -> dict[int, str]:
+        """Return the keys of examples, which are ascending, by number; only their records are read."""
+        return dict(_keys(self.origin, numbers))
+
+
+def _keys(origin: Origin, numbers: IntArray) -> Iterator[tuple[int, str]]:
+    start = 0
+    for shard in origin.manifest.shards:
+        end = start + shard.num_examples
+        inside = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
+        if len(inside):
+            frames = origin.frames(shard)
+            for number in inside.tolist():
+                data = frames.read(number - start)[0][HEADER_BYTES:-FOOTER_BYTES]
+                yield number, to_text(decode_key(data) or b"")
+            frames.close()
+        start = end
+
+
+def _read(origin: Origin, other: Origin) -> _Examples:
+    """Read all records of a dataset that is compared with another."""
+    schemas = [each.manifest.schema for each in (origin, other)]
+    own, others = schemas[0].label, schemas[1].label
+    label = own.name if own and others else None
+    # without a class on both sides, a label is a value as any other
+    apart = {KEY_FEATURE.name, *(each.name for each in (own, others) if each and label)}
+    names = sorted({*schemas[0].names} & {*schemas[1].names} - apart)
+
+    def pack(data: bytes) -> bytes:
+        key = decode_key(data)
+        if key is None:
+            raise ValueError("has no key")
+        number = decode_label(data, label) if label else 0
+        return _PACKED.pack(hash_key(key), _digest(data, names), number)
+
+    rows = np.frombuffer(b"".join(read_shards(origin, f"examples of {origin.root}", pack)), _DTYPE)
+    splits = origin.manifest.splits
+    by_example = np.repeat([*splits], [split.num_examples for split in splits.values()])
+    return _Examples(origin, rows, by_example, label is not None)
+
+
+def _digest(data: bytes, names: Sequence[str]) -> bytes:
+    """Return a hash of some features of an example as they are encoded."""
+    entries = content_entries(data, names)
+    hashed = hashlib.blake2b(digest_size=16)
+    for name in names:
+        entry = entries.get(name, b"")
+        hashed.update(len(entry).to_bytes(8, "little"))
+        hashed.update(entry)
+    return hashed.digest()
+
+
+def _differ(one: _Examples, other: _Examples, numbers: tuple[IntArray, IntArray]) -> npt.NDArray[np.bool_]:
+    """Return for each pair of class numbers whether their classes differ; named classes by name."""
+    if not one.has_labels:
+        return np.zeros(len(numbers[0]), np.bool_)
+    names = one.origin.manifest.schema.class_names, other.origin.manifest.schema.class_names
+    if names[0] == names[1]:
+        return numbers[0] != numbers[1]
+    pairs, inverse = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
+    differ = [one.class_name(a) != other.class_name(b) for a, b in pairs.tolist()]
+    return np.array(differ, np.bool_)[inverse.reshape(-1)]

@@ -1,0 +1,113 @@
+"""Read the new labels of examples from a CSV, TSV, JSON Lines or Parquet file with ``key`` and ``label``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.json_reader import shown
+from tfshards.schemas.storage import AnyPath
+
+if TYPE_CHECKING:
+    from tfshards.prep.sources.tables.files import TableFile
+
+COLUMNS = ("key", "label")
+_JSON_LINES = (".jsonl", ".ndjson")
+
+
+def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:
+    """Return the name of the new class, or its number as text, by key.
+
+    Args:
+        labels: file with the columns ``key`` and ``label``; or the labels by key.
+
+    Raises:
+        OptionsError: the suffix of the file is not supported, or a mapping holds something else.
+        InputError: the file cannot be read, lacks a column, has no rows, or gives a key two labels.
+    """
+    if isinstance(labels, Mapping):
+        return _checked(labels)
+    path = _table_path(labels)
+    found: dict[bytes, str] = {}
+    rows = _json_rows(path) if path.suffix.lower() in _JSON_LINES else _table_rows(path)
+    for number, (key, label) in rows:
+        name = to_bytes(_text(key, "key", number, path))
+        value = _text(label, "label", number, path)
+        if found.setdefault(name, value) != value:
+            raise InputError(
+                f"{path}, row {number}: the key {to_text(name)!r} has the label {value!r}, but "
+                f"{found[name]!r} in a row before; keep one of them"
+            )
+    if not found:
+        raise InputError(f"{path} has no rows; write a key and a label in each")
+    return found
+
+
+def _checked(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
+    found = {}
+    for key, label in labels.items():
+        if not isinstance(key, (str, bytes)) or not isinstance(label, (str, int)) or isinstance(label, bool):
+            raise OptionsError(
+                f"labels= must map keys to names or numbers of classes, not {key!r} to {label!r}"
+            )
+        found[to_bytes(key) if isinstance(key, str) else key] = str(label)
+    if not found:
+        raise OptionsError("labels= is empty; give at least one key")
+    return found
+
+
+def _table_path(labels: str | os.PathLike[str]) -> AnyPath:
+    # imported late, because Arrow takes a second
+    from tfshards.prep.sources.tables.files import table_path
+
+    return table_path(labels)
+
+
+def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
+    from tfshards.prep.sources.tables.files import read_table
+
+    table: TableFile = read_table(path, COLUMNS)
+    _check_columns(table.table.column_names, path)
+    columns = (table.table[name].to_pylist() for name in COLUMNS)
+    return enumerate(zip(*columns, strict=True), 1)
+
+
+def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
+    """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise InputError(f"{path}, row {number}: {shown(to_text(line))} is not JSON") from None
+        _check_columns(row if isinstance(row, dict) else (), path)
+        yield number, (row["key"], row["label"])
+
+
+def _check_columns(names: Iterable[str], path: AnyPath) -> None:
+    held = [*names]
+    for name in COLUMNS:
+        if name not in held:
+            raise InputError(
+                f"{path} has no column {name!r}; its columns are {', '.join(map(repr, held)) or 'none'}, and "
+                "must be 'key' and 'label'"
+            )
+
+
+def _text(value: object, column: str, number: int, path: AnyPath) -> str:
+    if isinstance(value, bytes):
+        value = to_text(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or an integer")
+    return value

@@ -1,0 +1,72 @@
+"""Files of keys, one per line: written by ``audit`` and read by ``remove``.
+
+A line that starts with a quotation mark is a JSON string, which can hold any key; another line is the key
+itself. Empty lines are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.schemas import InputError
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.json_reader import shown
+from tfshards.schemas.storage import AnyPath, any_path
+
+_MARK = b'"'
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def write_keys(path: AnyPath, keys: Iterable[str]) -> None:
+    """Write keys, as text, to a file: a JSON string in ASCII per line.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_atomically(path, "".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
+
+
+def check_keys_path(path: str | os.PathLike[str]) -> AnyPath:
+    """Return the path of a new file of keys.
+
+    Raises:
+        InputError: its folder does not exist.
+    """
+    found = any_path(path)
+    if isinstance(found, Path) and (found.is_dir() or not found.parent.is_dir()):
+        fault = "is a folder" if found.is_dir() else f"the folder {found.parent} does not exist"
+        raise InputError(f"{found}: {fault}; name a file for the keys in an existing folder")
+    return found
+
+
+def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
+    """Return the keys in a file, in its order.
+
+    Raises:
+        InputError: the file cannot be read, or a line that starts with a quotation mark is not a JSON string.
+    """
+    found = any_path(path)
+    try:
+        lines = found.read_bytes().removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    except OSError as error:
+        raise InputError(f"{found}: cannot be read: {error.strerror}") from None
+    # editors of Windows end lines with \r\n; a key that ends so is written as JSON
+    lines = [line.removesuffix(b"\r") for line in lines]
+    return [_key(line, number, found) for number, line in enumerate(lines, 1) if line]
+
+
+def _key(line: bytes, number: int, path: AnyPath) -> bytes:
+    if not line.startswith(_MARK):
+        return line
+    try:
+        key = json.loads(line)
+        return to_bytes(key)
+    except (ValueError, AttributeError):
+        raise InputError(
+            f"{path}, line {number}: {shown(to_text(line))} starts with a quotation mark but is not a JSON "
+            "string; write a key that starts with one as JSON"
+        ) from None

@@ -1,0 +1,166 @@
+"""diff: what one dataset has that another lacks, and what differs in the examples of both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import (
+    Arrays,
+    ImageFolder,
+    Options,
+    ShardOptions,
+    append,
+    build,
+    diff,
+    relabel,
+    remove,
+    reshard,
+)
+from tfshards.prep.cli.main import main
+from tfshards.prep.comparison import diff as diff_module
+from tfshards.prep.comparison.options import option_differences
+from tfshards.schemas import BuildError, InputError, read_manifest
+
+from .derived import build_images, write_images
+from .test_remove import keys, without_keys
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory) -> Path:
+    """60 images in three splits."""
+    folder = tmp_path_factory.mktemp("images")
+    build_images(folder)
+    return folder / "old"
+
+
+@pytest.fixture
+def copy(origin, tmp_path) -> Path:
+    return Path(shutil.copytree(origin, tmp_path / "new"))
+
+
+def names(found) -> set[str]:
+    return {difference.name for difference in found.options}
+
+
+def test_equal_datasets_are_compared_without_reading_them(origin, copy, monkeypatch):
+    monkeypatch.setattr(diff_module, "read_shards", None)
+    found = diff(origin, copy)
+    assert found.is_same
+    assert repr(found) == "60 examples are the same"
+    reshard(copy, copy, shards=2, overwrite=True, options=ShardOptions(compression="gzip"), log=quiet)
+    found = diff(origin, copy)
+    assert (found.is_same, found.has_same_examples, names(found)) == (False, True, {"compression", "shards"})
+    assert repr(found).splitlines()[0] == "compression: none -> gzip"
+
+
+def test_examples_that_were_removed_added_and_relabeled(origin, copy, tmp_path):
+    remove(copy, ["cat/000.png", "dog/001.png"], log=quiet)
+    relabel(copy, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True, log=quiet)
+    append(write_images(tmp_path / "more", range(60, 67)), copy, engine="local", log=quiet)
+    found = diff(origin, copy)
+    assert found.removed == ("cat/000.png", "dog/001.png")
+    assert found.added == tuple(sorted(f"{('cat', 'dog')[n % 2]}/{n:03d}.png" for n in range(60, 67)))
+    assert found.relabeled == (("cat/002.png", "cat", "dog"), ("cat/004.png", "cat", "emu"))
+    assert (found.changed, found.moved, found.num_same) == ((), (), 56)
+    assert names(found) == {"class_names", "shards"}
+    lines = repr(found).splitlines()
+    assert lines[0] == "added: 7 examples"
+    assert lines[6] == "    and 2 more"
+    assert "    cat/004.png: cat -> emu" in lines
+    assert 'class_names: ["cat", "dog"] -> ["cat", "dog", "emu"]' in lines
+    back = diff(copy, origin)
+    assert (back.added, back.removed) == (found.removed, found.added)
+
+
+def test_examples_that_changed_or_moved(origin, tmp_path):
+    pictures = write_images(tmp_path / "photos", range(60))
+    shutil.copy(pictures / "cat" / "000.png", pictures / "cat" / "002.png")
+    options = Options(splits={"train": "0.6", "val": "0.3", "test": "0.1"})
+    build(
+        ImageFolder(pictures), tmp_path / "new", shards=3, seed=1, options=options, engine="local", log=quiet
+    )
+    found = diff(origin, tmp_path / "new")
+    assert found.changed == ("cat/002.png",)
+    assert (found.added, found.removed, found.relabeled) == ((), (), ())
+    splits = [
+        {key: split for split, held in keys(root).items() for key in held}
+        for root in (origin, tmp_path / "new")
+    ]
+    moved = {(key, split, splits[1][key]) for key, split in splits[0].items() if split != splits[1][key]}
+    assert {*found.moved} == moved
+    assert len(moved) > 10
+    assert found.num_same == 60 - len({"cat/002.png", *(key for key, *_ in moved)})
+    assert {"seed", "splits"} <= names(found)
+
+
+def test_classes_are_compared_by_name(tmp_path):
+    x = np.arange(4)
+    for name, class_names, label in (
+        ("a", ["cat", "dog"], [0, 1, 1, 0]),
+        ("b", ["dog", "cat"], [1, 0, 1, 1]),
+    ):
+        source = Arrays({"x": x, "label": np.array(label)}, class_names=class_names)
+        build(source, tmp_path / name, engine="local", log=quiet)
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.relabeled == (("2", "dog", "cat"),)
+    assert found.num_same == 3
+
+
+def test_only_the_features_of_both_are_compared(tmp_path):
+    x = np.arange(4)
+    build(Arrays({"x": x, "z": x}), tmp_path / "a", engine="local", log=quiet)
+    build(Arrays({"x": x, "label": x % 2}), tmp_path / "b", engine="local", log=quiet)
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.has_same_examples
+    assert names(found) == {"features"}
+
+
+def test_options_of_merged_datasets_are_those_of_all_builds(origin, copy):
+    one, other = read_manifest(origin), read_manifest(origin)
+    merged = replace(other, options={"source": "merge", "of": [{"options": one.options}] * 2})
+    found = {each.name: each for each in option_differences(one, merged)}
+    assert found["seed"].after is None
+    assert len(found["builds"].after) == 2
+
+
+def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
+    build(Arrays({"x": np.arange(4)}), tmp_path / "keyless", engine="local", log=quiet)
+    without_keys(tmp_path / "keyless")
+    with pytest.raises(InputError, match="keyless: its examples have no keys, so they cannot be compared"):
+        diff(origin, tmp_path / "keyless")
+    with pytest.raises(InputError, match="none does not exist"):
+        diff(origin, tmp_path / "none")
+    remove(copy, ["cat/000.png"], log=quiet)
+    shard = copy / read_manifest(copy).shards[0].path
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 1
+    shard.unlink()
+    shard.write_bytes(data)
+    with pytest.raises(BuildError, match="the checksum of the record's data does not match"):
+        diff(origin, copy)
+
+
+def test_the_command_exits_as_diff_does(origin, copy, capsys):
+    assert main(["diff", str(origin), str(copy)]) == 0
+    assert capsys.readouterr().out == "60 examples are the same\n"
+    remove(copy, ["cat/000.png"], log=quiet)
+    assert main(["diff", str(origin), str(copy)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "removed: 1 example",
+        "    cat/000.png",
+        "59 examples are the same",
+    ]
+    assert main(["diff", str(origin), str(copy), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["removed"] == ["cat/000.png"]
+    assert main(["diff", str(origin), str(copy / "no")]) == 1
+    assert main(["diff", str(origin), ""]) == 2

@@ -1,0 +1,302 @@
+"""relabel: examples get other classes; everything else of them, and all other examples, stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfshards.loader import load
+from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, verify
+from tfshards.prep.cli.main import main
+from tfshards.prep.derivation import relabel as relabel_module
+from tfshards.prep.derivation.edit_plan import label_counts
+from tfshards.prep.derivation.labels_file import new_labels
+from tfshards.prep.records.example import decode_example, example_encoder, with_label
+from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
+
+from .derived import build_arrays, build_images, build_table, records, write_images
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+@pytest.fixture(scope="module")
+def origins(tmp_path_factory) -> dict[str, Path]:
+    """60 images in three splits, plain and compressed, and 101 rows with classes that have no names."""
+    found = {}
+    for name, make, compression in (
+        ("images", build_images, "none"),
+        ("compressed", build_images, "gzip"),
+        ("arrays", build_arrays, "none"),
+    ):
+        folder = tmp_path_factory.mktemp(name)
+        make(folder, compression)
+        found[name] = folder / "old"
+    return found
+
+
+@pytest.fixture
+def pets(origins, tmp_path) -> Path:
+    return Path(shutil.copytree(origins["images"], tmp_path / "pets"))
+
+
+def values(root: Path) -> dict[str, list[dict[str, object]]]:
+    """Return the decoded examples of each split, in order."""
+    return {split: [decode_example(data) for data in held] for split, held in records(root).items()}
+
+
+@pytest.mark.parametrize("name", ["images", "compressed"])
+def test_only_the_labels_change(name, origins, tmp_path):
+    root = Path(shutil.copytree(origins[name], tmp_path / "pets"))
+    before, held = read_manifest(root), values(root)
+    cats = [os.fsdecode(one["key"][0]) for one in held["train"] if one["label"] == [0]][:3]
+    log: list[str] = []
+    made = relabel(root, {**dict.fromkeys(cats, "dog"), "dog/001.png": "dog"}, log=log.append)
+    assert read_manifest(root) == made
+    assert verify(root, deep=True, decode=True)
+    assert "1 example already has its label" in log
+    assert "verified by digest: nothing has changed in the 57 other examples" in log
+    for one in held["train"]:
+        if os.fsdecode(one["key"][0]) in cats:
+            one["label"] = [1]
+    assert values(root) == held
+    counts = before.splits["train"].label_counts
+    assert made.splits["train"].label_counts == {"cat": counts["cat"] - 3, "dog": counts["dog"] + 3}
+    assert made.splits["val"].label_counts == before.splits["val"].label_counts
+    assert made.split_cuts == before.split_cuts
+    assert (made.totals, made.rejects_digest) == (before.totals, before.rejects_digest)
+    assert made.options["relabeled"] == 3
+    links = {(root / shard.path).stat().st_nlink for shard in made.splits["test"].shards}
+    assert links == {2}
+    prune(root)
+    assert verify(root, deep=True)
+    if name == "compressed":
+        # the loader selects no classes from compressed shards
+        return
+    dogs = load(root, "train", classes=["dog"], batch_size=1, select=("key",))
+    assert {os.fsdecode(batch[0].numpy()[0]) for batch in dogs} >= {*cats}
+
+
+def test_a_second_call_does_nothing_and_edits_add_up(pets, contents):
+    made = relabel(pets, {"cat/000.png": "dog"}, log=quiet)
+    after = contents(pets)
+    log: list[str] = []
+    assert relabel(pets, {"cat/000.png": "dog"}, log=log.append) == made
+    assert contents(pets) == after
+    assert "is up to date" in log[-1]
+    again = relabel(pets, {"cat/002.png": "dog", "cat/004.png": "dog"}, dry_run=True, log=log.append)
+    assert (again, contents(pets)) == (made, after)
+    remove(pets, ["cat/006.png"], log=quiet)
+    last = relabel(pets, {"cat/002.png": "dog"}, log=quiet)
+    assert (last.options["relabeled"], len(last.options["removed"])) == (2, 1)
+    assert last.options["origin"] == made.options["origin"]
+    assert verify(pets, deep=True)
+
+
+def test_new_classes_follow_the_others(pets, tmp_path):
+    wanted = {"cat/000.png": "emu", "cat/002.png": "bat"}
+    with pytest.raises(
+        InputError, match=r"does not have the class 'bat' \(and 1 more\); did you mean 'cat'\? To"
+    ):
+        relabel(pets, wanted, log=quiet)
+    log: list[str] = []
+    made = relabel(pets, wanted, new_classes=True, log=log.append)
+    assert "new classes: 'bat', 'emu'" in log
+    assert made.schema.class_names == ("cat", "dog", "bat", "emu")
+    assert [*made.splits["test"].label_counts] == ["cat", "dog", "bat", "emu"]
+    assert (pets / "labels.txt").read_text() == "cat\ndog\nbat\nemu\n"
+    assert verify(pets, deep=True)
+    with pytest.raises(
+        InputError, match=r"does not have the class 'zebra'; it has 'cat', 'dog', 'bat', 'emu'\."
+    ):
+        relabel(pets, {"cat/000.png": "zebra"}, log=quiet)
+    more = append(write_images(tmp_path / "more", range(60, 64)), pets, engine="local", log=quiet)
+    assert more.num_examples == 64
+
+
+def test_a_class_without_examples_is_reported(tmp_path):
+    build(ImageFolder(write_images(tmp_path / "p", range(4))), tmp_path / "d", engine="local", log=quiet)
+    log: list[str] = []
+    made = relabel(tmp_path / "d", {"cat/000.png": "dog", "cat/002.png": "dog"}, log=log.append)
+    assert "warning: the split 'train' will have no examples of the class 'cat'" in log
+    assert made.splits["train"].label_counts == {"cat": 0, "dog": 4}
+
+
+def test_classes_without_names_are_numbers(origins, tmp_path):
+    root = Path(shutil.copytree(origins["arrays"], tmp_path / "rows"))
+    made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
+    assert [*made.splits["train"].label_counts.items()] == [("0", 33), ("1", 33), ("2", 35)]
+    with pytest.raises(InputError, match=r"does not have the class '9'; it has '0', '1', '2'\. To add"):
+        relabel(root, {"3": 9}, log=quiet)
+    made = relabel(root, {"3": 9, "4": -5}, new_classes=True, log=quiet)
+    assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
+    assert verify(root, deep=True)
+    for label in ("cat", "07", str(1 << 63)):
+        with pytest.raises(
+            InputError, match=rf"the label '{label}' is not an integer of type int64, but the"
+        ):
+            relabel(root, {"3": label}, new_classes=True, log=quiet)
+
+
+def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path):
+    wanted = {"cat/000.png": "dog", "cat/nobody.png": "dog"}
+    with pytest.raises(
+        InputError, match=r"1 of 2 keys is not in .*, such as 'cat/nobody.png'; correct the keys,"
+    ):
+        relabel(pets, wanted, log=quiet)
+    log: list[str] = []
+    assert relabel(pets, wanted, skip_unknown=True, log=log.append).options["relabeled"] == 1
+    assert log[0] == f"warning: 1 of 2 keys is not in {pets}, such as 'cat/nobody.png'"
+    build_table(tmp_path)
+    with pytest.raises(
+        InputError, match=r"old has no scalar feature of kind 'label', so its examples have no"
+    ):
+        relabel(tmp_path / "old", {"0": "a"}, log=quiet)
+
+
+FILES = {
+    "l.csv": b"label,key,note\ndog,cat/000.png,\ndog,cat/002.png,x\n",
+    "l.tsv": b"key\tlabel\ncat/000.png\tdog\ncat/002.png\tdog\n",
+    "l.jsonl": b'{"key": "cat/000.png", "label": "dog"}\n\n{"key": "cat/002.png", "label": "dog"}\n',
+}
+
+
+@pytest.mark.parametrize("name", [*FILES, "l.parquet"])
+def test_files_of_labels_are_read(name, tmp_path):
+    path = tmp_path / name
+    if name in FILES:
+        path.write_bytes(FILES[name])
+    else:
+        pq.write_table(pa.table({"key": ["cat/000.png", "cat/002.png"], "label": ["dog", "dog"]}), path)
+    assert new_labels(path) == {b"cat/000.png": "dog", b"cat/002.png": "dog"}
+
+
+def test_numbers_and_keys_of_any_bytes_are_read(tmp_path):
+    (tmp_path / "l.csv").write_text("key,label\n007,01\n8,2\n")
+    assert new_labels(tmp_path / "l.csv") == {b"007": "01", b"8": "2"}
+    pq.write_table(pa.table({"key": [7, 8], "label": [1, 2]}), tmp_path / "l.parquet")
+    assert new_labels(tmp_path / "l.parquet") == {b"7": "1", b"8": "2"}
+    (tmp_path / "l.jsonl").write_text('{"key": "a\\nb\\udcff", "label": 3}\n')
+    assert new_labels(tmp_path / "l.jsonl") == {b"a\nb\xff": "3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("l.csv", b"key,class\na,b\n", r"no column 'label'; its columns are 'key', 'class', and must be"),
+        ("l.jsonl", b'["a", "b"]\n', r"no column 'key'; its columns are none"),
+        ("l.jsonl", b'\n{"key": "a"\n', r"l.jsonl, row 2: '\{\"key\": \"a\"' is not JSON"),
+        ("l.jsonl", b"\n", r"l.jsonl has no rows; write a key and a label in each"),
+        (
+            "l.csv",
+            b"key,label\na,x\na,x\na,y\n",
+            r"row 3: the key 'a' has the label 'y', but 'x' in a row before",
+        ),
+        ("l.csv", b"key,label\na,\n", r"row 1: label is '', but must be text or an integer"),
+        ("l.jsonl", b'{"key": "a", "label": 1.5}\n', r"row 1: label is 1.5, but must be text or an integer"),
+        ("l.jsonl", b'{"key": null, "label": "b"}\n', r"row 1: key is None, but must be text or an integer"),
+    ],
+)
+def test_files_that_hold_no_labels_are_errors(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        new_labels(tmp_path / name)
+
+
+def test_arguments_that_are_no_labels_are_errors(tmp_path):
+    with pytest.raises(OptionsError, match=r"labels= is empty; give at least one key"):
+        new_labels({})
+    for wrong in ({"a": 1.5}, {"a": True}, {3: "a"}):
+        with pytest.raises(OptionsError, match=r"labels= must map keys to names or numbers of classes, not"):
+            new_labels(wrong)
+    with pytest.raises(OptionsError, match="the suffix of a table must be one of"):
+        new_labels(tmp_path / "l.txt")
+    unreadable = tmp_path / "l.jsonl"
+    unreadable.mkdir()
+    with pytest.raises(InputError, match="name the file of the table"):
+        new_labels(unreadable)
+
+
+def test_a_label_is_replaced_wherever_it_is_and_nothing_else():
+    schema = Schema(
+        (
+            Feature("a", "bytes", "bytes"),
+            Feature("label", "label", "int64"),
+            Feature("labels", "label", "int64", (None,)),
+            Feature("x", "raw", "uint8", (3,)),
+        )
+    )
+    encode = example_encoder(schema)
+    for old, new in ((0, 300), (300, 0), (5, -1), (-1, 1 << 40)):
+        data = [b"label", old, [old, 1], b"\x1a\x05x" * 2000]
+        before, after = (b"".join(encode([*data[:1], label, *data[2:]])) for label in (old, new))
+        assert with_label(before, "label", new) == after
+    with pytest.raises(ValueError, match=r"the feature 'x' has 0 integers instead of 1"):
+        with_label(before, "x", 1)
+
+
+def test_a_record_that_cannot_be_relabeled_ends_the_call(pets, monkeypatch):
+    # neither can be written by tfshards
+    monkeypatch.setattr(relabel_module, "with_label", lambda *_: b"")
+    with pytest.raises(BuildError, match=r"record \d+ would change in more than its label"):
+        relabel(pets, {"cat/000.png": "dog"}, log=quiet)
+
+    def fail(*_: object) -> bytes:
+        raise ValueError("has a field of type 3, which a tf.train.Example does not have")
+
+    monkeypatch.setattr(relabel_module, "with_label", fail)
+    with pytest.raises(BuildError, match=r"record \d+: has a field of type 3"):
+        relabel(pets, {"cat/000.png": "dog"}, log=quiet)
+
+
+def test_a_killed_relabel_resumes_to_the_same_bytes(origins, tmp_path, contents):
+    whole, root = (Path(shutil.copytree(origins["images"], tmp_path / name)) for name in ("a", "b"))
+    wanted = {f"cat/{number:03d}.png": "dog" for number in range(0, 20, 2)}
+    relabel(whole, wanted, log=quiet)
+    code = (
+        "import os, sys, threading; from tfshards.prep import relabel\n"
+        "from tfshards.prep.writing.area import BuildArea\n"
+        "written, write = [], BuildArea.write_finished\n"
+        "def die(area, phase, shard, done):\n"
+        "    write(area, phase, shard, done)\n"
+        "    written.append(shard)\n"
+        "    if len(written) > 7: os.kill(os.getpid(), 9)\n"
+        "BuildArea.write_finished = die\n"
+        f"relabel(sys.argv[1], {wanted!r})"
+    )
+    died = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    log: list[str] = []
+    relabel(root, wanted, log=log.append)
+    assert any(line.startswith("resuming the relabel: ") for line in log)
+    # the name is in neither
+    assert contents(root) == contents(whole)
+
+
+def test_the_command_relabels(pets, tmp_path, capsys):
+    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dgo\n")
+    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv")]) == 1
+    assert "did you mean 'dog'? To add new classes, give --new-classes" in capsys.readouterr().err
+    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dog\n")
+    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["options"]["source"] == "relabel"
+
+
+def test_a_split_with_an_example_of_no_class_has_no_counts():
+    label = Feature("label", "label", "int64")
+    named, plain = Schema((label,), ("a", "b", "c")), Schema((label,))
+    assert label_counts(np.array([0, -1, 1]), named) == {}
+    assert label_counts(np.array([0, 0, 1]), named) == {"a": 2, "b": 1, "c": 0}
+    assert label_counts(np.array([5, -1, 5]), plain) == {"-1": 1, "5": 2}
+    assert label_counts(None, plain) == {}
