@@ -32,6 +32,7 @@ VERBS: dict[str, Verb] = {
         REPORT,
         VERIFY,
         AUDIT,
+        DIFF,
         PRUNE,
         ADOPT,
         RESHARD,
@@ -39,7 +40,6 @@ VERBS: dict[str, Verb] = {
         APPEND,
         REMOVE,
         RELABEL,
-        DIFF,
         EXPORT,
         COMPLETION,
     )

@@ -252,7 +252,7 @@ def _differ(one: _Examples, other: _Examples, numbers: tuple[IntArray, IntArray]
         return np.zeros(len(numbers[0]), np.bool_)
     names = one.origin.manifest.schema.class_names, other.origin.manifest.schema.class_names
     if names[0] == names[1]:
-        return numbers[0] != numbers[1]
+        return np.asarray(numbers[0] != numbers[1], np.bool_)
     pairs, inverse = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
-    differ = [one.class_name(a) != other.class_name(b) for a, b in pairs.tolist()]
-    return np.array(differ, np.bool_)[inverse.reshape(-1)]
+    differ = np.array([one.class_name(a) != other.class_name(b) for a, b in pairs.tolist()], np.bool_)
+    return np.asarray(differ[inverse.reshape(-1)], np.bool_)

@@ -52,7 +52,9 @@ def _facts(manifest: Manifest) -> Mapping[str, Json]:
         "compression": manifest.compression,
         "shards": shards,
     }
-    return facts | (builds[0] if len(builds) == 1 else {"builds": [*builds]})
+    if len(builds) == 1:
+        return {**facts, **builds[0]}
+    return {**facts, "builds": [*builds]}
 
 
 def _options(build: Mapping[str, Json]) -> dict[str, Json]:

@@ -639,8 +639,9 @@ def test_help_lists_all_verbs(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
     listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    looks = ["info", "show", "report", "verify", "audit", "prune"]
-    assert listed == ["build", "plan", *looks, "adopt", "reshard", "merge", "append", "export"]
+    looks = ["info", "show", "report", "verify", "audit", "diff", "prune"]
+    derived = ["reshard", "merge", "append", "remove", "relabel"]
+    assert listed == ["build", "plan", *looks, "adopt", *derived, "export"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):

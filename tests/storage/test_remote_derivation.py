@@ -9,9 +9,24 @@ import numpy as np
 import pytest
 
 from tests.durability.inputs import image, write
-from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, build, merge, reshard, verify
+from tfshards.prep import (
+    Arrays,
+    ImageFolder,
+    Options,
+    ShardOptions,
+    append,
+    build,
+    diff,
+    merge,
+    prune,
+    relabel,
+    remove,
+    reshard,
+    verify,
+)
 from tfshards.prep.derivation import append as append_module
 from tfshards.prep.derivation import derive as derive_module
+from tfshards.prep.derivation import edit as edit_module
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path
@@ -80,6 +95,44 @@ def test_datasets_of_a_bucket_are_merged_into_a_folder(bucket, tmp_path):
     merge(origins, f"{bucket.url}/data", log=quiet)
     assert files(tmp_path / "data") == objects(f"{bucket.url}/data")
     assert verify(tmp_path / "data", deep=True)
+
+
+def test_a_dataset_is_edited_and_compared_in_a_bucket(bucket, tmp_path):
+    roots = [built(tmp_path / "photos", out, range(8)) for out in (f"{bucket.url}/data", tmp_path / "data")]
+    before = built(tmp_path / "photos", tmp_path / "before" / "data", range(8))
+    for root in roots:
+        remove(root, ["cat/00.bmp", "cat/bad-0.bmp"], log=quiet)
+        relabel(root, {"cat/02.bmp": "dog"}, log=quiet)
+        prune(root)
+    assert objects(roots[0]) == files(tmp_path / "data")
+    assert uploads(bucket) == []
+    assert verify(roots[0], deep=True)
+    found = diff(before, roots[0])
+    assert (found.removed, found.relabeled) == (("cat/00.bmp",), (("cat/02.bmp", "cat", "dog"),))
+    assert not [data for data in objects(roots[0]).values() if b"cat/00.bmp" in data]
+
+
+def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monkeypatch):
+    root, whole = (
+        built(tmp_path / "photos", out, range(8)) for out in (f"{bucket.url}/data", tmp_path / "data")
+    )
+    remove(whole, ["cat/00.bmp"], log=quiet)
+
+    def fail(*_: object) -> None:
+        raise OSError(None, "the network is down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(edit_module, "commit", fail)
+        with pytest.raises(BuildError, match="the network is down; once that is fixed, run the same"):
+            remove(root, ["cat/00.bmp"], log=quiet)
+    copied: list[object] = []
+    patched = BuildArea.link_shard
+    monkeypatch.setattr(BuildArea, "link_shard", lambda *args: copied.append(patched(*args)))
+    remove(root, ["cat/00.bmp"], log=quiet)
+    assert copied == []
+    for folder in (root, whole):
+        prune(folder)
+    assert objects(root) == files(tmp_path / "data")
 
 
 def test_a_dataset_is_resharded_in_place(bucket, tmp_path):
