@@ -13,7 +13,7 @@ from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.derivation.rewrite_plan import RewritePlan, SplitPlan
 from tfshards.prep.records.example import with_label
 from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import FrameReader, RecordError
+from tfshards.prep.records.reader import FrameReader
 from tfshards.prep.writing.area import ShardId
 from tfshards.schemas import Schema, Shard
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray, RecordIndex
@@ -130,7 +130,6 @@ class _RelabelingReader(FrameReader):
         new_labels: Mapping[int, int],
     ) -> None:
         super().__init__(path, compression, index)
-        self._shard, self._starts = path, index.offsets
         self._label, self._new_labels = label, new_labels
 
     def read(self, record: int) -> tuple[bytes, bytes]:
@@ -138,12 +137,9 @@ class _RelabelingReader(FrameReader):
         found, footer = super().read(record)
         if record not in self._new_labels:
             return found, footer
-        try:
-            parts = frame(
-                with_label(found[HEADER_BYTES:-FOOTER_BYTES], self._label, self._new_labels[record])
-            )
-        except ValueError as error:
-            raise RecordError(self._shard, record, int(self._starts[record]), str(error)) from None
+        # the plan has found that the label can be replaced
+        data = with_label(found[HEADER_BYTES:-FOOTER_BYTES], self._label, self._new_labels[record])
+        parts = frame(data)
         return b"".join(parts), parts[-1]
 
 

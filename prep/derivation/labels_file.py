@@ -27,7 +27,8 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
 
     Raises:
         OptionsError: the suffix of the file is not supported, or a mapping holds something else.
-        InputError: the file cannot be read, lacks a column, has no rows, or gives a key two labels.
+        InputError: the file does not exist, lacks a column, has no rows, or gives a key two labels.
+        OSError: the file cannot be read.
     """
     if isinstance(labels, Mapping):
         return _checked(labels)
@@ -78,11 +79,7 @@ def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:

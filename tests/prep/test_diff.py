@@ -133,6 +133,11 @@ def test_options_of_merged_datasets_are_those_of_all_builds(origin, copy):
     assert len(found["builds"].after) == 2
 
 
+def test_options_that_only_one_build_has_are_none_in_the_other(origin, tmp_path):
+    build(Arrays({"x": np.arange(4)}), tmp_path / "rows", engine="local", log=quiet)
+    assert any(line.endswith("-> none") for line in repr(diff(origin, tmp_path / "rows")).splitlines())
+
+
 def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     build(Arrays({"x": np.arange(4)}), tmp_path / "keyless", engine="local", log=quiet)
     without_keys(tmp_path / "keyless")

@@ -420,6 +420,16 @@ def test_a_dataset_with_another_content_than_its_digests_is_not_edited(tmp_path)
         remove(tmp_path / "old", [one], log=quiet)
 
 
+def test_a_missing_index_of_another_shard_ends_the_call(photos):
+    root = photos / "old"
+    manifest = read_manifest(root)
+    missing = root / manifest.splits["test"].shards[0].files[0]
+    missing.unlink()
+    with pytest.raises(BuildError, match=rf"{missing.name}: No such file or directory"):
+        remove(root, keys(root)["train"][:1], log=quiet)
+    assert read_manifest(root) == manifest
+
+
 @pytest.mark.parametrize("moment", ["plan", "first shard", "rename", "commit"])
 def test_a_killed_remove_resumes_to_the_same_bytes(moment, origins, tmp_path, contents):
     folder = origins["arrays", "gzip"]
