@@ -16,6 +16,8 @@ try:
     from tfshards.loader.options.worker import Worker
     from tfshards.loader.per_device import DeviceData, per_device
     from tfshards.loader.pipeline import load
+    from tfshards.loader.speed.bench import bench
+    from tfshards.loader.speed.speeds import Speeds
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.replicate import replicate
     from tfshards.loader.training.resume import Resume
@@ -37,7 +39,9 @@ __all__ = [
     "Progress",
     "Resume",
     "Shuffle",
+    "Speeds",
     "Worker",
+    "bench",
     "class_weights",
     "damaged_records",
     "distribute",

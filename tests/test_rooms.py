@@ -136,6 +136,7 @@ LAYERS = {
         "records",
     ),
     "loader": (
+        "speed",
         "",
         "training",
         "fetching",

@@ -38,10 +38,10 @@ def __dir__() -> list[str]:
 def _command() -> None:
     """Run the command line; Ctrl-C while it is imported, which takes a moment, ends it cleanly, too."""
     try:
-        from tfshards.prep.cli.main import entry
+        from tfshards.command import run
     except KeyboardInterrupt:
         import sys
 
         print("\ninterrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    entry()
+    run()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from tfshards.prep.building.decisions import check_usable
@@ -22,8 +24,9 @@ def plan(
     shards: Shards = None,
     seed: int = 0,
     options: Options | None = None,
+    estimate: bool = False,
 ) -> Plan:
-    """Return what ``build`` would produce with the same arguments; nothing is written and no image decoded.
+    """Return what ``build`` would produce with the same arguments; nothing is written to ``dataset``.
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
@@ -32,6 +35,9 @@ def plan(
             ``options.shard_size`` gives.
         seed: random seed for the splits by ratio and the order of examples.
         options: all other options.
+        estimate: also estimate time, memory and bytes of the build on this machine, from a sample of examples
+            that is read, checked and written to a temporary folder for about two seconds. Without it, no
+            image is decoded. Arrays that a build copies, such as those in .npz files, are copied as well.
 
     Returns:
         The plan. Printed, it is the table that ``tfshards plan`` prints; ``warnings`` are the lines that a
@@ -47,5 +53,12 @@ def plan(
     folder = output_folder(dataset, source.location())
     check_usable(inspect_output(folder), overwrite=True)
     with tempfile.TemporaryDirectory() as staging:
-        reader = source.stage(Path(staging), preview=True)
-        return make_plan(reader, dataset_name(folder, options), counts, seed, options)
+        began = time.perf_counter()
+        reader = source.stage(Path(staging), preview=not estimate)
+        found = make_plan(reader, dataset_name(folder, options), counts, seed, options)
+        if not estimate:
+            return found
+        from tfshards.prep.building.sample import estimate_build
+
+        seconds = time.perf_counter() - began
+        return replace(found, estimate=estimate_build(found, reader, options.compression, seconds))

@@ -80,13 +80,13 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         return 143 if isinstance(error, _Terminated) else 130
 
 
-def entry() -> NoReturn:
+def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
     """Run the command and end the process at once, even if a runner has left threads running."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # file names need not be UTF-8, and a terminal need not be able to show them
         sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminate)
-    status = main()
+    status = main(verbs=verbs)
     for stream in (sys.stdout, sys.stderr):
         # either may be closed
         with suppress(BrokenPipeError, AttributeError):

@@ -20,6 +20,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
         )
+        kind.add_argument(
+            "--estimate",
+            action="store_true",
+            help="estimate time, memory and bytes of the build from a sample that is read for about 2 s",
+        )
         add_json(kind, "print the plan as JSON")
 
 
@@ -33,7 +38,7 @@ def _run(args: argparse.Namespace) -> int:
         raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
     source = source_of(args)
     shards, options = settings_of(args)
-    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
+    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=args.estimate)
     lines = [f"warning: {warning}" for warning in found.warnings]
     for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
         args.log(line)

@@ -15,6 +15,7 @@ from typing import Any
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.helper import Helper, pickled
 from tfshards.prep.engines.table import Work
+from tfshards.prep.planning.estimate import BYTES_PER_EXAMPLE
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import NUM_CORES, NUM_WRITERS
 from tfshards.schemas import OptionsError
@@ -22,7 +23,6 @@ from tfshards.schemas import OptionsError
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
 # as well as their bytes, for example where they are rows of small arrays.
 _BYTES_PER_HELPER = 32 << 20
-_BYTES_PER_EXAMPLE = 4 << 10
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -33,7 +33,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 def num_helpers(size: Written, num_shards: int, num_cores: int = NUM_CORES) -> int:
     """Return the number of processes that help to write this many examples and bytes."""
-    paid = (size.num_bytes + size.num_examples * _BYTES_PER_EXAMPLE) // _BYTES_PER_HELPER
+    paid = (size.num_bytes + size.num_examples * BYTES_PER_EXAMPLE) // _BYTES_PER_HELPER
     return max(0, min(num_cores, num_shards, paid) - 1)
 
 

@@ -13,7 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
+from tfshards.prep.planning.estimate import Estimate
 from tfshards.prep.planning.group_splits import split_groups_by_class
+from tfshards.prep.planning.leaks import leak_warnings
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
 from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
 from tfshards.prep.planning.splits import Membership, split_by_ratio
@@ -46,6 +48,7 @@ class Plan:
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.
         notes: other lines for the user, such as how evenly whole groups divide the classes.
+        estimate: time, memory and bytes of the build, if it was asked for.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Plan:
     options: Mapping[str, Json]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    estimate: Estimate | None = None
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
@@ -130,6 +134,7 @@ def make_plan(
         *listing.warnings,
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
+        *leak_warnings(listing, membership.examples, by_ratio=bool(options.splits)),
         *size_warnings(shards, counts, num_examples, options.shard_size),
     )
     notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
+from tfshards.prep.planning.advice import class_advice, shard_advice
+from tfshards.prep.planning.estimate import estimate_json, estimate_lines
 from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.html import html_lines, html_table
@@ -12,17 +13,12 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, escaped, schema_lines, span, table
 
-_WORKER_COUNTS = range(1, 9)
-# The tail of a build, in which workers have no shard left, is then about a fifth of its time at most.
-_SHARDS_PER_WORKER = 4
-# Bytes of a source for whose build the number of workers matters.
-_LARGE_BUILD = 1 << 30
-# That many shards below this size are worth a line.
-_MANY_SHARDS, _SMALL_SHARD = 100, 1 << 20
+_WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_LEFT = ": examples left over"
 
 
 def plan_text(plan: Plan, batch_size: int = 32) -> str:
-    """Return splits, shards, features, classes, and the steps per epoch for 1 to 8 workers.
+    """Return splits, shards, features, classes, and the steps per epoch for 1 to 64 workers.
 
     Args:
         plan: plan of a build.
@@ -35,7 +31,7 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
         *_step_lines(steps, batch_size),
-        *_other_lines(plan),
+        *_other_lines(plan, classes),
     ]
     return "\n".join(lines)
 
@@ -53,7 +49,7 @@ def plan_html(plan: Plan, batch_size: int = 32) -> str:
         html_lines(schema_lines(plan.listing.schema)),
         *([html_table("classes", ("class", *classes), class_rows)] if names else []),
         html_table("steps", steps_head, steps),
-        html_lines(list(_other_lines(plan))),
+        html_lines(list(_other_lines(plan, classes))),
     ]
     return "".join(parts)
 
@@ -73,43 +69,35 @@ def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], lis
             (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
         )
         steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
+        left = [sum(counts) % (batch_size * count) for count in _WORKER_COUNTS]
+        if any(left):
+            steps.append((f"{name}{_LEFT}", *(f"{count:,}" for count in left)))
     return splits, steps
 
 
-def _other_lines(plan: Plan) -> Iterator[str]:
-    """Yield advice, notes and the reasons for skipped entries."""
-    yield from _advice(plan)
+def _other_lines(plan: Plan, classes: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield advice, notes, the reasons for skipped entries, and the estimate if there is one."""
+    yield from shard_advice(plan)
+    yield from class_advice(classes)
     yield from map(one_line, plan.notes)
     yield from (f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items())
+    if plan.estimate:
+        yield from estimate_lines(plan.estimate)
 
 
 def _step_lines(steps: list[tuple[str, ...]], batch_size: int) -> list[str]:
     """Return the table of steps, or a line in its place if there are none for any number of workers."""
-    if any(count != "0" for _, *counts in steps[1:] for count in counts):
+    # of one worker, which has most steps
+    if any(row[1] != "0" for row in steps[1:] if not row[0].endswith(_LEFT)):
         return table(steps)
     return [f"no steps: every split has fewer examples than a batch of {batch_size}; see --batch-size"]
-
-
-def _advice(plan: Plan) -> Iterator[str]:
-    """Yield how many workers the shards of a large build keep busy, and whether many of them are small."""
-    num_shards = sum(map(len, plan.layouts.values()))
-    num_bytes = int(plan.listing.sizes.sum())
-    if num_bytes >= _LARGE_BUILD:
-        workers = max(1, num_shards // _SHARDS_PER_WORKER)
-        yield (
-            f"{num_shards:,} shards keep {workers:,} worker{'s' if workers > 1 else ''} busy until the build "
-            f"ends, with {_SHARDS_PER_WORKER} for each; more workers need more shards"
-        )
-    if num_shards >= _MANY_SHARDS and num_bytes < num_shards * _SMALL_SHARD:
-        yield (
-            f"{num_shards:,} shards hold only {size(num_bytes // num_shards)} each; fewer are faster to "
-            f"read: the default size is {size(DEFAULT_SHARD_SIZE)}"
-        )
 
 
 def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
     """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
     splits: dict[str, Json] = {}
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    advice = [*shard_advice(plan), *class_advice(classes)]
     for name, layout in plan.layouts.items():
         num_examples = sum(map(len, layout))
         splits[name] = {
@@ -117,12 +105,18 @@ def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
             "num_shards": len(layout),
             "examples_per_shard": [*map(len, layout)],
             "bytes_per_shard": [int(plan.listing.sizes[shard].sum()) for shard in layout],
-            "label_counts": dict(label_counts(plan.listing, layout)),
+            "label_counts": dict(classes[name]),
             "steps_per_epoch": {str(count): num_examples // (batch_size * count) for count in _WORKER_COUNTS},
+            "examples_left_over": {
+                str(count): num_examples % (batch_size * count) for count in _WORKER_COUNTS
+            },
         }
     return {
         "schema": plan.listing.schema.to_json(),
         "splits": splits,
         "skipped": dict(plan.listing.skipped),
         **({"notes": [*plan.notes]} if plan.notes else {}),
+        **({"warnings": [*plan.warnings]} if plan.warnings else {}),
+        **({"advice": [*advice]} if advice else {}),
+        **({"estimate": estimate_json(plan.estimate)} if plan.estimate else {}),
     }

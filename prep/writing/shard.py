@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
+from tfshards.prep.planning.estimate import PIECE_BYTES
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.records.content import content_digest
@@ -28,9 +29,8 @@ from tfshards.schemas.files import system_fault
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import RemotePath
 
-# Examples are read in pieces of about this many bytes, a few pieces ahead of the writer, so that the memory
-# of a worker does not depend on the size of the shard.
-_PIECE_BYTES = 1 << 20
+# Pieces are read a few ahead of the writer, so that the memory of a worker does not depend on the size of the
+# shard.
 _PIECE_ROWS = 1024
 # Of content that is far away, whose size may not be known.
 _DISTANT_ROWS = 8
@@ -255,7 +255,7 @@ def _pieces(rows: Iterable[Row], most_rows: int) -> Iterator[list[Row]]:
     for row in rows:
         piece.append(row)
         filled += row.size
-        if filled >= _PIECE_BYTES or len(piece) == most_rows:
+        if filled >= PIECE_BYTES or len(piece) == most_rows:
             yield piece
             piece, filled = [], 0
     if piece:

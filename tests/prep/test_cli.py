@@ -217,11 +217,12 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
         "steps per epoch, batch 4",
         "1 worker",
         "2 workers",
-        "3 workers",
+        "4 workers",
     ]
-    # 40 // (4 * workers)
-    assert lines[7].split() == ["train", "10", "5", "3", "2", "2", "1", "1", "1"]
-    assert lines[8:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
+    # 40 // (4 * workers), for 1, 2, 4 and up to 64 workers
+    assert lines[7].split() == ["train", "10", "5", "2", "1", "0", "0", "0"]
+    assert lines[8].split()[-7:] == ["0", "0", "8", "8", "40", "40", "40"]
+    assert lines[9:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
 
 
 def test_many_classes_are_summed_up_and_all_of_them_listed_on_demand(tmp_path, run):

@@ -90,7 +90,8 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
         (1 << 30, 5, "5 shards keep 1 worker busy until"),
         (1 << 20, 200, "200 shards hold only 5.1 KiB each; fewer are faster to read: the default"),
         # few files, or a small build, need no advice
-        (1 << 20, 99, ""),
+        (1 << 20, 17, "17 shards hold only 60.2 KiB each"),
+        (1 << 20, 16, ""),
         ((1 << 30) - 1, 3, ""),
     ],
 )

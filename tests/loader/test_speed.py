@@ -1,0 +1,165 @@
+"""``bench``: which stage is the limit, the figures of real datasets, messages for wrong arguments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards import loader
+from tfshards.command import VERBS
+from tfshards.loader.speed.resized import short_side
+from tfshards.loader.speed.speeds import limit_of
+from tfshards.prep import Arrays, ImageFolder, build
+from tfshards.prep.cli.main import main
+from tfshards.schemas import InputError, OptionsError
+
+SECONDS = 0.05
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(24):
+        image = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((400, 320))
+        image.save(folder / f"{number}.{'png' if number % 3 == 0 else 'jpg'}")
+    out = tmp_path_factory.mktemp("built") / "out"
+    build(ImageFolder(folder), out, shards=2, log=lambda _: None)
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "out"
+    build(Arrays({"x": np.arange(64), "y": np.arange(64) % 2}), path, log=lambda _: None)
+    return str(path)
+
+
+LIMITS = [
+    ("the disk is slower than everything else", {"disk": 90}, "disk"),
+    ("the disk is faster than what is delivered", {"disk": 110}, "decoding"),
+    ("no disk was measured", {"disk": None}, "decoding"),
+    ("decoding is fast", {"decoded": 900, "delivered": 800}, "parsing"),
+    ("nothing is decoded", {"decoded": None, "delivered": 900}, "parsing"),
+    ("the loop in Python is slow", {"decoded": 990, "delivered": 300}, "Python"),
+    (
+        "nothing takes longer than the records",
+        {"disk": None, "parsed": 9900, "decoded": None, "delivered": 9800},
+        "records",
+    ),
+    ("the store is slow", {"records": 120, "parsed": 119, "disk": None, "is_remote": True}, "store"),
+]
+
+
+@pytest.mark.parametrize(("figures", "limit"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
+def test_the_limit_follows_from_the_figures(figures, limit):
+    usual = {"disk": 5000, "records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
+    assert limit_of(**{**usual, **figures}) == limit
+
+
+def test_photos_are_measured_up_to_each_stage_and_with_smaller_images(photos):
+    image = loader.Image(size=(32, 32), crop="random", flip="horizontal", dtype="float32")
+    speeds = loader.bench(photos, batch_size=4, image=image, shuffle=loader.Shuffle(seed=0), seconds=SECONDS)
+    assert min(speeds.records, speeds.parsed, speeds.decoded, speeds.delivered) > 0
+    assert speeds.disk is None or speeds.disk > 0
+    assert (speeds.split, speeds.num_examples) == ("train", 24)
+    assert speeds.resized.option == "short=64"
+    assert speeds.resized.resized_bytes < speeds.resized.stored_bytes
+    shown = repr(speeds).splitlines()
+    assert shown[0].split() == ["train,", "batch", "4", "examples/s", "MB/s", "of", "records"]
+    assert shown[-2].startswith(f"limit: {speeds.limit}; ")
+    assert "with --resize short=64 at build time" in shown[-1]
+    assert "<th>decoded</th>" in speeds._repr_html_()
+
+
+def test_small_images_and_rows_have_no_smaller_copies(photos, rows):
+    assert (
+        loader.bench(photos, batch_size=4, image=loader.Image(size=(320, 320)), seconds=SECONDS).resized
+        is None
+    )
+    speeds = loader.bench(rows, batch_size=8, select=("x",), seconds=SECONDS)
+    assert (speeds.decoded, speeds.resized) == (None, None)
+    assert speeds.limit in ("disk", "records", "parsing", "Python")
+
+
+@pytest.mark.parametrize(
+    ("size", "short"), [((224, 224), 256), ((384, 512), 448), ((28, 28), 32), (None, 256)]
+)
+def test_smaller_images_leave_a_margin_for_crops(size, short):
+    assert short_side(loader.Image(size=size)) == short
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"seconds": 0}, OptionsError, r"^seconds=0 must be a number above 0, and at most 600$"),
+        ({"seconds": True}, OptionsError, r"^seconds=True must be"),
+        ({"batch_size": 65}, OptionsError, r"^batch_size=65 exceeds the 64 examples of split 'train'"),
+        ({"split": "val"}, InputError, r"has no split 'val'; the splits are 'train'$"),
+        ({"select": ("z",)}, OptionsError, r"has no feature for 'z'; the features are 'x', 'y'"),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message, rows):
+    with pytest.raises(error, match=message):
+        loader.bench(rows, **{"batch_size": 8, "seconds": SECONDS, **options})
+
+
+def test_a_mix_is_not_measured(rows):
+    with pytest.raises(OptionsError, match=r"must be one dataset; measure those of a Mix one by one$"):
+        loader.bench(loader.Mix({rows: 1.0}), batch_size=2)
+
+
+def test_the_command_prints_the_table_or_json(photos, capsys):
+    line = [
+        "bench",
+        photos,
+        "--batch-size",
+        "4",
+        "--size",
+        "64x48",
+        "--dtype",
+        "float32",
+        "--seconds",
+        "0.05",
+    ]
+    assert main(line, VERBS) == 0
+    assert "delivered to Python" in capsys.readouterr().out
+    assert main([*line, "--json", "--select", "image", "--shuffle", "3"], VERBS) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["limit"] in ("disk", "records", "parsing", "decoding", "Python")
+    assert found["resized"]["option"] == "short=64"
+    assert found["bytes_per_second"]["parsed"] > found["examples_per_second"]["parsed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--size", "5"], "--size 5 must be HEIGHTxWIDTH, such as 224x224, or none"),
+        (
+            ["--size", "none", "--crop", "center"],
+            "--crop center needs images of a size, such as --size 224x224",
+        ),
+        (["--seconds", "0"], "--seconds 0.0 must be a number above 0, and at most 600"),
+        (["--batch-size", "0"], "--batch-size 0 must be at least 1"),
+    ],
+)
+def test_wrong_flags_are_named(arguments, message, photos, capsys):
+    assert main(["bench", photos, *arguments], VERBS) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"tfshards: {message}")
+
+
+def test_a_size_for_a_dataset_without_images_is_refused(rows, capsys):
+    assert main(["bench", rows, "--size", "8x8"], VERBS) == 2
+    assert "--size 8x8 is for images, which" in capsys.readouterr().err
+
+
+def test_other_verbs_do_not_import_tensorflow(rows):
+    code = f"import sys; from tfshards.command import VERBS, main; main(['info', {rows!r}], VERBS)"
+    code = code.replace("VERBS, main", "VERBS; from tfshards.prep.cli.main import main")
+    code += "; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
