@@ -29,7 +29,7 @@ def test_the_wheel_holds_the_package_and_its_three_rooms_and_nothing_else(wheel)
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     rooms = {name.split("/")[1] for name in names if name.startswith("tfshards/")}
     assert tops == {"tfshards"}
-    assert rooms == {"prep", "loader", "schemas", "__init__.py", "__main__.py", "py.typed"}
+    assert rooms == {"prep", "loader", "schemas", "__init__.py", "__main__.py", "command.py", "py.typed"}
     assert {f"tfshards/{room}/py.typed" for room in ("prep", "loader", "schemas")} <= set(names)
 
 
