@@ -235,3 +235,21 @@ def test_exports_run_as_printed(tmp_path, monkeypatch):
     assert sorted(path.name for path in Path("exported/unlabeled").glob("*.tar")) == [
         "photos-train-000000.tar"
     ]
+
+
+def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos(*(f"photos/{('cat', 'dog')[number % 2]}/{number:03}.jpg" for number in range(8)))
+    Path("photos/cat/000-copy.jpg").write_bytes(Path("photos/cat/000.jpg").read_bytes())
+    build(prep.ImageFolder("photos"), "data/photos", engine="local", log=lambda _: None)
+    Path("labels.csv").write_text("key,label\ncat/002.jpg,dog\n")
+    for question in ("remove examples", "delete a person's pictures", "correct labels"):
+        for command in commands(f"How do I {question}?"):
+            if "audit" in command:
+                command += ["--distance", "none"]
+            assert cli.main(command) == 0, command
+    made = read_manifest("data/photos")
+    assert made.splits["train"].label_counts == {"cat": 3, "dog": 5}
+    assert prep.verify("data/photos", deep=True)
+    ((verb, *_),) = commands("How do I compare two datasets?")
+    assert verb == "diff"
