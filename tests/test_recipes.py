@@ -243,8 +243,13 @@ def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):
     Path("photos/cat/000-copy.jpg").write_bytes(Path("photos/cat/000.jpg").read_bytes())
     build(prep.ImageFolder("photos"), "data/photos", engine="local", log=lambda _: None)
     Path("labels.csv").write_text("key,label\ncat/002.jpg,dog\n")
-    for question in ("remove examples", "delete a person's pictures", "correct labels"):
-        for command in commands(f"How do I {question}?"):
+    questions = (
+        "How do I remove examples?",
+        "How do I delete a person's pictures?",
+        "How do I correct labels?",
+    )
+    for question in questions:
+        for command in commands(question):
             if "audit" in command:
                 command += ["--distance", "none"]
             assert cli.main(command) == 0, command
