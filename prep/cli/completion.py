@@ -22,9 +22,8 @@ def _run(args: argparse.Namespace) -> int:
     import shtab
 
     from tfshards.prep.cli.parser import make_parser
-    from tfshards.prep.cli.verbs import VERBS
 
-    parser = make_parser(VERBS)
+    parser = make_parser(args.verbs)
     for each in _with_subcommands(parser):
         for action in each._actions:
             if action.metavar in (*_FILES, *_FOLDERS):

@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
         args.beam_args = beam_args
         args.log = log_with_flags(parser)
+        args.verbs = verbs
         if expanded.line:
             args.log(expanded.line)
         return int(args.verb.run(args))
