@@ -33,6 +33,8 @@ class Tool:
 
 
 _DATASETS = ("datasets==5.2.0", "torchdata==0.11.0", TORCH)
+# TFDS imports importlib_resources without requiring it.
+_TFDS = ("tensorflow-datasets==4.9.10", "tensorflow==2.21.0", "importlib-resources==6.5.2")
 TOOLS = {
     "tfshards": Tool("tfshards", "read_tfshards", "tfshards", ()),
     "grain": Tool(
@@ -42,7 +44,7 @@ TOOLS = {
     "litdata": Tool("litData", "read_litdata", "litdata", ("litdata==0.2.76", TORCH)),
     "datasets": Tool("HF datasets, shuffle buffer", "read_datasets", None, _DATASETS),
     "datasets-map": Tool("HF datasets by index, torchdata", "read_datasets_map", None, _DATASETS),
-    "tfds": Tool("TFDS", None, "tfds", ("tensorflow-datasets==4.9.10", "tensorflow==2.21.0")),
+    "tfds": Tool("TFDS", None, "tfds", _TFDS),
 }
 
 

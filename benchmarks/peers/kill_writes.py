@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from peers.writers import WRITERS, Writer
 
 LIMIT = 120
+KILLED = "killed"
 # Each record as its key and a digest of its image.
 Records = Counter[str]
 
@@ -36,7 +37,8 @@ class Result:
 
     Attributes:
         between: what the tool's reader found after the kill: "nothing", "part", "all" or "wrong".
-        again: what the same command did: "resumed", "started over", "nothing left to do" or "refused".
+        again: what the same command did: "resumed", "started over", "refused", "nothing left to do", or
+            "nothing was written yet".
         records: whether the records are those of the undisturbed conversion, as a multiset.
         bytes: whether all files are, byte for byte.
         error: the error of a refusal.
@@ -75,12 +77,12 @@ def kill_writes(writer: Writer, source: Path, folder: Path, kills: int, pick: ra
     if isinstance(whole, str):
         raise RuntimeError(f"cannot read the undisturbed dataset: {whole}")
     results = []
-    for number in range(kills):
-        # Slightly beyond its usual time, so that the moments of the commit are among those of the kills.
-        moment = pick.uniform(0, 1.1 * seconds[1])
-        results.append(one_kill(writer, source, out, moment, whole, files))
-        if number % 10 == 9:
-            print(f"{number + 1} kills", file=sys.stderr)
+    while len(results) < kills:
+        # Beyond its usual time, too: the commit comes last. A conversion that ended before is not counted.
+        moment = pick.uniform(0, 1.2 * seconds[1])
+        result = one_kill(writer, source, out, moment, whole, files)
+        if result:
+            results.append(result)
     return {
         "kills": kills,
         "between": Counter(each.between for each in results),
@@ -96,20 +98,23 @@ def kill_writes(writer: Writer, source: Path, folder: Path, kills: int, pick: ra
 
 def one_kill(
     writer: Writer, source: Path, out: Path, moment: float, whole: Records, files: dict[str, str]
-) -> Result:
-    """Kill a conversion after ``moment`` seconds, run it again, and return what happened."""
+) -> Result | None:
+    """Kill a conversion after ``moment`` seconds, run it again, return the result; None if it had ended."""
     shutil.rmtree(out, ignore_errors=True)
-    start(lambda: writer.convert(source, out), moment)
+    if start(lambda: writer.convert(source, out), moment) != KILLED:
+        return None
     found = in_a_process(lambda: read(writer, out))
     between = "nothing" if isinstance(found, str) or not found else "all" if found == whole else "wrong"
     if between == "wrong" and found <= whole:
         between = "part"
-    before = _identities(out)
+    before, written = _identities(out), any(path.is_file() for path in out.rglob("*"))
     error = start(lambda: writer.convert(source, out), None)
     kept, now = before & _identities(out), _identities(out)
     records = in_a_process(lambda: read(writer, out)) == whole
     if error:
         done = "refused"
+    elif not written:
+        done = "nothing was written yet"
     elif between == "all" and now == before:
         done = "nothing left to do"
     else:
@@ -147,7 +152,7 @@ def _timed(writer: Writer, source: Path, out: Path) -> float:
 
 
 def start(work: Callable[[], object], moment: float | None) -> str:
-    """Run ``work`` in processes of its own, killed after ``moment`` seconds; return its error, if any."""
+    """Run ``work`` in processes of its own, killed after ``moment`` seconds; return its error or KILLED."""
     here, there = multiprocessing.Pipe()
     child = os.fork()
     if not child:
@@ -172,12 +177,12 @@ def start(work: Callable[[], object], moment: float | None) -> str:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return "" if moment is not None else "TimeoutError: the conversion hangs"
+            return KILLED if moment is not None else "TimeoutError: the conversion hangs"
         time.sleep(0.001)
     # Processes that the conversion left behind must not write into the next one's output.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    return here.recv() if here.poll() else "killed by a signal"
+    return here.recv() if here.poll() else "ended by a signal"
 
 
 def in_a_process(work: Callable[[], Records]) -> Records | str:
