@@ -250,3 +250,18 @@ def test_the_python_of_a_recipe_of_training_runs(question, tmp_path, monkeypatch
     assert "loader" in code or "tf." in code
     exec(code, names)
     assert next(iter(names["train"]))
+
+
+@pytest.mark.nightly
+def test_the_commands_and_the_python_of_the_page_on_audits_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    dataset()
+    two_classes("photos/again", count=2)
+    page = (ROOT / "docs" / "audit.md").read_text()
+    found = commands(page)
+    assert len(found) >= 3
+    for words in found:
+        assert cli.main([word.replace("DATASET", "data/photos") for word in words]) == 0, words
+    names = {}
+    exec(python(sections(page)["From Python"]), names)
+    assert names["leaks"] == []
