@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import html
 
+from tfshards.command import VERBS
 from tfshards.prep.cli.expand import subcommands
 from tfshards.prep.cli.parser import make_parser
-from tfshards.prep.cli.verbs import VERBS
 
 
 def command_pages() -> str:

@@ -35,12 +35,18 @@ CALLED = {
     "reshard": (prep.reshard, prep.ShardOptions),
     "merge": (prep.merge, prep.ShardOptions),
     "append": (prep.append,),
+    "diff": (prep.diff,),
+    "remove": (prep.remove,),
+    "relabel": (prep.relabel,),
     "export": (prep.export,),
 }
 # arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
     "json",
     "batch_size",
+    "estimate",
+    "keys",
+    "keys_of",
     "save",
     "key",
     "first",
@@ -102,7 +108,7 @@ def test_every_argument_has_a_help_and_the_dataset_is_called_dataset(verb, parse
         assert action.metavar not in ("OUT", "SRC", "NEW", "DIR") or action.dest in ("root", "directory"), (
             action
         )
-    assert flags_of(parser).get("dataset", "DATASET") == "DATASET"
+    assert flags_of(parser).get("dataset", "DATASET") == ("OTHER" if verb == "diff" else "DATASET")
 
 
 @pytest.mark.parametrize(
