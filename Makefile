@@ -3,6 +3,7 @@
 # make nightly   exhaustive tables, and short runs of fuzz and torture
 # make docs   the documentation as a site, in site/
 # make engines   builds on Prism, Flink and Spark, whose processes are killed; needs Java, Maven and Go
+# make packages   every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -11,7 +12,7 @@ PYTEST_ARGS ?=
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check nightly docs engines fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check nightly docs engines packages fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -48,6 +49,10 @@ docs: $(VENV)/.installed
 engines: $(VENV)/.installed
 	$(BIN)/python tests/engines/setup_engines.py
 	$(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
+
+packages: export TFSHARDS_PACKAGES := all
+packages: $(VENV)/.installed
+	$(BIN)/python -m pytest -m nightly tests/packaging $(PYTEST_ARGS)
 
 # Damages images for FUZZ_MINUTES, others each time; FUZZ_SEED=NUMBER repeats a run, as make nightly does
 FUZZ_MINUTES ?= 20

@@ -1,8 +1,11 @@
 """The installed package: the rooms under one name, their extras, the command."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import metadata, requires
 from pathlib import Path
@@ -13,14 +16,57 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    copy = folder / "clone"
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(copy)], check=True)
-    (path,) = folder.glob("*.whl")
-    return path
+def archives(tmp_path_factory):
+    """Wheel and sdist of the files that git tracks, in a folder of their own."""
+    return build(tmp_path_factory.mktemp("archives"), umask=0o022)
+
+
+@pytest.fixture(scope="module")
+def wheel(archives):
+    return archives["whl"]
+
+
+def build(folder, *, umask, backwards=False):
+    """Copy what git tracks, and build it; return the archives by suffix."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [name for name in tracked.stdout.split("\0") if name and (ROOT / name).is_file()]
+    for name in reversed(names) if backwards else names:
+        (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, folder / "clone" / name, follow_symlinks=False)
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(
+        command, cwd=folder / "clone", umask=umask, env=environment, check=True, capture_output=True
+    )
+    return {path.suffix.strip("."): path for path in folder.iterdir() if path.is_file()}
+
+
+def test_wheel_and_sdist_are_the_same_bytes_in_another_folder_with_another_umask(archives, tmp_path):
+    before = os.umask(0o077)
+    try:
+        others = build(tmp_path, umask=0o077, backwards=True)
+    finally:
+        os.umask(before)
+    assert set(archives) == {"whl", "gz"}
+    assert {suffix: path.read_bytes() for suffix, path in archives.items()} == {
+        suffix: path.read_bytes() for suffix, path in others.items()
+    }
+
+
+def test_the_sdist_holds_what_a_build_needs_and_nothing_else(archives, wheel):
+    with tarfile.open(archives["gz"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    outside = {name for name in names if name.split("/")[0] not in ("prep", "loader", "schemas")}
+    root = {f".namespace/root/{name}" for name in ("__init__.py", "__main__.py", "command.py", "py.typed")}
+    texts = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"}
+    # Hatchling reads .gitignore, and PKG-INFO is the metadata of an sdist.
+    assert outside == root | texts | {".gitignore", "PKG-INFO"}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name.removeprefix("tfshards/") for name in archive.namelist() if ".dist-info/" not in name}
+    assert packed == {name.removeprefix(".namespace/root/") for name in names - texts} - {
+        ".gitignore",
+        "PKG-INFO",
+    }
 
 
 def test_the_wheel_holds_the_package_and_its_three_rooms_and_nothing_else(wheel):

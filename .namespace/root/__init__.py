@@ -37,11 +37,17 @@ def __dir__() -> list[str]:
 
 def _command() -> None:
     """Run the command line; Ctrl-C while it is imported, which takes a moment, ends it cleanly, too."""
+    import sys
+
     try:
         from tfshards.command import run
     except KeyboardInterrupt:
-        import sys
-
         print("\ninterrupted", file=sys.stderr)
         raise SystemExit(130) from None
+    except ModuleNotFoundError as error:
+        # An installation without the extra is not a fault of the program, which would deserve a traceback.
+        if "pip install 'tfshards[" not in str(error):
+            raise
+        print(f"tfshards: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
     run()

@@ -1,0 +1,131 @@
+"""The wheel in clean environments: one per Python, one per extra."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.packaging.installations import (
+    LOAD,
+    MAKE_HEIC,
+    MAKE_PHOTOS,
+    OPEN_BUCKET,
+    ROOT,
+    new_environment,
+    run,
+)
+
+pytestmark = pytest.mark.nightly
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+THIS = f"3.{sys.version_info.minor}"
+# make packages; TensorFlow alone takes 2 GB in each environment
+ALL = os.environ.get("TFSHARDS_PACKAGES") == "all"
+EVERYWHERE = PYTHONS if ALL else (THIS,)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build the sdist, and the wheel from it, as ``python -m build`` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build"]
+    subprocess.run([*build, "-t", "sdist", "-d", folder], cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = folder.glob("*.tar.gz")
+    subprocess.run(["tar", "xzf", sdist, "-C", folder], check=True)
+    source = folder / sdist.name.removesuffix(".tar.gz")
+    subprocess.run([*build, "-t", "wheel", "-d", folder], cwd=source, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def dataset(wheel, tmp_path_factory):
+    """A folder that holds a dataset ``data`` that this Python's environment has built."""
+    folder = tmp_path_factory.mktemp("built")
+    build(new_environment(folder / "env", THIS, "prep", wheel), folder)
+    return folder
+
+
+def build(programs, folder):
+    run([programs / "python", "-c", MAKE_PHOTOS], folder)
+    run([programs / "tfshards", "build", "images", "photos", "data", "--shards", 2], folder)
+    assert "data: sound" in run([programs / "tfshards", "verify", "data", "--deep"], folder)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_prep_builds_and_verifies_a_dataset_on_each_python(wheel, tmp_path, python):
+    programs = new_environment(tmp_path / "env", python, "prep", wheel)
+    version = re.search(r"tfshards-([\w.]+)-py3", wheel.name)[1]
+    assert run([programs / "tfshards", "--version"]) == f"tfshards {version}\n"
+    assert run([programs / "python", "-m", "tfshards", "--version"]) == f"tfshards {version}\n"
+    build(programs, tmp_path)
+    loading = run([programs / "python", "-c", "import tfshards.loader"], status=1)
+    assert "tfshards.loader needs tensorflow: pip install 'tfshards[loader]'" in loading
+
+
+def test_without_an_extra_the_command_names_the_one_it_needs(wheel, tmp_path):
+    programs = new_environment(tmp_path / "env", THIS, "", wheel)
+    for command in ([programs / "tfshards"], [programs / "python", "-m", "tfshards"]):
+        printed = run([*command, "--version"], status=1)
+        assert printed == "tfshards: tfshards.prep and the command need PIL: pip install 'tfshards[prep]'\n"
+    assert "install it: pip install 'tfshards[remote]'" in run([programs / "python", "-c", OPEN_BUCKET])
+
+
+@pytest.mark.parametrize("python", EVERYWHERE)
+def test_loader_alone_loads_a_dataset(wheel, dataset, tmp_path, python):
+    programs = new_environment(tmp_path / "env", python, "loader", wheel)
+    assert "3 batches of shape (4, 8, 8, 3)\n" in run([programs / "python", "-c", LOAD], dataset)
+
+
+@pytest.mark.parametrize("python", EVERYWHERE)
+def test_remote_alone_reaches_for_the_bucket(wheel, tmp_path, python):
+    programs = new_environment(tmp_path / "env", python, "remote", wheel)
+    # nothing listens there
+    variables = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_REGION": "us-east-1"}
+    variables |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_ALLOW_HTTP": "true"}
+    printed = run([programs / "python", "-c", OPEN_BUCKET], **variables)
+    assert "s3://bucket/data" in printed
+    assert "pip install" not in printed
+
+
+VERBS = {
+    "audit": ["audit", "data"],
+    "report": ["report", "data", "--output", "report.html"],
+    "export": ["export", "data", "exported", "--to", "array_record"],
+}
+
+
+@pytest.mark.parametrize("python", EVERYWHERE)
+@pytest.mark.parametrize("extra", VERBS)
+def test_an_extra_alone_is_enough_for_its_verb(wheel, tmp_path, extra, python):
+    programs = new_environment(tmp_path / "env", python, extra, wheel)
+    build(programs, tmp_path)
+    run([programs / "tfshards", *VERBS[extra]], tmp_path)
+
+
+def test_verbs_without_their_extra_name_it(dataset):
+    programs = dataset / "env" / "bin"
+    for extra in ("report", "export"):
+        assert f"pip install 'tfshards[{extra}]'" in run(
+            [programs / "tfshards", *VERBS[extra]], dataset, status=1
+        )
+
+
+@pytest.mark.parametrize("python", EVERYWHERE)
+def test_heic_alone_builds_from_heic(wheel, tmp_path, python):
+    programs = new_environment(tmp_path / "env", python, "heic", wheel)
+    run([programs / "python", "-c", MAKE_HEIC], tmp_path)
+    run([programs / "tfshards", "build", "images", "heic", "data", "--shards", 1], tmp_path)
+    assert "data: sound" in run([programs / "tfshards", "verify", "data", "--deep"], tmp_path)
+
+
+@pytest.mark.skipif(not ALL, reason="make packages installs all extras together")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_all_extras_install_together(wheel, tmp_path, python):
+    programs = new_environment(tmp_path / "env", python, "all", wheel)
+    build(programs, tmp_path)
+    for arguments in VERBS.values():
+        run([programs / "tfshards", *arguments], tmp_path)
+    assert "3 batches of shape (4, 8, 8, 3)\n" in run([programs / "python", "-c", LOAD], tmp_path)
