@@ -70,6 +70,7 @@ LINES = SourceKind(
     add_arguments=add_arguments,
     from_arguments=lambda options, _: Lines(options.source, options.upper),
     restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
+    recorded=lambda recorded, inputs: {"source": inputs[0], "upper": recorded.options["upper"]},
     can_reject=False,
 )
 
