@@ -174,7 +174,8 @@ class PeakMemory:
     """Records the most memory that this process has, in a thread; a context manager."""
 
     def __init__(self) -> None:
-        self.most_bytes = self.first_bytes = memory_bytes()
+        self.first_bytes: int = memory_bytes()
+        self.most_bytes: int = self.first_bytes
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
