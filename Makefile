@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check nightly docs engines packages fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check nightly docs engines packages sbom fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -53,6 +53,10 @@ engines: $(VENV)/.installed
 packages: export TFSHARDS_PACKAGES := all
 packages: $(VENV)/.installed
 	$(BIN)/python -m pytest -m nightly tests/packaging $(PYTEST_ARGS)
+
+# sbom.cdx.json: what an installation with all extras consists of, from a clean environment (CycloneDX)
+sbom: $(VENV)/.installed
+	$(BIN)/python .ci/sbom.py sbom.cdx.json
 
 # Damages images for FUZZ_MINUTES, others each time; FUZZ_SEED=NUMBER repeats a run, as make nightly does
 FUZZ_MINUTES ?= 20

@@ -25,7 +25,12 @@ ROOMS = {
     "schemas": "What both agree on: the manifest, features, and errors.",
 }
 # Links out of docs/, and the page of the site that has their content.
-PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -38,8 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are generated."""
     pages = {page: (ROOT / name).read_text().replace("](docs/", "](") for name, page in PAGES.items()}
     pages["examples.md"] = examples_page()
-    dockerfile = (ROOT / "docker" / "prep.Dockerfile").read_text()
-    pages["dockerfile.md"] = f"# Container of workers\n\n```dockerfile\n{dockerfile}```\n"
+    pages["dockerfile.md"] = dockerfiles_page()
     pages["cli.md"] = command_pages()
     pages |= {f"{room}.md": room_page(room, text) for room, text in ROOMS.items()}
     pages["style.css"] = (HERE / "style.css").read_text()
@@ -52,7 +56,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Redirect links out of ``docs/``, add charts, and separate lists from what precedes them."""
     if page.file.src_uri == "benchmarks.md":
         markdown = add_charts(markdown, ROOT / "docs" / "benchmarks.charts.json")
-    markdown = re.sub(r"\]\((?:\.\./)?(examples[^)]*|docker/prep.Dockerfile|[A-Z]+\.md)\)", _target, markdown)
+    markdown = re.sub(
+        r"\]\((?:\.\./)?(examples[^)]*|docker/[a-z]+.Dockerfile|[A-Z]+\.md)\)", _target, markdown
+    )
     # GitHub reads \| in code as |, in a table
     markdown = re.sub(r"`([^`\n]*\\\|[^`\n]*)`", _code_in_table, markdown)
     return _with_blank_lines(markdown)
@@ -68,6 +74,14 @@ def examples_page() -> str:
     parts = ["# Examples", "Programs that the tests run."]
     for path in sorted((ROOT / "examples").glob("*.py")):
         parts += [f"## {path.name}", f"```python\n{path.read_text().rstrip()}\n```"]
+    return "\n\n".join(parts)
+
+
+def dockerfiles_page() -> str:
+    """Return a page with the files of the containers."""
+    parts = ["# Containers"]
+    for path in sorted((ROOT / "docker").glob("*.Dockerfile")):
+        parts += [f"## {path.name}", f"```dockerfile\n{path.read_text().rstrip()}\n```"]
     return "\n\n".join(parts)
 
 

@@ -104,7 +104,7 @@ def too_many_shards(
     """
     examples = num_examples[split]
     text = (
-        f"{asked} exceeds the {examples} example{'s' if examples > 1 else ''} of split {split!r}; "
+        f"{asked} exceeds the {examples} example{'' if examples == 1 else 's'} of split {split!r}; "
         f"use at most {examples}"
     )
     if len(counts) == 1:

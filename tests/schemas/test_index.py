@@ -1,10 +1,12 @@
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfshards.schemas import FormatError
-from tfshards.schemas.index import RecordIndex, index_path, parse_index
+from tfshards.schemas.index import MAX_LINE, RecordIndex, index_path, parse_index
 
 TEXT = "0 16\n16 20\n36 1016\n"
 
@@ -24,6 +26,26 @@ def test_any_index_is_read_back_from_its_text(lengths):
 
 def test_the_text_has_one_line_of_offset_and_length_per_record():
     assert index_of([16, 20, 1016]).to_text() == TEXT
+
+
+def test_the_longest_line_has_max_line_bytes():
+    line = f"{10**18 - 1} {10**18 - 1}\n"
+    assert len(line) == MAX_LINE
+    with pytest.raises(FormatError, match=r"^x\.idx"):
+        parse_index(line, "x.idx")
+
+
+def test_the_first_line_can_be_the_damaged_one():
+    with pytest.raises(FormatError, match=r"line 1: is 'x', must be two integers"):
+        parse_index("x\ny\nz\n", "x.idx")
+
+
+def test_an_index_cannot_be_changed_and_equals_only_itself():
+    index = index_of([16])
+    with pytest.raises(FrozenInstanceError):
+        index.lengths = index.lengths
+    assert index == index
+    assert index != index_of([16])
 
 
 def test_an_empty_shard_has_an_empty_index():

@@ -1,0 +1,127 @@
+"""The numbers of shards: what may be asked for, and what splits get."""
+
+import re
+
+import pytest
+
+from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
+from tfshards.schemas import InputError, OptionsError
+
+
+@pytest.mark.parametrize(
+    ("shards", "expected"),
+    [
+        pytest.param(3, {"train": 3, "val": 3}, id="a number for all"),
+        pytest.param({"train": 10, "val": 2}, {"train": 10, "val": 2}, id="a number for each"),
+        pytest.param({"val": 1}, {"train": 5, "val": 1}, id="a number for one"),
+        pytest.param(None, {"train": 5, "val": 4}, id="none: by size, one example each at most"),
+        pytest.param(ShardCounts(2), {"train": 2, "val": 2}, id="the value itself"),
+    ],
+)
+def test_splits_get_the_number_asked_for_or_that_of_their_size(shards, expected):
+    counts = ShardCounts.of(shards).of_splits({"train": 10, "val": 4}, {"train": 5, "val": 9}, None)
+    assert counts == expected
+
+
+@pytest.mark.parametrize("shards", [None, 1])
+def test_a_split_without_examples_gets_one_shard(shards):
+    assert ShardCounts.of(shards).of_splits({"val": 0}, {"val": 7}, None) == {"val": 1}
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        pytest.param(0, "shards=0 must be at least 1", id="none"),
+        pytest.param(True, "shards=True must be an integer, or a dict such as", id="a bool"),
+        pytest.param(1.0, "shards=1.0 must be an integer, or a dict such as", id="a float"),
+        pytest.param({"val": 0}, 'shards={"val": 0} must be at least 1', id="none of a split"),
+        pytest.param({"val": "2"}, "shards={\"val\": '2'} must be an integer", id="text"),
+    ],
+)
+def test_a_number_of_shards_that_is_not_one_is_refused(shards, message):
+    with pytest.raises(OptionsError, match=f"^{re.escape(message)}"):
+        ShardCounts.of(shards)
+
+
+@pytest.mark.parametrize(
+    ("shards", "examples", "message"),
+    [
+        pytest.param(
+            3, {"train": 2}, "shards=3 exceeds the 2 examples of split 'train'; use at most 2", id="one split"
+        ),
+        pytest.param(
+            2,
+            {"train": 1},
+            "shards=2 exceeds the 1 example of split 'train'; use at most 1",
+            id="one example",
+        ),
+        pytest.param(
+            3,
+            {"train": 3, "val": 0},
+            "shards=3 exceeds the 0 examples of split 'val'; use at most 0, "
+            'for example shards={"train": 3, "val": 1}',
+            id="no example",
+        ),
+        pytest.param(
+            {"val": 4},
+            {"train": 9, "val": 3},
+            "shards={\"val\": 4} exceeds the 3 examples of split 'val'; use at most 3, "
+            'for example shards={"train": 9, "val": 3}',
+            id="one of two splits",
+        ),
+        pytest.param(
+            {"b": 1, "a": 2},
+            {"train": 9},
+            'shards={"a": 2} names an unknown split; the only split is train',
+            id="an unknown split",
+        ),
+        pytest.param(
+            {"a": 2},
+            {"train": 9, "val": 9},
+            'shards={"a": 2} names an unknown split; the splits are train, val',
+            id="an unknown split among two",
+        ),
+    ],
+)
+def test_numbers_that_do_not_fit_the_splits_are_refused(shards, examples, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        ShardCounts.of(shards).of_splits(examples, dict.fromkeys(examples, 99), None)
+
+
+def test_a_size_is_refused_only_where_it_has_no_effect():
+    with pytest.raises(OptionsError, match=r"^shards= and shard_size= exclude each other"):
+        ShardCounts(2).check_shard_size(100)
+    ShardCounts(2).check_shard_size(None)
+    ShardCounts(None, {"val": 2}).check_shard_size(100)
+    examples, by_size = {"train": 9, "val": 9}, {"train": 3, "val": 3}
+    with pytest.raises(InputError, match=r"^shard_size= has no effect, since shards= names every split"):
+        ShardCounts(None, {"val": 2, "train": 2}).of_splits(examples, by_size, 100)
+    assert ShardCounts(None, {"val": 2}).of_splits(examples, by_size, 100) == {
+        "train": 3,
+        "val": 2,
+    }
+    assert ShardCounts(None, {"val": 2, "train": 2}).of_splits(examples, by_size, None) == {
+        "train": 2,
+        "val": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "examples", "size", "warned"),
+    [
+        pytest.param(101, 201, 9, True, id="a hundred and one, most of a single example"),
+        pytest.param(101, 202, 9, False, id="two examples each"),
+        pytest.param(100, 100, 9, False, id="a hundred"),
+        pytest.param(101, 101, None, False, id="no size was asked for"),
+    ],
+)
+def test_a_size_that_makes_many_shards_of_single_examples_is_warned_of(count, examples, size, warned):
+    warnings = list(size_warnings(ShardCounts(), {"train": count}, {"train": examples}, size))
+    assert [text.partition(" makes ")[0] for text in warnings] == ["shard_size=9"] * warned
+
+
+def test_a_number_that_was_asked_for_is_not_warned_of():
+    asked = ShardCounts(None, {"train": 500})
+    counts, examples = {"train": 500, "val": 300}, {"train": 500, "val": 300}
+    (warning,) = size_warnings(asked, counts, examples, 9)
+    assert warning.startswith("shard_size=9 makes 300 shards of the 300 examples of split 'val'")
