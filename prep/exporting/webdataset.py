@@ -40,6 +40,7 @@ from tfshards.prep.exporting.format import (
 from tfshards.prep.exporting.names import suffix_of
 from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.arrays.npy import PARSING
 from tfshards.prep.views.labels import labels_text
 from tfshards.schemas import Feature, Problem
 
@@ -146,7 +147,8 @@ def _values(request: Request, files: Mapping[str, bytes]) -> dict[str, Values]:
         if feature is request.schema.label:
             values[feature.name] = int(content)
         elif feature.kind != "bytes":
-            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+            with PARSING:
+                array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
             values[feature.name] = value_of(feature, array)
         elif feature.shape == ():
             values[feature.name] = content

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.sources.arrays.npy import Header
+from tfshards.prep.sources.arrays.npy import PARSING, Header
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
@@ -169,7 +169,8 @@ def map_file(path: str) -> AnyArray:
         InputError: the file cannot be mapped.
     """
     try:
-        array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        with PARSING:
+            array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, OverflowError) as error:
         # for example because the file was truncated after its header was checked
         raise InputError(f"{path}: cannot be mapped into memory: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+import threading
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from tfshards.schemas import InputError
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 10_000
 _MAX_PREFIX_BYTES = 12
+# NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if other threads do
+# the same: https://github.com/python/cpython/issues/106905
+PARSING = threading.Lock()
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -89,7 +93,8 @@ def _parse(file: io.BytesIO) -> Header:
         return _parse_utf8(file)
     if version not in _READERS:
         raise ValueError(f"format version {version[0]}.{version[1]}; 1.0, 2.0 and 3.0 can be read")
-    shape, fortran, dtype = _READERS[version](file, _MAX_HEADER_BYTES)
+    with PARSING:
+        shape, fortran, dtype = _READERS[version](file, _MAX_HEADER_BYTES)
     return Header(shape, fortran, dtype, file.tell())
 
 
@@ -99,4 +104,5 @@ def _parse_utf8(file: io.BytesIO) -> Header:
     # the header is a Python literal, in which escaped characters mean the same
     text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
     ascii_header = io.BytesIO(struct.pack("<I", len(text)) + text)
-    return Header(*np.lib.format.read_array_header_2_0(ascii_header, _MAX_HEADER_BYTES), file.tell())
+    with PARSING:
+        return Header(*np.lib.format.read_array_header_2_0(ascii_header, _MAX_HEADER_BYTES), file.tell())
