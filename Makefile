@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check nightly docs engines packages sbom fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check nightly docs engines packages sbom mutants fuzz torture format bench clean environment train-on-digits
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.installed
@@ -57,6 +57,13 @@ packages: $(VENV)/.installed
 # sbom.cdx.json: what an installation with all extras consists of, from a clean environment (CycloneDX)
 sbom: $(VENV)/.installed
 	$(BIN)/python .ci/sbom.py sbom.cdx.json
+
+# Changes operators and numbers in the modules of tests/mutation/table.py, and lists what no test finds: over half
+# an hour for all of them. MUTANTS="--sample 10" or "schemas/index.py" tries fewer.
+MUTANTS ?=
+mutants: $(VENV)/.installed
+	PYTHONPATH=.namespace $(BIN)/uv run -q --no-project --python $(BIN)/python --with cosmic-ray==8.7.0 \
+	  python tests/mutation/run.py $(MUTANTS)
 
 # Damages images for FUZZ_MINUTES, others each time; FUZZ_SEED=NUMBER repeats a run, as make nightly does
 FUZZ_MINUTES ?= 20

@@ -1,6 +1,7 @@
 """The numbers of shards: what may be asked for, and what splits get."""
 
 import re
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -21,6 +22,12 @@ from tfshards.schemas import InputError, OptionsError
 def test_splits_get_the_number_asked_for_or_that_of_their_size(shards, expected):
     counts = ShardCounts.of(shards).of_splits({"train": 10, "val": 4}, {"train": 5, "val": 9}, None)
     assert counts == expected
+
+
+def test_numbers_of_shards_cannot_be_changed():
+    asked = ShardCounts(2)
+    with pytest.raises(FrozenInstanceError):
+        asked.default = 3
 
 
 @pytest.mark.parametrize("shards", [None, 1])
