@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfshards.loader.examples.batches import DECODED_PER_CPU, num_cpus
 from tfshards.loader.examples.images import decode_image
+from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.options.image import Image
 from tfshards.loader.speed.rate import rate_in_graph
 from tfshards.loader.speed.speeds import Resized
@@ -53,7 +54,9 @@ def speed_of_smaller(
         return stored, scale
 
     stored = tf.data.Dataset.from_tensor_slices(sample)
-    made = [(each.numpy(), float(scale)) for each, scale in stored.map(smaller, num_cpus())]
+    made = [
+        (each.numpy(), float(scale)) for each, scale in stored.map(without_autograph(smaller), num_cpus())
+    ]
     if sum(scale for _, scale in made) / len(made) > 1 / _LARGER:
         return None
     resized = [data for data, _ in made]

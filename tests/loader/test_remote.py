@@ -215,3 +215,13 @@ def test_models_and_replicas_read_it(local, remote):
     ):
         pairs = zip(one.train, other.train, strict=True)
         assert all(np.array_equal(left[0], right[0]) for left, right in pairs)
+
+
+def test_reading_from_a_store_is_measured(remote, local, monkeypatch):
+    speeds = loader.bench(remote, batch_size=20, seconds=0.05)
+    assert (speeds.is_remote, speeds.disk, speeds.num_examples) == (True, None, COUNT)
+    assert speeds.limit in ("store", "parsing", "Python")
+    assert "records, from the store" in repr(speeds)
+    # of a large local dataset, a part is measured
+    monkeypatch.setattr("tfshards.loader.speed.bench._BYTES", 200_000)
+    assert 200 <= loader.bench(local, batch_size=20, seconds=0.05).num_examples < 220

@@ -88,6 +88,7 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     [
         (1 << 30, 200, "200 shards keep 50 workers busy until the build ends, with 4 for each;"),
         (1 << 30, 5, "5 shards keep 1 worker busy until"),
+        (3 << 30, 2, "the shards of 'train' hold up to 3.0 GiB; with 6 or more, at most 1.0 GiB has to be"),
         (1 << 20, 200, "200 shards hold only 5.1 KiB each; fewer are faster to read: the default"),
         # few files, or a small build, need no advice
         (1 << 20, 17, "17 shards hold only 60.2 KiB each"),

@@ -16,8 +16,8 @@ from tfshards.schemas import InputError
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 10_000
 _MAX_PREFIX_BYTES = 12
-# NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if other threads do
-# the same: https://github.com/python/cpython/issues/106905
+# NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
+# threads do it: https://github.com/python/cpython/issues/106905
 PARSING = threading.Lock()
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
