@@ -104,6 +104,8 @@ class ObjectServer:
             body = memoryview(self._listing(parse_qs(url.query)))
         elif content is None:
             status, body = "404 Not Found", memoryview(_NO_OBJECT)
+        elif wanted and wanted[0] >= len(content):
+            status = "416 Range Not Satisfiable"
         else:
             body, extra = memoryview(content), f'ETag: "{self._tags[key]}"\r\n'
             if wanted:
