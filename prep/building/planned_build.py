@@ -96,9 +96,14 @@ class PlannedBuild:
             }
         lost = [shard for shard in shards if shard not in found]
         if lost:
-            raise BuildError(
-                f"the pipeline ended without shard {lost[0].shard_index} of split {lost[0].split!r}"
-            )
+            where = f"shard {lost[0].shard_index} of split {lost[0].split!r}"
+            if isinstance(self.area.root, RemotePath):
+                # two attempts that begin together may both run, and one may write what the other has finished
+                raise BuildError(
+                    f"{where} is not finished any more: another run of the same build writes it; when that "
+                    "has ended, run the same command again"
+                )
+            raise BuildError(f"the pipeline ended without {where}")
         return {shard: found[shard] for shard in shards}
 
     def _intact(

@@ -286,6 +286,14 @@ def test_a_shard_that_another_run_replaced_while_it_was_copied_is_not_committed(
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
+def test_a_shard_that_another_run_writes_again_is_reported(bucket, small_folder, monkeypatch, quiet_build):
+    monkeypatch.setattr("tfshards.prep.engines.local.run", lambda *_, **__: None)
+    with pytest.raises(
+        BuildError, match=r"^shard 0 of split 'train' is not finished any more: another run of "
+    ):
+        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data", shards=2)
+
+
 def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
     folder = any_path(f"{bucket.url}/data/.build/x/unfinished")
     source = any_path(f"{bucket.url}/photos")
