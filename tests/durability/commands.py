@@ -74,7 +74,8 @@ class Commands:
         if meanwhile:
             meanwhile(child)
         if not select.select([self.server.stdout], [], [], TIMEOUT_SECONDS)[0]:
-            os.killpg(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
             raise AssertionError(f"hangs: {arguments}\n{log.read_text()}")
         status = int(self.server.stdout.readline())
         return Ended(status, log.read_text(), time.monotonic() - started)

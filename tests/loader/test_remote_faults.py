@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
@@ -56,13 +57,17 @@ for step, _ in enumerate(loader.load(sys.argv[1], batch_size=32, shuffle=shuffle
 """
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """Let a client wait for a second rather than for fifteen, and give up after three attempts."""
+@contextmanager
+def impatient():
+    """Let clients wait for a second rather than for fifteen, and give up after three attempts."""
     backoff = {"init_backoff": timedelta(milliseconds=20), "max_backoff": timedelta(seconds=1), "base": 2}
     retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=20), "backoff": backoff}
-    monkeypatch.setattr(stores, "_RETRIES", retries)
-    monkeypatch.setattr(stores, "_CLIENT", {"connect_timeout": "5s", "read_timeout": "1s", "timeout": "1h"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "_RETRIES", retries)
+        patch.setattr(stores, "_CLIENT", {"connect_timeout": "5s", "read_timeout": "1s", "timeout": "1h"})
+        stores._store.cache_clear()
+        yield
+    stores._store.cache_clear()
 
 
 def batches(path, **options):
@@ -103,7 +108,7 @@ def trial(kind, chance, url, shards, proxy, cache):
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
-def test_a_store_that_fails_changes_no_batch(cached, write_dataset, bucket, proxy, impatient, tmp_path):
+def test_a_store_that_fails_changes_no_batch(cached, write_dataset, bucket, proxy, tmp_path):
     content = np.random.default_rng(0)
     examples = [{"number": i, "payload": content.bytes(900 + i % 200)} for i in range(COUNT)]
     local = write_dataset(tmp_path / "local", SCHEMA, {"train": np.array_split(examples, SHARDS)})
@@ -119,7 +124,8 @@ def test_a_store_that_fails_changes_no_batch(cached, write_dataset, bucket, prox
             if path.is_file():
                 (any_path(url) / path.relative_to(local).as_posix()).write_bytes(path.read_bytes())
         cache = f"disk:{tmp_path / str(number)}, {chance.choice([1, 3, 50])}MB" if cached else None
-        delivered, error = trial(kind, chance, url, shards, proxy, cache)
+        with impatient():
+            delivered, error = trial(kind, chance, url, shards, proxy, cache)
         context = f"trial {number}: {kind}, {cache}, {len(delivered)} batches, {error}"
         assert delivered == expected[: len(delivered)], context
         assert error or len(delivered) == len(expected), context
