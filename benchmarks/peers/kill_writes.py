@@ -179,7 +179,7 @@ def start(work: Callable[[], object], moment: float | None) -> str:
             os.waitpid(child, 0)
             return KILLED if moment is not None else "TimeoutError: the conversion hangs"
         time.sleep(0.001)
-    # Processes that the conversion left behind must not write into the next one's output.
+    # Processes that outlive the conversion must not write into the next one's output.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     return here.recv() if here.poll() else "ended by a signal"

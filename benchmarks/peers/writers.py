@@ -36,8 +36,8 @@ def _tfshards_load() -> None:
     import os
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tfshards.prep.building.build  # noqa: F401
-    from tfshards import loader  # noqa: F401
+    import tfshards.prep.building.build  # noqa: F401 -- before a kill is timed
+    from tfshards import loader  # noqa: F401 -- before a kill is timed
 
 
 def _tfshards_convert(source: Path, out: Path) -> None:
@@ -60,7 +60,7 @@ def _tfds_load() -> None:
     import os
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow  # noqa: F401
+    import tensorflow  # noqa: F401 -- before a kill is timed
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
@@ -107,7 +107,7 @@ def _tfds_read(out: Path) -> Iterable[tuple[str, bytes]]:
 
 
 def _litdata_load() -> None:
-    import litdata  # noqa: F401
+    import litdata  # noqa: F401 -- before a kill is timed
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _litdata_read(out: Path) -> Iterable[tuple[str, bytes]]:
 
 
 def _mds_load() -> None:
-    import streaming  # noqa: F401
+    import streaming  # noqa: F401 -- before a kill is timed
 
 
 def _mds_convert(source: Path, out: Path) -> None:
@@ -173,8 +173,8 @@ def _mds_read(out: Path) -> Iterable[tuple[str, bytes]]:
 
 
 def _array_record_load() -> None:
-    import array_record.python.array_record_module  # noqa: F401
-    import grain  # noqa: F401
+    import array_record.python.array_record_module  # noqa: F401 -- before a kill is timed
+    import grain  # noqa: F401 -- before a kill is timed
 
 
 def _array_record_convert(source: Path, out: Path) -> None:
