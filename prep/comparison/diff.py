@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tfshards.prep.comparison.options import Difference, option_differences
 from tfshards.prep.derivation.keys import has_keys, read_shards
 from tfshards.prep.derivation.origin import Origin, open_origin
-from tfshards.prep.records.example import content_entries, decode_key, decode_label
+from tfshards.prep.records.example import ParsedExample, decode_key
 from tfshards.prep.sources.keys import KEY_FEATURE, hash_key, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
@@ -223,11 +223,12 @@ def _read(origin: Origin, other: Origin) -> _Examples:
     names = sorted({*schemas[0].names} & {*schemas[1].names} - apart)
 
     def pack(data: bytes) -> bytes:
-        key = decode_key(data)
+        example = ParsedExample(data)
+        key = example.key
         if key is None:
             raise ValueError("has no key")
-        number = decode_label(data, label) if label else 0
-        return _PACKED.pack(hash_key(key), _digest(data, names), number)
+        number = example.label(label) if label else 0
+        return _PACKED.pack(hash_key(key), _digest(example, names), number)
 
     rows = np.frombuffer(b"".join(read_shards(origin, f"examples of {origin.root}", pack)), _DTYPE)
     splits = origin.manifest.splits
@@ -235,12 +236,11 @@ def _read(origin: Origin, other: Origin) -> _Examples:
     return _Examples(origin, rows, by_example, label is not None)
 
 
-def _digest(data: bytes, names: Sequence[str]) -> bytes:
-    """Return a hash of some features of an example as they are encoded."""
-    entries = content_entries(data, names)
+def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
+    """Return a hash of the values of some features of an example."""
     hashed = hashlib.blake2b(digest_size=16)
     for name in names:
-        entry = entries.get(name, b"")
+        entry = example.encoded(name)
         hashed.update(len(entry).to_bytes(8, "little"))
         hashed.update(entry)
     return hashed.digest()

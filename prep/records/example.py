@@ -8,7 +8,7 @@ tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programm
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
@@ -71,9 +71,41 @@ def decode_key(data: bytes) -> bytes | None:
     Raises:
         ValueError: ``data`` is not a ``tf.train.Example``.
     """
-    features = _parse(data).features.feature  # type: ignore[attr-defined]
-    strings: Sequence[bytes] = features["key"].bytes_list.value if "key" in features else []
-    return strings[0] if len(strings) == 1 else None
+    return ParsedExample(data).key
+
+
+class ParsedExample:
+    """An example that is parsed once, of which single features are then decoded.
+
+    Raises:
+        ValueError: ``data`` is not a ``tf.train.Example``.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._features = _parse(data).features.feature  # type: ignore[attr-defined]
+
+    @property
+    def key(self) -> bytes | None:
+        """The feature ``key``; None if there is none."""
+        strings: Sequence[bytes] = self._features["key"].bytes_list.value if "key" in self._features else []
+        return strings[0] if len(strings) == 1 else None
+
+    def label(self, name: str) -> int:
+        """Return the single value of the feature ``name``.
+
+        Raises:
+            ValueError: the feature is missing or not one integer.
+        """
+        numbers: Sequence[int] = self._features[name].int64_list.value if name in self._features else []
+        if len(numbers) != 1:
+            raise ValueError(f"the feature {name!r} has {len(numbers)} integers instead of 1")
+        return numbers[0]
+
+    def encoded(self, name: str) -> bytes:
+        """Return the bytes of the feature ``name``, which its values determine; none if it is missing."""
+        if name not in self._features:
+            return b""
+        return cast("bytes", self._features[name].SerializeToString(deterministic=True))
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
@@ -100,24 +132,6 @@ def with_label(data: bytes, name: str, label: int) -> bytes:
     return _with_entry(data, name, _entry_header(name, "label")(len(packed)) + packed)
 
 
-def content_entries(data: bytes, names: Collection[str]) -> dict[str, bytes]:
-    """Return the encoded entry of each of these features of an example, by name, without decoding values.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, or has fields of an unknown type.
-    """
-    _parse(data)
-    found = {}
-    for field in _fields(data):
-        features = data[field.value : field.end] if field.number == 1 else b""
-        for each in _fields(features):
-            entry = features[each.value : each.end]
-            name = _name_of(entry).decode()
-            if name in names:
-                found[name] = entry
-    return found
-
-
 def _with_entry(data: bytes, name: str, entry: bytes) -> bytes:
     """Return an example with another entry, which includes its tag, of the feature ``name``."""
     parts = []
@@ -142,11 +156,7 @@ def decode_label(data: bytes, name: str) -> int:
     Raises:
         ValueError: ``data`` is not a ``tf.train.Example``, or the feature is missing or not one integer.
     """
-    features = _parse(data).features.feature  # type: ignore[attr-defined]
-    numbers: Sequence[int] = features[name].int64_list.value if name in features else []
-    if len(numbers) != 1:
-        raise ValueError(f"the feature {name!r} has {len(numbers)} integers instead of 1")
-    return numbers[0]
+    return ParsedExample(data).label(name)
 
 
 def empty_wires(data: bytes) -> dict[str, str]:

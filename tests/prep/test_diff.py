@@ -25,6 +25,8 @@ from tfshards.prep import (
 from tfshards.prep.cli.main import main
 from tfshards.prep.comparison import diff as diff_module
 from tfshards.prep.comparison.options import option_differences
+from tfshards.prep.records.frames import frame
+from tfshards.prep.records.reader import read_records
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from .derived import build_images, write_images
@@ -153,6 +155,20 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     shard.write_bytes(data)
     with pytest.raises(BuildError, match="the checksum of the record's data does not match"):
         diff(origin, copy)
+
+
+def test_a_record_that_lost_its_key_is_named(origin, copy):
+    remove(copy, ["cat/000.png"], log=quiet)
+    shard = copy / read_manifest(copy).shards[-1].path
+    first, *others = [data for _, data in read_records(shard, "none")]
+    # of the same length and with valid checksums, so that only the name of the feature is wrong
+    renamed = first.replace(b"\n\x03key", b"\n\x03yek")
+    assert renamed != first
+    shard.unlink()
+    shard.write_bytes(b"".join(b"".join(frame(data)) for data in (renamed, *others)))
+    with pytest.raises(BuildError, match=r"record 0 at byte 0: has no key") as failure:
+        diff(origin, copy)
+    assert str(failure.value).startswith(str(shard))
 
 
 def test_the_command_exits_as_diff_does(origin, copy, capsys):
