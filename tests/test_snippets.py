@@ -6,6 +6,7 @@ import ast
 import itertools
 import re
 import shlex
+import shutil
 import textwrap
 from pathlib import Path
 
@@ -18,13 +19,21 @@ from PIL import Image
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.command import VERBS
-from tfshards.prep import build
+from tfshards.prep import append, build, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.cli.parser import make_parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 HOW_TO = (ROOT / "docs" / "how-to.md").read_text()
+# page with Python -> the tests that run it
+PYTHON = {
+    "README.md": "tests/test_readme.py",
+    "audit.md": "tests/test_snippets.py",
+    "how-to.md": "tests/test_snippets.py",
+    "reference.md": "tests/test_snippets.py",
+    "storage.md": "tests/storage/test_storage_page.py",
+}
 TESTS = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
 
 
@@ -65,6 +74,13 @@ def test_the_command_line_accepts_every_command_of_a_page(page):
 def test_the_python_of_a_page_compiles(page):
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
         ast.parse(block)
+
+
+def test_the_python_of_each_page_has_a_test():
+    found = {page.name for page in PAGES if re.search(r"^(?:```python$| {4}from )", page.read_text(), re.M)}
+    assert found == {*PYTHON}
+    for page, path in PYTHON.items():
+        assert f'"{page}"' in (ROOT / path).read_text()
 
 
 def photos(*names):
@@ -271,3 +287,28 @@ def test_the_commands_and_the_python_of_the_page_on_audits_run(tmp_path, monkeyp
     names = {}
     exec(python(sections(page)["From Python"]), names)
     assert names["leaks"] == []
+
+
+def test_the_python_of_the_reference_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for function in (build, append):
+        monkeypatch.setitem(function.__kwdefaults__, "engine", "local")
+    two_classes()
+    two_classes("more", count=8, start=500)
+    run("build images more data/more --split train=0.5 --split val=0.5")
+    Image.new("RGB", (12, 8), "red").save("photos/cat/001.jpg")
+    shutil.copy("photos/cat/0.png", "photos/cat/again.png")
+    np.save("digit.npy", np.arange(6) % 2)
+    run("build arrays digit.npy data/digits --label ''")
+    Path("elsewhere").mkdir()
+    shutil.copy(next(Path("data/digits").glob("*.tfrecord-*")), "elsewhere/part-00.tfrecord")
+    names = {}
+    exec(python(sections((ROOT / "docs" / "reference.md").read_text())["Python"]), names)
+    assert (bool(names["report"]), names["manifest"].num_examples) == (True, 92)
+    printed = capsys.readouterr().out
+    assert "removed: 1 example\n" in printed
+    assert "relabeled: 1 example\n    cat/001.jpg: cat -> dog\n" in printed
+    assert all(verify(f"data/{name}") for name in ("photos", "photos16", "all"))
+    assert Path("photos.html").exists()
+    assert any(Path("exported/photos").rglob("*.parquet"))
+    assert verify("elsewhere")

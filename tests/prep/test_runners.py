@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, ImageFolder, Options
+from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
 from tfshards.prep.engines.job import JobNote, cancel_lost_job
 from tfshards.prep.writing.area import AREA_NAME
@@ -36,6 +37,7 @@ from .job_services import (
 )
 
 needs_prism = pytest.mark.engines
+ENGINES = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 ANY = Options(max_rejected=1)
 
 
@@ -267,6 +269,18 @@ def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build,
         out = tmp_path / name / "out"
         quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
     assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
+
+
+@pytest.mark.parametrize("engine", ["Prism", "Spark"])
+def test_the_build_that_the_page_on_engines_prints_runs(engine, endpoint, small_folder, monkeypatch):
+    # on Beam's job service in Python; make engines runs the engines themselves
+    section = re.split(rf"^## {engine}$", ENGINES, flags=re.M)[1].partition("\n## ")[0]
+    (command,) = re.findall(r"^ {4}(tfshards build (?:.*\\\n)*.*)$", section, re.M)
+    words = re.sub(r"localhost:\d+", endpoint, command.replace("\\\n", " ")).split()[1:]
+    assert small_folder.name == words[2]
+    monkeypatch.chdir(small_folder.parent)
+    assert cli.main(words) == 0
+    assert verify("data/photos")
 
 
 @needs_prism
