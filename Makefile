@@ -72,7 +72,7 @@ fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
 
-# Kills builds TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
+# Kills builds and edits TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
 # each shard TORTURE_FAULTS times while the loader reads it. Builds into a bucket are killed TORTURE_STORE_KILLS
 # times, and TORTURE_STORE_PAIRS times two start together; TORTURE_LOADER_FAULTS times the loader reads from one that
 # fails, with a cache and without. TORTURE_SEED=WORD kills at other moments.

@@ -1,4 +1,4 @@
-"""Small inputs of each kind, and the commands that build them."""
+"""Small inputs of each kind, and the commands that build them or edit what was built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scenario:
 
     Attributes:
         before: arguments of the builds that fill the output before the command runs; may be empty.
-        arguments: arguments of the build that is killed; the output is added to both.
+        arguments: arguments of the command that is killed; the output is added to both.
         change: function that changes the inputs in between.
     """
 
@@ -32,7 +32,10 @@ class Scenario:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write an image folder with a few files that are rejected, two arrays, and a table next to images."""
+    """Write an image folder with a few files that are rejected, two arrays, and a table next to images.
+
+    Also a list of keys, one of which was rejected, and new labels, one of which is a new class.
+    """
     for number in range(24):
         write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
     for number in BAD:
@@ -43,6 +46,8 @@ def write_inputs(folder: Path) -> None:
     rows = [f"photos/{('cat', 'dog')[number % 2]}/{number:02}.bmp,{number % 5}" for number in range(24)]
     rows += [f"photos/cat/bad-{number:02}.bmp,0" for number in BAD]
     write(folder / "table.csv", "\n".join(["file_name,label", *rows, ""]).encode())
+    write(folder / "keys.txt", b"dog/05.bmp\ncat/06.bmp\ncat/bad-11.bmp\n")
+    write(folder / "labels.csv", b"key,label\ncat/04.bmp,emu\ncat/08.bmp,dog\n")
 
 
 def fix_two(folder: Path) -> None:
@@ -80,4 +85,7 @@ def scenarios(folder: Path) -> dict[str, Scenario]:
             (images, (*images, "--seed=1", "--overwrite")), (*images, "--seed=2", "--overwrite")
         ),
         "append": Scenario((images,), ("append", images[2], "--shards=2", "--max-rejected=50%"), fix_two),
+        # some shards are written, the others become links
+        "remove": Scenario((images,), ("remove", f"--keys={folder / 'keys.txt'}")),
+        "relabel": Scenario((images,), ("relabel", f"--labels={folder / 'labels.csv'}", "--new-classes")),
     }

@@ -30,6 +30,8 @@ MODULES = (
     "numpy.ma",
     "tfshards.prep.building.build",
     "tfshards.prep.derivation.append",
+    "tfshards.prep.derivation.relabel",
+    "tfshards.prep.derivation.remove",
     "tfshards.prep.engines.beam",
     "tfshards.prep.engines.local",
     "tfshards.prep.sources.tables.source",

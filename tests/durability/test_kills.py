@@ -1,8 +1,9 @@
-"""Builds that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
+"""Builds and edits that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
 
-``TORTURE_KILLS`` is how many kills there are over all scenarios: 10 by default, 500 in ``make torture``. Half
-of them come before or after a call that changes a name in a folder, since these calls make shards, notes and
-manifest appear and old ones disappear; the other half at random moments. ``TORTURE_SEED`` repeats a run.
+``TORTURE_KILLS`` is how many kills there are over all scenarios, rounded up to as many of each: 10 by
+default, 500 in ``make torture``. Half of them come before or after a call that changes a name in a folder,
+since these calls make shards, notes and manifest appear and old ones disappear; the other half at random
+moments. ``TORTURE_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tfshards.prep import verify
+from tfshards.prep import prune, verify
 from tfshards.prep.progress.threads import NUM_WRITERS
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import read_manifest
@@ -27,7 +28,9 @@ from tfshards.schemas.names import MANIFEST_NAME
 from .commands import Commands, contents, finished, identity
 from .inputs import Scenario, scenarios, write_inputs
 
-NAMES = ("images", "arrays", "table", "overwrite", "append")
+NAMES = ("images", "arrays", "table", "overwrite", "append", "remove", "relabel")
+# Files that are derived from the manifest after it was replaced.
+VIEWS = {"labels.txt", "label.labels.txt", "dataset_info.json", "features.json", "tfds"}
 KILLS = int(os.environ.get("TORTURE_KILLS", "10"))
 SEED = os.environ.get("TORTURE_SEED", "4")
 
@@ -40,6 +43,7 @@ class Undisturbed:
         command: arguments of the command.
         start: folder with the files before the command; may be missing.
         end: files after the command.
+        pruned: files that ``prune`` leaves before and after the command.
         steps: calls that change a name.
         seconds: duration of the command.
     """
@@ -47,6 +51,7 @@ class Undisturbed:
     command: tuple[str, ...]
     start: Path
     end: Mapping[str, bytes]
+    pruned: tuple[Mapping[str, bytes], Mapping[str, bytes]]
     steps: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -65,7 +70,18 @@ def undisturbed(commands: Commands, scenario: Scenario, folder: Path) -> Undistu
     again = commands.run(command, limits={"steps": str(steps)})
     seconds = min(ended.seconds, again.seconds)
     assert contents(out) == whole
-    return Undisturbed(scenario.arguments, start, whole, steps.read_text().splitlines(), seconds)
+    left = pruned(start) if start.exists() else {}, pruned(out)
+    return Undisturbed(scenario.arguments, start, whole, left, steps.read_text().splitlines(), seconds)
+
+
+def pruned(folder: Path) -> dict[str, bytes]:
+    """Return the files that ``prune`` leaves in a copy of a dataset."""
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    prune(copy)
+    left = contents(copy)
+    shutil.rmtree(copy)
+    return left
 
 
 def begin(start: Path, out: Path) -> None:
@@ -75,7 +91,7 @@ def begin(start: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_killed_build_resumes_to_the_same_dataset(name, commands, tmp_path):
+def test_a_killed_command_resumes_to_the_same_dataset(name, commands, tmp_path):
     write_inputs(tmp_path)
     expected = undisturbed(commands, scenarios(tmp_path)[name], tmp_path)
     chance = random.Random(f"{SEED} {name}")
@@ -118,10 +134,23 @@ def killed(commands, expected, out, step, chance):
 
 
 def is_sound(expected: Undisturbed, out: Path) -> None:
-    """Assert that the folder holds the old dataset, the new one, or none if there was none."""
-    assert manifest_of(out) in (manifest_of(expected.start), expected.end[MANIFEST_NAME])
+    """Assert that the folder holds the old dataset, the new one, or none if there was none.
+
+    The files of the old one are there in any case, for those who read it, and ``prune`` removes all others.
+    """
+    is_committed = manifest_of(out) == expected.end[MANIFEST_NAME]
+    assert is_committed or manifest_of(out) == manifest_of(expected.start)
     if manifest_of(out):
         assert verify(out, deep=True)
+    if expected.start.exists():
+        old = read_manifest(expected.start)
+        for path in [path for shard in old.shards for path in shard.files]:
+            assert (out / path).read_bytes() == (expected.start / path).read_bytes(), path
+        assert without_views(pruned(out)) == without_views(expected.pruned[is_committed])
+
+
+def without_views(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {path: data for path, data in files.items() if path.partition("/")[0] not in VIEWS}
 
 
 def finishes(commands, expected, out, kept, tried):
@@ -137,12 +166,21 @@ def finishes(commands, expected, out, kept, tried):
         assert identity(out / path) == was or digest != shards[path], path
     resumed = re.search(r"^resuming the \w+: (\d+) of \d+ shards? finished$", ended.output, re.M)
     if resumed and not is_committed:
+        # an edit only counts the shards that it writes, not those that it links
+        written = {path for path, (digest, _) in kept.items() if digest not in old_digests(expected)}
         # shards being written may have been replaced by their final layout, but not yet noted as such
-        assert len(kept) - NUM_WRITERS <= int(resumed[1]) <= len(kept)
+        assert len(written) - NUM_WRITERS <= int(resumed[1]) <= len(written)
     tried["of a committed one" if is_committed else "resumed" if resumed else "restarted"] += 1
     assert contents(out) == expected.end
     assert list(out.rglob(".*")) == []
+    assert pruned(out) == expected.pruned[1]
     tried["identical"] += 1
+
+
+def old_digests(expected: Undisturbed) -> set[str]:
+    return (
+        {shard.digest for shard in read_manifest(expected.start).shards} if expected.start.exists() else set()
+    )
 
 
 def manifest_of(folder: Path) -> bytes | None:
