@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -22,9 +23,17 @@ from tfshards.schemas.index import IntArray
 
 # Of more examples, blocks of neighbors in the order of keys are looked at.
 _MAX_LOOKED, _BLOCK = 100_000, 1_000
-_COPY = re.compile(rb"(.*?)(?: ?\(\d+\)| - [Cc]opy(?: \(\d+\))?|[ _][Cc]opy ?\d*)(\.[^./]*)?")
-_PART = rb"(?:(?:^|[ ._/-])(?:frame|frm|slice|tile|patch|crop|aug|clip)s?[ ._-]*\d+|\.rf\.[0-9a-f]{16,})"
-_PARTS = re.compile(rb"(.*?)" + _PART + rb"(?:\.[^./]*)?", re.IGNORECASE)
+# All names are searched at once, joined by a byte that none of them has, if they have one of some words.
+_END = b"\0"
+_COPY_WORDS = (b"opy", b")")
+_COPY = re.compile(
+    rb"(?: \(\d+\)|\(\d+\)| - [Cc]opy(?: \(\d+\))?|[ _][Cc]opy ?\d*)((?:\.[^./\0]*)?)(?=\0)",
+)
+_WORDS = ("frame", "frm", "slice", "tile", "patch", "crop", "aug", "clip")
+_PART_WORDS = tuple(word.encode() for word in (*_WORDS, ".rf."))
+_NUMBERED = rf"(?:{'|'.join(_WORDS)})s?[ ._-]*\d+"
+_AUGMENTED = r"\.rf\.[0-9a-f]{16,}"
+_PART = re.compile(rf"(?:[\0 ._/-]{_NUMBERED}|{_AUGMENTED})(?:\.[^./\0]*)?(?=\0)".encode())
 # Equal sizes are by chance unless there are more of them than this many, and than this multiple of what
 # chance gives.
 _FEW, _TIMES = 2, 4
@@ -32,10 +41,11 @@ _FEW, _TIMES = 2, 4
 _GROUPS = {
     "copies": r"(?i)^(.*?)(?: ?\(\d+\)| - copy(?: \(\d+\))?|[ _]copy ?\d*)?(?:\.[^./]*)?$",
     "names": r"([^/]+)$",
-    "parts": "(?i)^(.*?)(?:" + _PART.decode() + r")?(?:\.[^./]*)?$",
+    "parts": rf"(?i)^(.*?)(?:(?:(?:^|[ ._/-]){_NUMBERED}|{_AUGMENTED}))?(?:\.[^./]*)?$",
 }
 
-_Key: TypeAlias = "tuple[bytes, ...]"
+# What some of the keys have in common with others, by index of the key, in ascending order.
+_Groups: TypeAlias = Mapping[int, Hashable]
 
 
 def leak_warnings(
@@ -52,25 +62,26 @@ def leak_warnings(
     if len(splits) < 2 or isinstance(listing.keys, RowKeys):
         return
     names, numbers = [*splits], _looked_at(listing.num_examples, limit)
-    split_of = np.full(listing.num_examples, -1, np.int8 if len(splits) < 128 else np.int64)
+    split_of = np.empty(listing.num_examples, np.int64)
     for index, examples in enumerate(splits.values()):
         split_of[examples] = index
     keys = [listing.keys[number] for number in numbers.tolist()]
-    owners = split_of[numbers].tolist()
+    owners, sizes = split_of[numbers], listing.sizes[numbers]
     # splits of the source are folders
     bare = keys if by_ratio else [key.partition(b"/")[2] or key for key in keys]
+    files = [key.rpartition(b"/")[2] for key in keys]
     rules = (
-        ("copies", "look like copies of an image in another split", _copies(bare)),
-        ("names", "have the name and size of one in another split", _names(keys, listing.sizes[numbers])),
-        ("parts", "are named as parts of one whose other parts are in another split", _parts(bare, by_ratio)),
+        ("copies", "look like copies of an image in another split", _copies(bare, files)),
+        ("names", "have the name and size of one in another split", _names(files, owners, sizes)),
+        (
+            "parts",
+            "are named as parts of one whose other parts are in another split",
+            _parts(bare, files, by_ratio),
+        ),
     )
     for rule, text, groups in rules:
-        found = _across(groups, owners)
-        count = sum(len(members) for members in found)
-        if rule == "names" and count <= _FEW + _TIMES * _by_chance(groups, owners, listing.sizes[numbers]):
-            continue
+        count, some = _across(groups, owners)
         if count:
-            some = found[0]
             first, second = some[0], next(each for each in some if owners[each] != owners[some[0]])
             where = " and ".join(
                 f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in (first, second)
@@ -89,47 +100,88 @@ def _looked_at(count: int, limit: int) -> IntArray:
     return np.unique((starts[:, None] + np.arange(_BLOCK)).ravel())
 
 
-def _copies(keys: Sequence[bytes]) -> list[_Key | None]:
+def _copies(keys: Sequence[bytes], names: Sequence[bytes]) -> _Groups:
     """Return the original of each key that is a copy, and each key that is the original of one."""
-    originals = [match and match[1] + (match[2] or b"") for match in map(_COPY.fullmatch, keys)]
-    wanted = {original for original in originals if original} & set(keys)
-    return [
-        (original,) if original in wanted else ((key,) if key in wanted else None)
-        for original, key in zip(originals, keys, strict=True)
-    ]
+    copies = {index: before + match[1] for index, before, match in _matches(_COPY, _COPY_WORDS, keys, names)}
+    originals = set(copies.values()).intersection(keys) if copies else set()
+    if not originals:
+        return {}
+    found = {index: key for index, key in enumerate(keys) if key in originals}
+    # a copy may be the original of another one
+    found |= {index: original for index, original in copies.items() if original in originals}
+    return dict(sorted(found.items()))
 
 
-def _names(keys: Sequence[bytes], sizes: IntArray) -> list[_Key | None]:
-    return [
-        (os.path.basename(key), b"%d" % size) if size else None
-        for key, size in zip(keys, sizes.tolist(), strict=True)
-    ]
+def _names(names: Sequence[bytes], owners: IntArray, sizes: IntArray) -> _Groups:
+    """Return name and size of files, unless as many agree as by chance."""
+    counts = Counter(names)
+    if len(counts) == len(names):
+        return {}
+    known = (sizes > 0).tolist()
+    shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and known[index]}
+    found = dict(zip(shared, zip(shared.values(), sizes[[*shared]].tolist(), strict=True), strict=True))
+    _, equal = np.unique(sizes, return_counts=True)
+    by_chance = float(((equal / len(sizes)) ** 2).sum()) * _across(shared, owners)[0]
+    return found if _across(found, owners)[0] > _FEW + _TIMES * by_chance else {}
 
 
-def _parts(keys: Sequence[bytes], by_ratio: bool) -> list[_Key | None]:
+def _parts(keys: Sequence[bytes], names: Sequence[bytes], by_ratio: bool) -> _Groups:
     """Return what a key has in common with other parts, if it is one.
 
     In splits of the source, parts without a name of their own may be those of different videos.
     """
-    matches = map(_PARTS.fullmatch, keys)
-    return [
-        (match[1],) if match and (by_ratio or (match[1] and key[match.end(1)] != ord("/"))) else None
-        for key, match in zip(keys, matches, strict=True)
-    ]
+    lowered = [name.lower() for name in names]
+    return {
+        index: before
+        for index, before, match in _matches(_PART, _PART_WORDS, keys, lowered)
+        if by_ratio or (before and not match[0].startswith(_END))
+    }
 
 
-def _across(groups: Sequence[_Key | None], owners: Sequence[int]) -> list[list[int]]:
-    """Return the members of each group that is in two splits at least."""
-    members: dict[_Key, list[int]] = {}
-    for index, group in enumerate(groups):
-        if group is not None:
-            members.setdefault(group, []).append(index)
-    return [some for some in members.values() if len({owners[each] for each in some} - {-1}) > 1]
+def _matches(
+    pattern: re.Pattern[bytes], words: Sequence[bytes], keys: Sequence[bytes], names: Sequence[bytes]
+) -> Iterator[tuple[int, bytes, re.Match[bytes]]]:
+    """Yield the index of each key whose name matches, what the key has before the match, and the match.
+
+    Args:
+        pattern: a pattern that each name matches once at most.
+        words: one of them is in each match.
+        keys: paths.
+        names: their last parts.
+    """
+    joined = b"".join((_END, _END.join(names), _END))
+    if not any(word in joined for word in words):
+        return
+    matches = [*pattern.finditer(joined)]
+    starts = np.cumsum([1, *(len(name) + 1 for name in names)])
+    found = np.array([match.start() for match in matches], np.int64)
+    # a match may begin with the byte before its name
+    indices = np.searchsorted(starts, found + 1, side="right") - 1
+    for index, start, match in zip(
+        indices.tolist(), (found - starts[indices]).tolist(), matches, strict=True
+    ):
+        key = keys[index]
+        yield index, key[: max(0, len(key) - len(names[index]) + start)], match
 
 
-def _by_chance(groups: Sequence[_Key | None], owners: Sequence[int], sizes: IntArray) -> float:
-    """Return the number of examples with a name of another split that have the same size by chance."""
-    _, counts = np.unique(sizes, return_counts=True)
-    share = float(((counts / len(sizes)) ** 2).sum())
-    shared = _across([group and group[:1] for group in groups], owners)
-    return share * sum(len(members) for members in shared)
+def _across(groups: _Groups, owners: IntArray) -> tuple[int, list[int]]:
+    """Return the number of keys of groups in several splits, and the members of the first such group.
+
+    Args:
+        groups: of keys.
+        owners: shape ``(num_keys,)``, the number of the split of each key.
+    """
+    numbers: dict[Hashable, int] = {}
+    group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups.values()], np.int64)
+    members = np.array([*groups], np.int64)
+    if not len(members):
+        return 0, []
+    # groups are numbered in the order of their first members
+    order = np.argsort(group_of, kind="stable")
+    starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
+    owned = owners[members[order]]
+    is_across = np.minimum.reduceat(owned, starts) < np.maximum.reduceat(owned, starts)
+    if not is_across.any():
+        return 0, []
+    lengths = np.diff(starts, append=len(members))
+    return int(lengths[is_across].sum()), members[group_of == np.flatnonzero(is_across)[0]].tolist()

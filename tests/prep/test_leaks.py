@@ -33,6 +33,11 @@ LEAKS = [
     ("slices of one scan", ["ct/p7-slice12.png", "ct/p7-slice13.png"], "named as parts"),
     ("frames in the folder of a video", ["v1/frame1.jpg", "v1/frame2.jpg"], "named as parts"),
     ("augmented by Roboflow", [f"a/x_jpg.rf.{d * 32}.jpg" for d in "ab"], "named as parts"),
+    (
+        "two words of parts in a name",
+        ["a/clip1_crop_1.jpg", "a/clip1_crop_2.jpg"],
+        "2 examples are named as parts",
+    ),
 ]
 
 
