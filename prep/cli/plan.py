@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
+from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import Verb, add_json
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
@@ -42,7 +44,11 @@ def _run(args: argparse.Namespace) -> int:
     lines = [f"warning: {warning}" for warning in found.warnings]
     for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
         args.log(line)
-    print(json.dumps(plan_json(found, args.batch_size)) if args.json else plan_text(found, args.batch_size))
+    typed = partial(with_flags, parser=args.parser)
+    if args.json:
+        print(json.dumps(plan_json(found, args.batch_size, typed)))
+    else:
+        print(plan_text(found, args.batch_size, typed))
     return 0
 
 

@@ -45,7 +45,7 @@ def shard_advice(plan: Plan) -> Iterator[str]:
             enough = min(num_examples, math.ceil(largest * len(layout) / _LARGE_SHARD))
             yield (
                 f"the shards of {split!r} hold up to {size(largest)}; with {enough:,} or more, at most "
-                f"{size(_LARGE_SHARD)} has to be written again after a crash or a repair: see --shards"
+                f"{size(_LARGE_SHARD)} has to be written again after a crash or a repair: see shards="
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tfshards.schemas.errors import one_line
@@ -178,8 +178,8 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def estimate_json(found: Estimate) -> dict[str, Json]:
-    """Return an estimate as a JSON object."""
+def estimate_json(found: Estimate, typed: Callable[[str], str] = str) -> dict[str, Json]:
+    """Return an estimate as a JSON object, whose messages name parameters as ``typed`` returns them."""
     return {
         "num_sampled": found.num_sampled,
         "sample_seconds": round(found.sample_seconds, 3),
@@ -189,5 +189,5 @@ def estimate_json(found: Estimate) -> dict[str, Json]:
         "memory_bytes": found.memory_bytes,
         "output_bytes": found.output_bytes,
         "rejected": dict(found.rejected),
-        "losses": [*found.losses],
+        "losses": [*map(typed, found.losses)],
     }

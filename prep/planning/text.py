@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tfshards.prep.planning.advice import class_advice, shard_advice
 from tfshards.prep.planning.estimate import estimate_json, estimate_lines
@@ -17,12 +17,13 @@ _WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _LEFT = ": examples left over"
 
 
-def plan_text(plan: Plan, batch_size: int = 32) -> str:
+def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> str:
     """Return splits, shards, features, classes, and the steps per epoch for 1 to 64 workers.
 
     Args:
         plan: plan of a build.
         batch_size: number of examples per batch of one worker.
+        typed: returns a message with parameters as they are typed, such as flags of the command line.
     """
     rows, steps = _split_rows(plan, batch_size)
     classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
@@ -30,14 +31,14 @@ def plan_text(plan: Plan, batch_size: int = 32) -> str:
         *table(rows),
         *schema_lines(plan.listing.schema),
         *class_lines(classes, plan.listing.schema),
-        *_step_lines(steps, batch_size),
-        *_other_lines(plan, classes),
+        *(_step_lines(steps) or [typed(_no_steps(batch_size))]),
+        *_other_lines(plan, classes, typed),
     ]
     return "\n".join(lines)
 
 
 def plan_html(plan: Plan, batch_size: int = 32) -> str:
-    """Return the same as tables of HTML; the arguments are those of ``plan_text``."""
+    """Return the same as tables of HTML; see ``plan_text``."""
     (head, *rows), (steps_head, *steps) = _split_rows(plan, batch_size)
     classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
     names = list(dict.fromkeys(name for counts in classes.values() for name in counts))
@@ -49,7 +50,7 @@ def plan_html(plan: Plan, batch_size: int = 32) -> str:
         html_lines(schema_lines(plan.listing.schema)),
         *([html_table("classes", ("class", *classes), class_rows)] if names else []),
         html_table("steps", steps_head, steps),
-        html_lines(list(_other_lines(plan, classes))),
+        html_lines(list(_other_lines(plan, classes, str))),
     ]
     return "".join(parts)
 
@@ -75,29 +76,34 @@ def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], lis
     return splits, steps
 
 
-def _other_lines(plan: Plan, classes: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _other_lines(
+    plan: Plan, classes: Mapping[str, Mapping[str, int]], typed: Callable[[str], str]
+) -> Iterator[str]:
     """Yield advice, notes, the reasons for skipped entries, and the estimate if there is one."""
-    yield from shard_advice(plan)
+    yield from map(typed, shard_advice(plan))
     yield from class_advice(classes)
-    yield from map(one_line, plan.notes)
+    yield from (one_line(typed(note)) for note in plan.notes)
     yield from (f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items())
     if plan.estimate:
-        yield from estimate_lines(plan.estimate)
+        yield from map(typed, estimate_lines(plan.estimate))
 
 
-def _step_lines(steps: list[tuple[str, ...]], batch_size: int) -> list[str]:
-    """Return the table of steps, or a line in its place if there are none for any number of workers."""
-    # of one worker, which has most steps
-    if any(row[1] != "0" for row in steps[1:] if not row[0].endswith(_LEFT)):
-        return table(steps)
-    return [f"no steps: every split has fewer examples than a batch of {batch_size}; see --batch-size"]
+def _step_lines(steps: list[tuple[str, ...]]) -> list[str]:
+    """Return the table of steps; nothing if there are none for any number of workers."""
+    # one worker has most steps
+    has_steps = any(row[1] != "0" for row in steps[1:] if not row[0].endswith(_LEFT))
+    return table(steps) if has_steps else []
 
 
-def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
+def _no_steps(batch_size: int) -> str:
+    return f"no steps: every split has fewer examples than batch_size={batch_size}"
+
+
+def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> dict[str, Json]:
     """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
     splits: dict[str, Json] = {}
     classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
-    advice = [*shard_advice(plan), *class_advice(classes)]
+    advice = [*map(typed, shard_advice(plan)), *class_advice(classes)]
     for name, layout in plan.layouts.items():
         num_examples = sum(map(len, layout))
         splits[name] = {
@@ -115,8 +121,8 @@ def plan_json(plan: Plan, batch_size: int = 32) -> dict[str, Json]:
         "schema": plan.listing.schema.to_json(),
         "splits": splits,
         "skipped": dict(plan.listing.skipped),
-        **({"notes": [*plan.notes]} if plan.notes else {}),
-        **({"warnings": [*plan.warnings]} if plan.warnings else {}),
+        **({"notes": [*map(typed, plan.notes)]} if plan.notes else {}),
+        **({"warnings": [*map(typed, plan.warnings)]} if plan.warnings else {}),
         **({"advice": [*advice]} if advice else {}),
-        **({"estimate": estimate_json(plan.estimate)} if plan.estimate else {}),
+        **({"estimate": estimate_json(plan.estimate, typed)} if plan.estimate else {}),
     }

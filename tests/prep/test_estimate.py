@@ -18,7 +18,14 @@ from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, build, plan
 from tfshards.prep.cli.main import main
-from tfshards.prep.planning.estimate import Amount, Measured, duration, memory_of, output_of, seconds_of
+from tfshards.prep.planning.estimate import (
+    Amount,
+    Measured,
+    duration,
+    memory_of,
+    output_of,
+    seconds_of,
+)
 
 FACTOR = 1.5
 COMMAND = (sys.executable, "-c", "from tfshards.prep.cli.main import entry; entry()")
@@ -93,14 +100,17 @@ def private_bytes(pid):
 
 def test_what_a_sample_loses_and_rejects_is_shown_with_options_that_keep_it(photos, tmp_path, capsys):
     (photos / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    found = plan(ImageFolder(photos), tmp_path / "out", estimate=True)
+    assert "alpha='keep' and channels=4 store it, alpha='drop' leaves the colors" in repr(found)
     assert main(["plan", "images", str(photos), str(tmp_path / "out"), "--estimate"]) == 0
     printed = capsys.readouterr().out
     assert "with transparency: drawn over white" in printed
+    assert "--alpha keep and --channels 4 store it, --alpha drop leaves the colors" in printed
     assert "rejected in the sample: 1 " in printed
     assert main(["plan", "images", str(photos), str(tmp_path / "out"), "--estimate", "--json"]) == 0
     estimate = json.loads(capsys.readouterr().out)["estimate"]
     assert sum(estimate["rejected"].values()) == 1
-    assert len(estimate["losses"]) == 1
+    assert "--alpha keep" in estimate["losses"][0]
 
 
 class OfThisModule(Arrays):

@@ -77,7 +77,7 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     array_files(x=np.arange(9))
     assert main(["plan", "arrays", "x.npy", "data"]) == 0
     printed = capsys.readouterr().out
-    assert "no steps: every split has fewer examples than a batch of 32; see --batch-size" in printed
+    assert "no steps: every split has fewer examples than --batch-size 32" in printed
     assert "workers" not in printed
     assert main(["plan", "arrays", "x.npy", "data", "--batch-size", "9"]) == 0
     assert "steps per epoch, batch 9" in capsys.readouterr().out
@@ -88,7 +88,12 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     [
         (1 << 30, 200, "200 shards keep 50 workers busy until the build ends, with 4 for each;"),
         (1 << 30, 5, "5 shards keep 1 worker busy until"),
-        (3 << 30, 2, "the shards of 'train' hold up to 3.0 GiB; with 6 or more, at most 1.0 GiB has to be"),
+        (
+            3 << 30,
+            2,
+            "the shards of 'train' hold up to 3.0 GiB; with 6 or more, at most 1.0 GiB has to be written "
+            "again after a crash or a repair: see shards=",
+        ),
         (1 << 20, 200, "200 shards hold only 5.1 KiB each; fewer are faster to read: the default"),
         # few files, or a small build, need no advice
         (1 << 20, 17, "17 shards hold only 60.2 KiB each"),
@@ -118,7 +123,7 @@ def test_many_classes_that_are_not_counted_are_counted_themselves():
 
 def test_a_plan_prints_the_text_of_the_verb_and_writes_nothing(array_files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    array_files(x=np.arange(9), label=np.arange(9) % 2)
+    array_files(x=np.arange(40), label=np.arange(40) % 2)
     source = prep.Arrays.open(["x.npy", "label.npy"])
     plan = prep.plan(source, "data", shards={"train": 2}, seed=3)
     assert main(["plan", "arrays", "x.npy", "label.npy", "data", "--shards", "train=2", "--seed", "3"]) == 0
