@@ -112,6 +112,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/remote_read.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/foresight.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:

@@ -9,12 +9,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,13 +23,22 @@ from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.engines.helper import Helper, pickled
 from tfshards.prep.engines.local import num_helpers
 from tfshards.prep.planning.balance import permutation
-from tfshards.prep.planning.estimate import Amount, Estimate, Measured, memory_of, output_of, seconds_of
+from tfshards.prep.planning.estimate import (
+    Amount,
+    Estimate,
+    Measured,
+    memory_of,
+    output_of,
+    seconds_of,
+    start_seconds_of,
+)
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import NUM_CORES, NUM_WRITERS
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath
 
@@ -37,6 +47,16 @@ _SECONDS = 2.0
 _FACTOR = 4
 _WATCH_SECONDS = 0.01
 _STATUS = Path("/proc/self/status")
+
+_Writer: TypeAlias = Callable[[ShardId], None]
+
+
+class _Round(NamedTuple):
+    """What was written at the same time, and the seconds of planning it."""
+
+    measured: Measured
+    finished: list[FinishedShard]
+    plan_seconds: float
 
 
 def estimate_build(
@@ -58,55 +78,41 @@ def estimate_build(
     Raises:
         InputError: an example cannot be read, or has changed since it was listed.
     """
-    num_shards, source_bytes = sum(map(len, plan.layouts.values())), int(plan.listing.sizes.sum())
-    written = Written(plan.listing.num_examples, source_bytes)
-    numbers = permutation(plan.listing.num_examples, 0, "sample")
+    amount = _amount_of(plan)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        area = BuildArea(Path(folder), plan.plan_id)
-        area.open()
-        task = ShardTask(
-            area=area,
-            reader=reader,
-            schema=plan.listing.schema,
-            phase="first",
-            name=plan.name,
-            num_shards={"sample": 1},
-            reporter=Reporter(),
-            finds_duplicates="duplicates" in plan.options,
-            compression=compression,
-        )
+        task = _task(plan, reader, compression, Path(folder))
         function = pickled(partial(measure_shard, task))
-        helpers = num_helpers(written, num_shards) if function is not None else 0
-        started = time.perf_counter()
-        # as many processes as the build has, since they share cores, memory and disk
-        calls: list[Callable[[ShardId], None]] = [partial(measure_shard, task)]
-        if function is not None:
-            calls = [stack.enter_context(Helper(function)) for _ in range(1 + helpers)]
-        pool = stack.enter_context(ThreadPoolExecutor(len(calls)))
-        rounds: list[Measured] = []
-        finished: list[FinishedShard] = []
-        largest = len(calls) * max(len(shard) for layout in plan.layouts.values() for shard in layout)
-        own_bytes, plan_seconds, start_seconds = memory_bytes(), 0.0, 0.0
-        first, count, left = 0, len(calls), seconds
-        while first < len(numbers):
-            chosen = np.array_split(numbers[first : first + count], len(calls))
-            shards = [ShardId("sample", len(finished) + index) for index in range(len(calls))]
-            began = time.perf_counter()
-            area.write_plans("first", zip(shards, map(plan.listing.columns, chosen), strict=True))
-            plan_seconds, began = plan_seconds + time.perf_counter() - began, time.perf_counter()
-            list(pool.map(lambda call, shard: call(shard), calls, shards))
-            elapsed = time.perf_counter() - began
-            start_seconds = start_seconds or time.perf_counter() - started
-            rounds.append(_read_round(area, shards, elapsed))
-            found = area.finished("first", shards)
-            finished += [found[shard] for shard in shards]
-            first, left = first + sum(map(len, chosen)), left - (elapsed if len(rounds) > 1 else 0)
-            # no shard is larger than those of the build, and the last round is as long as the time allows
-            fitting = int(count * left / max(elapsed, 1e-6)) if len(rounds) > 1 else largest
-            if fitting < min(count, largest) / 2:
-                break
-            count = min(_FACTOR * count, max(fitting, len(calls)), largest)
-    amount = Amount(
+        if function is None:
+            # the engine writes such a build in this process
+            amount = replace(amount, num_helpers=0, shards_at_once=NUM_WRITERS)
+        writers = _started(task, function, 1 + amount.num_helpers, stack)
+        own_bytes = memory_bytes()
+        rounds = [*_rounds(plan, task, writers, seconds)]
+    measured = [one.measured for one in rounds]
+    finished = [shard for one in rounds for shard in one.finished]
+    num_sampled = sum(one.num_examples for one in measured)
+    rejected = Counter(reject.reason for shard in finished for reject in shard.rejected)
+    # this process lists, and plans every shard, before the first one is written
+    before = list_seconds + sum(one.plan_seconds for one in rounds) / num_sampled * amount.num_examples
+    return Estimate(
+        num_sampled=num_sampled,
+        sample_seconds=sum(one.seconds for one in measured),
+        num_cores=NUM_CORES,
+        num_processes=1 + amount.num_helpers,
+        seconds=before
+        + start_seconds_of(measured[0].seconds, amount)
+        + seconds_of(measured, amount, sum(rejected.values()) / num_sampled),
+        memory_bytes=memory_of(measured, amount, own_bytes),
+        output_bytes=output_of(measured, amount),
+        rejected=dict(sorted(rejected.items())),
+        losses=tuple(loss_warnings(finished)),
+    )
+
+
+def _amount_of(plan: Plan) -> Amount:
+    num_shards, source_bytes = sum(map(len, plan.layouts.values())), int(plan.listing.sizes.sum())
+    helpers = num_helpers(Written(plan.listing.num_examples, source_bytes), num_shards)
+    return Amount(
         num_examples=plan.listing.num_examples,
         source_bytes=source_bytes,
         num_shards=num_shards,
@@ -114,21 +120,79 @@ def estimate_build(
         shards_at_once=1 if helpers else NUM_WRITERS,
         num_cores=NUM_CORES,
     )
-    rejected = Counter(reject.reason for shard in finished for reject in shard.rejected)
-    in_one_process = list_seconds + plan_seconds / first * plan.listing.num_examples
-    # the build ends after its helpers, which first load what they need
-    in_one_process += start_seconds if helpers else 0
-    return Estimate(
-        num_sampled=first,
-        sample_seconds=sum(one.seconds for one in rounds),
-        num_cores=NUM_CORES,
-        num_processes=1 + helpers,
-        seconds=in_one_process + seconds_of(rounds, amount, sum(rejected.values()) / first),
-        memory_bytes=memory_of(rounds, amount, own_bytes),
-        output_bytes=output_of(rounds, amount),
-        rejected=dict(sorted(rejected.items())),
-        losses=tuple(loss_warnings(finished)),
+
+
+def _task(plan: Plan, reader: Reader, compression: Compression, folder: Path) -> ShardTask:
+    """Return the task of writing shards of the sample to a folder, in a build area that is open."""
+    area = BuildArea(folder, plan.plan_id)
+    area.open()
+    return ShardTask(
+        area=area,
+        reader=reader,
+        schema=plan.listing.schema,
+        phase="first",
+        name=plan.name,
+        num_shards={"sample": 1},
+        reporter=Reporter(),
+        finds_duplicates="duplicates" in plan.options,
+        compression=compression,
     )
+
+
+def _started(task: ShardTask, function: bytes | None, count: int, stack: ExitStack) -> list[_Writer]:
+    """Start as many processes as the build has, since they share cores, memory and disk.
+
+    Without a function that other processes can load, this process writes.
+    """
+    if function is None:
+        return [partial(measure_shard, task)]
+    return [stack.enter_context(Helper(function)) for _ in range(count)]
+
+
+def _rounds(plan: Plan, task: ShardTask, writers: Sequence[_Writer], seconds: float) -> Iterator[_Round]:
+    """Write shards, one by each writer in a round, and yield what each round took.
+
+    Each round has more examples than the one before, up to those of the largest shard of the build.
+    """
+    numbers = permutation(plan.listing.num_examples, 0, "sample")
+    largest = len(writers) * max(len(shard) for layout in plan.layouts.values() for shard in layout)
+    first, count, left, index = 0, len(writers), seconds, 0
+    with ThreadPoolExecutor(len(writers)) as pool:
+        while count and first < len(numbers):
+            chosen = numbers[first : first + count]
+            one = _round(plan, task, chosen, writers, pool, first_shard=index * len(writers))
+            yield one
+            if index:
+                left -= one.measured.seconds
+                # the last round is as long as the time allows
+                fitting = int(count * left / max(one.measured.seconds, 1e-6))
+            else:
+                # it loads libraries
+                fitting = largest
+            first, index = first + len(chosen), index + 1
+            is_over = fitting < min(count, largest) / 2
+            count = 0 if is_over else min(_FACTOR * count, max(fitting, len(writers)), largest)
+
+
+def _round(
+    plan: Plan,
+    task: ShardTask,
+    chosen: IntArray,
+    writers: Sequence[_Writer],
+    pool: ThreadPoolExecutor,
+    first_shard: int,
+) -> _Round:
+    """Plan and write a shard with each writer at the same time, and return what it took."""
+    area = task.area
+    shards = [ShardId("sample", first_shard + index) for index in range(len(writers))]
+    rows = map(plan.listing.columns, np.array_split(chosen, len(writers)))
+    began = time.perf_counter()
+    area.write_plans("first", zip(shards, rows, strict=True))
+    planned = time.perf_counter()
+    list(pool.map(lambda write, shard: write(shard), writers, shards))
+    seconds = time.perf_counter() - planned
+    found = area.finished("first", shards)
+    return _Round(_read_round(area, shards, seconds), [found[shard] for shard in shards], planned - began)
 
 
 def measure_shard(task: ShardTask, shard: ShardId) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from tfshards.schemas.summary import table
 BYTES_PER_EXAMPLE = 4 << 10
 # A shard is read in pieces of about this many bytes, by one thread each.
 PIECE_BYTES = 1 << 20
+# Rounds of a sample with at least the largest one's work divided by this are the larger ones.
+_LARGE_ROUND = 4
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,25 @@ def seconds_of(rounds: list[Measured], amount: Amount, rejected: float = 0.0) ->
     """
     # the first round loads libraries
     counted = rounds[1:] or rounds
-    each = [one.seconds * _parallel(one, amount) for one in counted]
-    of_work = sum(each) / sum(map(_work_of, counted))
-    # what a shard costs in addition to its examples shows in a round of few of them
-    seconds, least = min(zip(each, counted, strict=True), key=lambda pair: _work_of(pair[1]))
-    of_shard = max(0.0, seconds - of_work * _work_of(least)) / (1 + amount.num_helpers)
+    each = [(one.seconds * _parallel(one, amount), _work_of(one)) for one in counted]
+    # what a shard costs in addition to its examples hardly shows in the larger rounds, and most in the others
+    least = max(work for _, work in each) / _LARGE_ROUND
+    large = [(seconds, work) for seconds, work in each if work >= least]
+    of_work = sum(seconds for seconds, _ in large) / sum(work for _, work in large)
+    more = [seconds - of_work * work for seconds, work in each if work < least]
+    of_shard = max(0.0, statistics.median(more)) / (1 + amount.num_helpers) if more else 0.0
     total = of_work * _work(amount.num_examples, amount.source_bytes) + of_shard * amount.num_shards
     # a shard that lost an example is written again
     again: float = 1 - (1 - rejected) ** (amount.num_examples / amount.num_shards)
     return total * (1 + again)
+
+
+def start_seconds_of(seconds: float, amount: Amount) -> float:
+    """Return by how much longer a build takes because its helpers need these seconds to start.
+
+    Until then this process writes alone; the work that the helpers have not done is shared by all.
+    """
+    return seconds * amount.num_helpers / (1 + amount.num_helpers)
 
 
 def _parallel(one: Measured, amount: Amount) -> float:

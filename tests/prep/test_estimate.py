@@ -25,6 +25,7 @@ from tfshards.prep.planning.estimate import (
     memory_of,
     output_of,
     seconds_of,
+    start_seconds_of,
 )
 
 FACTOR = 1.5
@@ -157,12 +158,24 @@ AMOUNT = Amount(1000, 1000 << 20, 10, num_helpers=1, shards_at_once=1, num_cores
             0.0,
             5.0,
         ),
+        # a shard costs 0.1 s in addition to its examples, with two processes at the same time
+        (
+            [ROUND, replace(ROUND, num_examples=0, source_bytes=0, seconds=0.2), ROUND],
+            AMOUNT,
+            0.0,
+            11.0,
+        ),
         # the interpreter lets one thread run
         ([replace(ROUND, cpu_seconds=1.0)], replace(AMOUNT, num_helpers=0), 0.0, 10.0),
     ],
 )
 def test_the_time_of_a_build_follows_from_a_sample(rounds, amount, rejected, seconds):
     assert seconds_of(rounds, amount, rejected) == pytest.approx(seconds, rel=0.01)
+
+
+def test_helpers_that_start_are_missing_for_a_share_of_their_time():
+    assert start_seconds_of(0.6, AMOUNT) == 0.3
+    assert start_seconds_of(0.6, replace(AMOUNT, num_helpers=0)) == 0
 
 
 def test_memory_and_bytes_follow_from_a_sample():
