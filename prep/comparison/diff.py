@@ -9,7 +9,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -98,7 +98,8 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     """Return how the dataset ``other`` differs from the dataset ``one``.
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
-    name. If the digests of all splits are equal, no record is read.
+    name. If the digests of all splits are equal, no record is read. Shards that a split of both has, as after
+    ``remove``, are not read either, if the class names are the same.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -115,6 +116,9 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     for origin in origins:
         if not has_keys(origin):
             raise InputError(f"{origin.root}: its examples have no keys, so they cannot be compared")
+    num_all = origins[0].manifest.num_examples
+    origins = _without_shared(*origins), _without_shared(*origins[::-1])
+    num_shared = num_all - origins[0].manifest.num_examples
     first, second = (_read(origin, other) for origin, other in (origins, origins[::-1]))
     in_first, in_second = first.find(second)
     has_changed = first.rows["content"][in_first] != second.rows["content"][in_second]
@@ -141,7 +145,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
         )
 
     return Diff(
-        num_same=int((~(has_changed | has_other_class | has_moved)).sum()),
+        num_same=num_shared + int((~(has_changed | has_other_class | has_moved)).sum()),
         added=tuple(sorted(second.keys(np.flatnonzero(is_added)).values())),
         removed=tuple(sorted(keys[number] for number in np.flatnonzero(is_removed).tolist())),
         changed=tuple(sorted(keys[number] for number in in_first[has_changed].tolist())),
@@ -162,6 +166,20 @@ def _are_equal(one: Origin, other: Origin) -> bool:
         for origin in (one, other)
     ]
     return splits[0] == splits[1] and one.manifest.schema == other.manifest.schema
+
+
+def _without_shared(origin: Origin, other: Origin) -> Origin:
+    """Return the dataset without the shards that are in the same split of the other one."""
+    manifest = origin.manifest
+    if manifest.schema.class_names != other.manifest.schema.class_names:
+        return origin
+    splits = {}
+    for name, split in manifest.splits.items():
+        others = other.manifest.splits.get(name)
+        shared = {shard.digest for shard in others.shards} if others else set()
+        shards = tuple(shard for shard in split.shards if shard.digest not in shared)
+        splits[name] = replace(split, shards=shards)
+    return replace(origin, manifest=replace(manifest, splits=splits))
 
 
 @dataclass(frozen=True, eq=False)

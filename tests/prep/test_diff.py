@@ -65,6 +65,37 @@ def test_equal_datasets_are_compared_without_reading_them(origin, copy, monkeypa
     assert repr(found).splitlines()[0] == "compression: none -> gzip"
 
 
+def changed_shard(root: Path) -> Path:
+    """Return the shard that the only edit of a dataset has written; the others are links."""
+    (found,) = [
+        root / one.path for one in read_manifest(root).shards if (root / one.path).stat().st_nlink == 1
+    ]
+    return found
+
+
+def test_shards_of_both_datasets_are_not_read(origin, copy):
+    remove(copy, ["cat/000.png"], log=quiet)
+    for shard in read_manifest(copy).shards:
+        path = copy / shard.path
+        if path != changed_shard(copy):
+            # a link, so that it is damaged in both generations
+            path.write_bytes(bytes(shard.num_bytes - 8) + path.read_bytes()[-8:])
+    found = diff(origin, copy)
+    assert (found.removed, found.num_same, found.has_same_examples) == (("cat/000.png",), 59, False)
+
+
+def test_equal_shards_in_other_splits_are_examples_that_moved(tmp_path):
+    for name, split in (("a", "val"), ("b", "test")):
+        source = Arrays({"x": np.arange(4), "part": np.array(["train"] * 3 + [split])}, split="part")
+        build(source, tmp_path / name, shards=1, engine="local", log=quiet)
+    one, other = (read_manifest(tmp_path / name).splits for name in "ab")
+    assert one["train"].shards[0].digest == other["train"].shards[0].digest
+    assert one["val"].shards[0].digest == other["test"].shards[0].digest
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.moved == (("3", "val", "test"),)
+    assert (found.num_same, found.added, found.removed) == (3, (), ())
+
+
 def test_examples_that_were_removed_added_and_relabeled(origin, copy, tmp_path):
     remove(copy, ["cat/000.png", "dog/001.png"], log=quiet)
     relabel(copy, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True, log=quiet)
@@ -148,7 +179,7 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     with pytest.raises(InputError, match="none does not exist"):
         diff(origin, tmp_path / "none")
     remove(copy, ["cat/000.png"], log=quiet)
-    shard = copy / read_manifest(copy).shards[0].path
+    shard = changed_shard(copy)
     data = bytearray(shard.read_bytes())
     data[40] ^= 1
     shard.unlink()
@@ -159,7 +190,7 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
 
 def test_a_record_that_lost_its_key_is_named(origin, copy):
     remove(copy, ["cat/000.png"], log=quiet)
-    shard = copy / read_manifest(copy).shards[-1].path
+    shard = changed_shard(copy)
     first, *others = [data for _, data in read_records(shard, "none")]
     # of the same length and with valid checksums, so that only the name of the feature is wrong
     renamed = first.replace(b"\n\x03key", b"\n\x03yek")
