@@ -53,7 +53,12 @@ def run(programs, folder, numbered, labeled, cases, num_workers, *what):
 
 @pytest.fixture(scope="module")
 def two(programs, numbered, labeled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("two"), numbered, labeled, TWO, 2, "keras")
+    return run(programs, tmp_path_factory.mktemp("two"), numbered, labeled, TWO, 2, "tf_keras")
+
+
+@pytest.fixture(scope="module")
+def two_with_keras_3(programs, numbered, labeled, tmp_path_factory):
+    return run(programs, tmp_path_factory.mktemp("keras"), numbered, labeled, [], 2, "keras")
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +137,12 @@ def trained(labeled):
     return kernel, bias
 
 
-@pytest.mark.parametrize("way", ["own", "tf_keras"])
-def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(two, trained, way):
-    for worker in two[0]:
+WAYS = [("two", "tf_keras"), ("two_with_keras_3", "own")]
+
+
+@pytest.mark.parametrize(("workers", "way"), mostly_nightly(WAYS, WAYS[:1]))
+def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(request, trained, workers, way):
+    for worker in request.getfixturevalue(workers)[0]:
         for weight, wanted in zip(worker[way]["weights"], trained, strict=True):
             assert np.allclose(weight, wanted, atol=1e-5)
 
@@ -156,8 +164,9 @@ def test_predictions_of_two_hosts_come_in_stored_order(two, trained):
         assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)
 
 
-def test_keras_3_refuses_to_train_on_several_hosts(two):
-    for worker in two[0]:
+@pytest.mark.nightly
+def test_keras_3_refuses_to_train_on_several_hosts(two_with_keras_3):
+    for worker in two_with_keras_3[0]:
         refused = worker["own"]["refused"]
         assert list(refused) == ["fit", "evaluate"]
         for error in refused.values():

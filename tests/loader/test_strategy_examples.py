@@ -42,7 +42,8 @@ def check(stdout, stderr, lines):
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("mirrored_custom_loop.py", 1),
+        # test_distribute.py and test_evaluation.py train and evaluate on two replicas more often
+        pytest.param("mirrored_custom_loop.py", 1, marks=pytest.mark.nightly),
         # these start each of their workers
         pytest.param("multiworker.py", 2, marks=pytest.mark.nightly),
         pytest.param("parameter_server.py", 1, marks=pytest.mark.nightly),

@@ -1,6 +1,8 @@
 """A program: Keras and a custom training loop on two logical CPU devices; it prints what they saw as JSON.
 
 Run by test_distribute.py: TensorFlow's devices are fixed for the life of a process.
+
+Usage: two_replicas.py DATASET [all], without which some ways of training are left out
 """
 
 import itertools
@@ -72,14 +74,15 @@ def weights_of(model):
     return [weight.tolist() for weight in model.get_weights()]
 
 
-def train(model, path):
+def train(model, path, more):
     """Return the weights after some fits, and the results of ``evaluate`` and ``predict``."""
     options = {"batch_size": 4, "select": SELECT, "shuffle": loader.Shuffle(seed=1)}
     steps = loader.steps_per_epoch(path, "train", 4)
     later = loader.load(path, **options, epochs=None, start=loader.Position(1))
     found = {"later": fit(model, path, later, steps_per_epoch=steps)}
     found["plain"] = fit(model, path, loader.load(path, **options))
-    found["lists"] = weights_of(fit_lists(path))
+    if more:
+        found["lists"] = weights_of(fit_lists(path))
     data = loader.load(path, **options, epochs=None)
     return found | fit_and_evaluate(model, path, data, steps_per_epoch=steps)
 
@@ -152,23 +155,24 @@ def loop(strategy, path, select=("number",), passes=2, **options):
     ]
 
 
-def main(path):
+def main(path, *more):
     warnings.simplefilter("error", UserWarning)
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    found = {"replicas": strategy.num_replicas_in_sync, "one": train(make_model(), path)}
+    found = {"replicas": strategy.num_replicas_in_sync, "one": train(make_model(), path, more)}
     with strategy.scope():
         model = make_model()
-        found["two"] = train(model, path)
+        found["two"] = train(model, path, more)
         found["uneven"] = uneven(model, path)
         found["distributed"] = fit_distributed(model, strategy, path)
-    with tf.distribute.OneDeviceStrategy("CPU:1").scope():
-        shuffled = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=2)
-        found["one device"] = fit_and_evaluate(make_model(), path, shuffled.repeat(), steps_per_epoch=5)
-    central = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-    found["central"] = loop(central, path, remainder="pad")
+    if more:
+        with tf.distribute.OneDeviceStrategy("CPU:1").scope():
+            data = loader.load(path, batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1), epochs=2)
+            found["one device"] = fit_and_evaluate(make_model(), path, data.repeat(), steps_per_epoch=5)
+        central = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+        found["central"] = loop(central, path, remainder="pad")
     found["padded"] = loop(strategy, path, remainder="pad")
     found["shuffled"] = loop(strategy, path, shuffle=loader.Shuffle(seed=2))
     found["lists"] = {
@@ -179,4 +183,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -17,7 +17,7 @@ import tf_keras
 from tfshards import loader
 from tfshards.schemas import OptionsError
 
-STEPS = 12
+STEPS = 8
 SLOW, FAST = 36, 18
 
 
