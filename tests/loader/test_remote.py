@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.storage import conftest
 from tests.storage.servers import s3_client
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.fetching import files
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
@@ -72,7 +73,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
 def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, remote, options, monkeypatch):
     fetched = []
     read_range = files.read_range

@@ -10,8 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import signal
-import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -33,7 +31,7 @@ bucket = conftest.bucket
 TRIALS = int(os.environ.get("TORTURE_LOADER_FAULTS", "2"))
 SEED = os.environ.get("TORTURE_SEED", "4")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("payload", "bytes", "bytes")))
-COUNT, SHARDS = 3000, 4
+COUNT, SHARDS = 1500, 4
 OPTIONS = {"batch_size": 32, "shuffle": loader.Shuffle(seed=3, run=20, lanes=8), "epochs": 2}
 FAULTS = {
     "is cut": lambda chance: Cut(chance.randrange(30_000), reset=chance.random() < 0.5),
@@ -77,19 +75,20 @@ def batches(path, **options):
         yield numbers, [hash(payload) for payload in batch["payload"].numpy().tolist()]
 
 
-def trial(kind, chance, url, shards, proxy, cache):
+def trial(programs, kind, chance, url, shards, proxy, cache):
     """Read two epochs while something happens; return what was delivered, and the error that ended it."""
     if kind in FAULTS:
         rate = chance.choice([0.02, 0.1, 0.4])
         proxy.add(FAULTS[kind](chance), "^get .*tfrecord", rate=rate, seed=chance.randrange(1 << 30))
     if kind == "reader is killed":
-        command = [sys.executable, "-c", READING, url, cache or ""]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        for _ in range(chance.randrange(1, 150)):
-            assert reader.stdout.readline()
-        reader.send_signal(signal.SIGKILL)
-        reader.wait()
-        reader.stdout.close()
+        reading, writing = os.pipe()
+        with open(writing, "wb") as stdout:
+            reader = programs.start(["-c", READING, url, cache or ""], stdout=stdout, stderr=sys.__stderr__)
+        with open(reading) as steps:
+            for _ in range(chance.randrange(1, 70)):
+                assert steps.readline()
+            reader.kill()
+            reader.wait()
     delivered = []
     after = chance.randrange(100)
     try:
@@ -108,7 +107,7 @@ def trial(kind, chance, url, shards, proxy, cache):
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
-def test_a_store_that_fails_changes_no_batch(cached, write_dataset, bucket, proxy, tmp_path):
+def test_a_store_that_fails_changes_no_batch(programs, cached, write_dataset, bucket, proxy, tmp_path):
     content = np.random.default_rng(0)
     examples = [{"number": i, "payload": content.bytes(900 + i % 200)} for i in range(COUNT)]
     local = write_dataset(tmp_path / "local", SCHEMA, {"train": np.array_split(examples, SHARDS)})
@@ -123,9 +122,9 @@ def test_a_store_that_fails_changes_no_batch(cached, write_dataset, bucket, prox
         for path in local.rglob("*"):
             if path.is_file():
                 (any_path(url) / path.relative_to(local).as_posix()).write_bytes(path.read_bytes())
-        cache = f"disk:{tmp_path / str(number)}, {chance.choice([1, 3, 50])}MB" if cached else None
+        cache = f"disk:{tmp_path / str(number)}, {chance.choice([500, 1500, 50_000])}KB" if cached else None
         with impatient():
-            delivered, error = trial(kind, chance, url, shards, proxy, cache)
+            delivered, error = trial(programs, kind, chance, url, shards, proxy, cache)
         context = f"trial {number}: {kind}, {cache}, {len(delivered)} batches, {error}"
         assert delivered == expected[: len(delivered)], context
         assert error or len(delivered) == len(expected), context

@@ -26,7 +26,7 @@ def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
     for number in range(24):
-        image = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((400, 320))
+        image = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((100, 80))
         image.save(folder / f"{number}.{'png' if number % 3 == 0 else 'jpg'}")
     out = tmp_path_factory.mktemp("built") / "out"
     build(ImageFolder(folder), out, shards=2, log=lambda _: None)
@@ -79,8 +79,7 @@ def test_photos_are_measured_up_to_each_stage_and_with_smaller_images(photos):
 
 def test_small_images_and_rows_have_no_smaller_copies(photos, rows):
     assert (
-        loader.bench(photos, batch_size=4, image=loader.Image(size=(320, 320)), seconds=SECONDS).resized
-        is None
+        loader.bench(photos, batch_size=4, image=loader.Image(size=(80, 80)), seconds=SECONDS).resized is None
     )
     speeds = loader.bench(rows, batch_size=8, select=("x",), seconds=SECONDS)
     assert (speeds.decoded, speeds.resized) == (None, None)
