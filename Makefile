@@ -1,6 +1,6 @@
 # make demo   from nothing to a trained model: environment, images, shards, training
 # make test   what a change must pass, in minutes; make check adds formatter, linter, types and coverage
-# make nightly   exhaustive tables, and short runs of fuzz and torture
+# make nightly   exhaustive tables, more examples of properties, and short runs of fuzz and torture
 # make docs   the documentation as a site, in site/
 # make engines   builds on Prism, Flink and Spark, whose processes are killed; needs Java, Maven and Go
 # make packages   every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
@@ -38,6 +38,8 @@ check: $(VENV)/.installed
 
 nightly: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m nightly $(PYTEST_ARGS)
+	HYPOTHESIS_EXAMPLES=400 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -m 'hypothesis and not nightly and not engines' $(PYTEST_ARGS)
 	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
 	  TORTURE_LOADER_FAULTS=30
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1

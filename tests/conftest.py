@@ -12,8 +12,18 @@ from collections.abc import Iterator
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.programs import Programs
+
+# The number of examples is bounded, not their time, so that a busy machine fails no test.
+settings.register_profile(
+    "tfshards",
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "25")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tfshards")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,17 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from tfshards.prep import build
 from tfshards.schemas import Manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-# The number of examples is bounded, not their time, so that a busy machine fails no test.
-settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("prep")
 
 # Modification times are part of the build id; with one time for all files, equal files are equal inputs.
 STAMP = 1_600_000_000 * 10**9

@@ -255,7 +255,7 @@ def as_text(row: dict[str, object]) -> str:
     return repr({name: value.encode() if isinstance(value, str) else value for name, value in row.items()})
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(tables())
 def test_every_row_is_read_back_once_with_its_values(tmp_path_factory, made):
     table, num_shards = made

@@ -230,7 +230,6 @@ def test_any_manifest_is_read_back_from_its_text(manifest):
 
 
 @given(st.data())
-@settings(max_examples=50)
 def test_a_truncated_text_is_reported(data):
     text = photos().to_text().rstrip()
     end = data.draw(st.integers(0, len(text) - 1))
@@ -297,7 +296,6 @@ def test_only_the_unknown_field_is_reported_with_its_place(manifest):
 
 
 @given(st.data())
-@settings(max_examples=100)
 def test_any_value_at_any_place_is_read_or_reported(data):
     top = document()
     place = data.draw(st.sampled_from(list(places(top))))
