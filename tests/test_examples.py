@@ -73,6 +73,8 @@ def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
+# test_write_shards.py and test_recipes.py write from pipelines more often
+@pytest.mark.nightly
 def test_write_shards_writes_balanced_shards_from_a_pipeline(run, digits, tmp_path):
     output = run("write_shards.py", digits.parent / "all", tmp_path / "quarters")
     num_images = len(list((digits.parent / "all").rglob("*.png")))
@@ -92,6 +94,8 @@ def test_mirrored_fit_recognizes_digits(run, digits):
     assert float(re.search(r"^accuracy: ([\d.]+)", output, re.M)[1]) > 0.6, output
 
 
+# test_choose.py reads parts of a split more often
+@pytest.mark.nightly
 def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
     output = run("separate_models.py", digits)
     accuracies = {

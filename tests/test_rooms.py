@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -218,6 +219,7 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
         assert others == remote.get(path, set()), path
 
 
+@cache
 def imported(path):
     """Return the packages that a file imports; rooms of tfshards by their names."""
     names = set()

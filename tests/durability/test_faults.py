@@ -1,6 +1,6 @@
 """Single faults in the files of a dataset: verify finds each one and names its location.
 
-``TORTURE_FLIPS`` is the number of flipped bits and of truncated files in each of three datasets: 40 by
+``TORTURE_FLIPS`` is the number of flipped bits and of truncated files in each of three datasets: 20 by
 default, 400 in ``make torture``, which prints how many were tried and found (see docs/reliability.md) and
 whose datasets have more records.
 """
@@ -29,7 +29,7 @@ from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
 
 SEED = 4
-NUM_FLIPS = NUM_CUTS = int(os.environ.get("TORTURE_FLIPS", "40"))
+NUM_FLIPS = NUM_CUTS = int(os.environ.get("TORTURE_FLIPS", "20"))
 # Number of records in the middle of a shard of which every bit of the header is flipped.
 NUM_HEADERS = 3 if NUM_FLIPS >= 400 else 1
 NUM_IMAGES, NUM_ROWS = (30, 60) if NUM_FLIPS >= 400 else (20, 20)

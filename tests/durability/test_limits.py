@@ -303,7 +303,9 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
     resumes(commands, command, out)
 
 
-@pytest.mark.parametrize("workers", [(), WORKERS], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(WORKERS, marks=pytest.mark.nightly)], ids=["threads", "processes"]
+)
 def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, commands, command, open_path):
     out = open_path / "data"
 

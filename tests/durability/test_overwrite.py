@@ -60,7 +60,7 @@ def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(trial, commands
 
 def test_a_loader_of_the_old_dataset_reads_it_to_the_end(programs, tmp_path):
     out, printed, continued = (tmp_path / name for name in ("data", "printed", "continued"))
-    values = np.repeat(np.arange(800), 10_000).reshape(800, 10_000)
+    values = np.repeat(np.arange(800), 5_000).reshape(800, 5_000)
 
     def write_dataset(seed: int, overwrite: bool = True) -> int:
         source = Arrays({"x": values + seed})

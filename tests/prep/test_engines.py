@@ -104,7 +104,7 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_nightly(QUIET, [*QUIET][:3]))
+@pytest.mark.parametrize("name", mostly_nightly(QUIET, [*QUIET][:2]))
 def test_a_build_from_python_prints_no_messages_of_beam(name, tmp_path):
     program = """
 import logging, sys

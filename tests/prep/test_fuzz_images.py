@@ -29,7 +29,7 @@ from .nasty_images import KINDS
 
 MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
 # Number of examples of a run by default, and of each round of a long one.
-NUM_EXAMPLES = 3_000 if MINUTES else 800
+NUM_EXAMPLES = 3_000 if MINUTES else 400
 # Limit of pixels, so that a few broken headers with huge sizes do not take all the time.
 OPTIONS = ImageOptions(max_pixels=1_000_000)
 

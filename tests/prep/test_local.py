@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.engines import local
 from tfshards.prep.engines.helper import Helper, pickled
@@ -216,14 +217,17 @@ def until(condition) -> None:
         time.sleep(0.01)
 
 
+ENDS = [
+    ("main", signal.SIGINT, 130, "interrupted; run the same command to resume"),
+    ("main", signal.SIGTERM, 143, None),
+    ("main", signal.SIGKILL, -signal.SIGKILL, None),
+    ("helper", signal.SIGKILL, 1, "a worker process died"),
+]
+
+
 @pytest.mark.parametrize(
     ("whom", "number", "status", "last"),
-    [
-        ("main", signal.SIGINT, 130, "interrupted; run the same command to resume"),
-        ("main", signal.SIGTERM, 143, None),
-        ("main", signal.SIGKILL, -signal.SIGKILL, None),
-        ("helper", signal.SIGKILL, 1, "a worker process died"),
-    ],
+    mostly_nightly(ENDS, kept=ENDS[2:]),
     ids=["Ctrl-C", "SIGTERM", "kill -9", "a helper is killed"],
 )
 def test_helpers_end_with_the_build_which_resumes(whom, number, status, last, slow_build, tmp_path, contents):

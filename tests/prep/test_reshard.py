@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, prune, reshard, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.decisions import up_to_date
@@ -527,7 +528,9 @@ def compressed(large, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), mostly_nightly([(signal.SIGKILL, -9), (signal.SIGINT, 130)], [(signal.SIGKILL, -9)])
+)
 def test_a_killed_reshard_resumes(number, status, large, compressed, tmp_path, contents):
     before, out = contents(large), tmp_path / "out"
     process = start(large, out, "--shards", "16", "--compression", "gzip")

@@ -158,6 +158,8 @@ def test_ctrl_c_ends_the_server_of_a_runner(server, slow_folder, tmp_path):
     assert processes_of(server) == ""
 
 
+# test_limits.py interrupts a build with worker processes, too
+@pytest.mark.nightly
 def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_folder, tmp_path):
     out = tmp_path / "out"
     program = """
