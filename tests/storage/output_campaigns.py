@@ -6,9 +6,10 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +86,19 @@ class Whole:
 
 
 def undisturbed(
-    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]], names: Sequence[str]
-) -> dict[str, Whole]:
-    """Build each of these inputs once."""
-    found = {}
-    for name in names:
+    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]]
+) -> Callable[[str], Whole]:
+    """Return a function that builds the inputs of a name when it is first asked for them."""
+
+    @cache
+    def whole(name: str) -> Whole:
         out = f"{bucket.url}/whole/{name.replace(' ', '-')}/data"
         # the first build imports more
         seconds = [commands.run([*inputs[name], folder]).seconds for folder in (f"{out}-first/data", out)]
         assert (any_path(out) / MANIFEST_NAME).is_file()
-        found[name] = Whole(objects(out), min(seconds))
-    return found
+        return Whole(objects(out), min(seconds))
+
+    return whole
 
 
 def kills(
@@ -103,14 +106,14 @@ def kills(
 ) -> Counter[str]:
     """Kill builds at random moments, resume them, and compare what they leave with an undisturbed build."""
     chance = random.Random(seed)
-    whole = undisturbed(commands, bucket, inputs, ("photos", "large", "many"))
+    whole = undisturbed(commands, bucket, inputs)
     tried: Counter[str] = Counter()
     while tried["killed"] < count:
-        name = chance.choice([*whole])
+        name = chance.choice(["photos", "large", "many"])
         out = f"{bucket.url}/trial-{tried.total()}/data"
         is_killed = True
         while is_killed:
-            moment = chance.uniform(0.02, 1.1 * whole[name].seconds)
+            moment = chance.uniform(0.02, 1.1 * whole(name).seconds)
             is_killed = commands.run([*inputs[name], out], kill_after=moment).status != 0
             tried["killed" if is_killed else "too late"] += 1
             if (any_path(out) / MANIFEST_NAME).is_file():
@@ -120,7 +123,7 @@ def kills(
         ended = commands.run([*inputs[name], out])
         assert ended.status == 0, ended.output
         tried["resumed"] += "resuming the build" in ended.output
-        assert objects(out) == whole[name].objects, (name, ended.output)
+        assert objects(out) == whole(name).objects, (name, ended.output)
         assert uploads(bucket) == [], (name, ended.output)
         any_path(out).remove_tree()
     return tried
@@ -131,13 +134,13 @@ def pairs(
 ) -> Counter[str]:
     """Start two builds of one output at about the same time; one wins, and the other one says so."""
     chance = random.Random(seed)
-    whole = undisturbed(both[0], bucket, inputs, ("photos", "many", "other photos"))
+    whole = undisturbed(both[0], bucket, inputs)
     tried: Counter[str] = Counter()
     for number in range(count):
         names = [("photos", "photos"), ("photos", "other photos"), ("many", "many")][number % 3]
         overwrite = ("--overwrite",) if chance.random() < 0.5 else ()
         out = f"{bucket.url}/pair-{number}/data"
-        delay = chance.choice((0.0, chance.uniform(0, whole[names[0]].seconds)))
+        delay = chance.choice((0.0, chance.uniform(0, whole(names[0]).seconds)))
         first, second = together(both, [(*inputs[name], *overwrite, out) for name in names], delay)
         ended = {0: first, 1: second}
         won = [index for index, one in ended.items() if one.status == 0]
@@ -156,11 +159,11 @@ def pairs(
         assert verify(out, deep=True), shown
         # what belongs to one of the builds that committed, whole
         manifest = (any_path(out) / MANIFEST_NAME).read_bytes()
-        winners = {names[index] for index in won if whole[names[index]].objects[MANIFEST_NAME] == manifest}
+        winners = {names[index] for index in won if whole(names[index]).objects[MANIFEST_NAME] == manifest}
         assert len(winners) == 1, shown
         winner = winners.pop()
         found = objects(out)
-        expected = whole[winner].objects
+        expected = whole(winner).objects
         assert {name: found.get(name) for name in expected} == expected, shown
         tried["left something"] += found != expected
         prune(out)

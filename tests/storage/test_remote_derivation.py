@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.durability.inputs import image, write
+from tests.tables import mostly_nightly
 from tfshards.prep import (
     Arrays,
     ImageFolder,
@@ -71,9 +73,19 @@ DERIVED: dict[str, Derive] = {
 }
 
 
-@pytest.mark.parametrize("origins_in", ["the bucket", "a folder"])
-@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED.keys())
-def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(derive, origins_in, bucket, tmp_path):
+# each way in a bucket, and the two that read or link shards of a folder
+OFTEN = [
+    *((name, "the bucket") for name in DERIVED),
+    ("resharded", "a folder"),
+    ("merged by links", "a folder"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "origins_in"), mostly_nightly(itertools.product(DERIVED, ["the bucket", "a folder"]), OFTEN)
+)
+def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, bucket, tmp_path):
+    derive = DERIVED[name]
     local = [built(tmp_path / f"{name}s", tmp_path / name, of) for name, of in RANGES.items()]
     origins = local
     if origins_in == "the bucket":
