@@ -24,12 +24,14 @@ from tfshards.loader.records.streams import read_groups
 from tfshards.loader.speed.disk import cold_bytes_per_second
 from tfshards.loader.speed.rate import rate_in_graph, rate_in_python
 from tfshards.loader.speed.resized import speed_of_smaller
-from tfshards.loader.speed.speeds import Resized, Speeds
+from tfshards.loader.speed.speeds import Larger, Resized, Speeds
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import RemotePath
 
 # Of a larger split, the first examples are read again and again, so that they stay in the page cache.
 _BYTES = 512 << 20
+# Of batches with a quarter of these examples or fewer, larger ones are measured as well.
+_LARGE_BATCH = 256
 
 
 def bench(
@@ -58,7 +60,7 @@ def bench(
         shuffle: see ``load``.
         boxes: see ``load``.
         map_fn: see ``load``.
-        seconds: time to measure each stage; there are up to seven.
+        seconds: time to measure each stage; there are up to eight.
 
     Returns:
         Examples per second up to each stage. Printed, it is the table of ``tfshards bench``.
@@ -112,7 +114,7 @@ def bench(
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
     is_decoded = content.by_example
     loaded = load_dataset(options)
-    return Speeds(
+    speeds = Speeds(
         dataset=str(path),
         split=source.name,
         batch_size=batch_size,
@@ -124,8 +126,9 @@ def bench(
         parsed=rate_in_graph(parsed, of_batch, seconds),
         decoded=rate_in_graph(loaded, of_batch, seconds) if is_decoded else None,
         delivered=rate_in_python(loaded, batch_size, seconds),
-        resized=_resized(encoded, content, plan, seconds),
+        resized=_resized(encoded, content, plan, num_examples, seconds),
     )
+    return replace(speeds, larger=_larger(options, speeds, seconds))
 
 
 def _disk_rate(source: Source, num_examples: int, seconds: float) -> float | None:
@@ -141,7 +144,18 @@ def _disk_rate(source: Source, num_examples: int, seconds: float) -> float | Non
     return None if speed is None else speed * counted / sum(num_bytes for _, num_bytes in files)
 
 
-def _resized(encoded: LoadOptions, content: Content, plan: Plan, seconds: float) -> Resized | None:
+def _larger(options: LoadOptions, speeds: Speeds, seconds: float) -> Larger | None:
+    """Return the speed in larger batches; None unless they are small, and their number may be the limit."""
+    larger = min(_LARGE_BATCH, speeds.num_examples)
+    if speeds.limit not in ("parsing", "Python") or larger < 4 * speeds.batch_size:
+        return None
+    loaded = load_dataset(replace(options, batch_size=larger))
+    return Larger(larger, rate_in_python(loaded, larger, seconds))
+
+
+def _resized(
+    encoded: LoadOptions, content: Content, plan: Plan, num_examples: int, seconds: float
+) -> Resized | None:
     """Return what smaller images would bring; None unless one image of 8 bits is decoded."""
     kinds = {feature.name: feature for feature in content.features if feature.name in content.images}
     if len(kinds) != 1:
@@ -150,4 +164,6 @@ def _resized(encoded: LoadOptions, content: Content, plan: Plan, seconds: float)
     if feature.kind != "image" or feature.dtype != "uint8" or plan.num_steps == 0:
         return None
     images = load_dataset(replace(encoded, select=(name,))).map(lambda *batch: batch[0]).unbatch()
+    # the dataset repeats them without end
+    images = images.take(num_examples)
     return speed_of_smaller(images, content.images[name], encoded.batch_size, seconds)

@@ -14,14 +14,16 @@ from tfshards.schemas.summary import table
 Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "Python"]
 
 _MB = 1_000_000
+# Larger batches are advised if they deliver more examples by this factor at least.
+_WORTH = 1.5
 _ADVICE: Mapping[str, str] = {
     "disk": "examples are read faster from memory than from this disk: put the dataset on a faster disk, or "
     'cache="disk:PATH" on one; if the dataset fits in memory, only the first epoch waits for the disk',
     "store": 'keep what is fetched on a local disk with cache="disk:PATH", and run close to the store',
     "records": "reading records from the page cache takes the most time: little is left to gain, unless the "
     "shards are compressed, which `tfshards reshard --compression none` changes",
-    "parsing": "parsing takes the most time: deliver fewer features with select=, and store numbers of fixed "
-    "shape as arrays rather than as lists",
+    "parsing": "parsing takes the most time: deliver only the features that you need with select=, and store "
+    "lists of numbers that have one length as arrays",
     "decoding": "decoding takes the most time: store smaller images (tfshards build --resize), decode to a "
     "smaller Image(size=), let the JPEG decoder shrink them with Image(dct_scaling=True), or use more cores",
     "Python": "the loop in Python takes the most time: use larger batches, or several steps in one "
@@ -50,6 +52,19 @@ class Resized:
     resized_bytes: float
 
 
+@dataclass(frozen=True)
+class Larger:
+    """Reading in larger batches, with the same options.
+
+    Attributes:
+        batch_size: examples per batch.
+        delivered: examples per second in a loop of Python.
+    """
+
+    batch_size: int
+    delivered: float
+
+
 @dataclass(frozen=True, repr=False)
 class Speeds:
     """Examples per second that this machine reaches up to each stage; None where it was not measured.
@@ -67,6 +82,7 @@ class Speeds:
         decoded: also decoding images and calling ``map_fn``.
         delivered: also iterating over the batches in Python.
         resized: what smaller images would bring; None if they are small, or none are decoded.
+        larger: what larger batches bring; None unless batches are small and parsing or Python is the limit.
     """
 
     dataset: str
@@ -81,6 +97,7 @@ class Speeds:
     decoded: float | None
     delivered: float
     resized: Resized | None = None
+    larger: Larger | None = None
 
     @property
     def limit(self) -> Limit:
@@ -93,6 +110,20 @@ class Speeds:
             delivered=self.delivered,
             is_remote=self.is_remote,
         )
+
+    @property
+    def advice(self) -> str:
+        """What to change about the limit."""
+        larger = self.larger
+        if larger and larger.delivered >= _WORTH * self.delivered:
+            costs = "what each batch costs takes the most time: use larger ones"
+            advice = _ADVICE["Python"] if self.limit == "Python" else costs
+            return (
+                f"{advice}; in batches of {larger.batch_size}, "
+                f"{larger.delivered / self.delivered:.1f} times as many examples are delivered "
+                f"({self.delivered:,.0f} -> {larger.delivered:,.0f} examples/s)"
+            )
+        return _ADVICE[self.limit]
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards bench`` prints."""
@@ -116,8 +147,13 @@ class Speeds:
                 name: round(rate * self.record_bytes) for name, rate in self._stages().items()
             },
             "limit": self.limit,
-            "advice": _ADVICE[self.limit],
+            "advice": self.advice,
         }
+        if self.larger:
+            found["larger_batches"] = {
+                "batch_size": self.larger.batch_size,
+                "examples_per_second": round(self.larger.delivered, 1),
+            }
         if self.resized:
             found["resized"] = {
                 "option": self.resized.option,
@@ -155,14 +191,15 @@ class Speeds:
         ]
 
     def _lines(self) -> list[str]:
-        lines = [f"limit: {self.limit}; {_ADVICE[self.limit]}"]
+        lines = [f"limit: {self.limit}; {self.advice}"]
         found = self.resized
         if found:
             lines.append(
                 f"with --resize {found.option} at build time, images would be decoded "
                 f"{found.resized / found.stored:.1f} times as fast ({found.stored:,.0f} -> "
                 f"{found.resized:,.0f} images/s) and have {size(found.resized_bytes)} instead of "
-                f"{size(found.stored_bytes)}: measured on {found.num_images} images"
+                f"{size(found.stored_bytes)}: measured on {found.num_images} images in memory, without "
+                "random crops and flips"
             )
         return lines
 

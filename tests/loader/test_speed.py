@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from PIL import Image
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.loader.speed.resized import short_side
-from tfshards.loader.speed.speeds import limit_of
+from tfshards.loader.speed.speeds import Larger, limit_of
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError
@@ -74,6 +75,7 @@ def test_photos_are_measured_up_to_each_stage_and_with_smaller_images(photos):
     assert shown[0].split() == ["train,", "batch", "4", "examples/s", "MB/s", "of", "records"]
     assert shown[-2].startswith(f"limit: {speeds.limit}; ")
     assert "with --resize short=64 at build time" in shown[-1]
+    assert shown[-1].endswith("measured on 24 images in memory, without random crops and flips")
     assert "<th>decoded</th>" in speeds._repr_html_()
 
 
@@ -84,6 +86,21 @@ def test_small_images_and_rows_have_no_smaller_copies(photos, rows):
     speeds = loader.bench(rows, batch_size=8, select=("x",), seconds=SECONDS)
     assert (speeds.decoded, speeds.resized) == (None, None)
     assert speeds.limit in ("disk", "records", "parsing", "Python")
+
+
+def test_small_batches_are_compared_with_larger_ones(rows):
+    speeds = loader.bench(rows, batch_size=2, seconds=SECONDS)
+    # any other stage may be the limit for a moment
+    assert (speeds.larger is None) == (speeds.limit not in ("parsing", "Python"))
+    slow = replace(speeds, disk=None, larger=Larger(64, 10 * speeds.delivered))
+    assert "; in batches of 64, 10.0 times as many examples are delivered" in repr(slow)
+    assert "what each batch costs takes the most time: use larger ones; " in repr(replace(slow, parsed=1.0))
+    assert "steps_per_execution= in Keras); in batches" in repr(replace(slow, parsed=1e9, records=1e9))
+    assert slow.to_json()["larger_batches"]["batch_size"] == 64
+    fast = replace(speeds, larger=Larger(64, speeds.delivered))
+    assert "in batches of" not in repr(fast)
+    # a quarter of the examples is not small
+    assert loader.bench(rows, batch_size=17, seconds=SECONDS).larger is None
 
 
 @pytest.mark.parametrize(
