@@ -99,7 +99,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
     name. If the digests of all splits are equal, no record is read. Shards that a split of both has, as after
-    ``remove``, are not read either, if the class names are the same.
+    ``remove``, are not read either, if features and class names are the same.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -171,7 +171,8 @@ def _are_equal(one: Origin, other: Origin) -> bool:
 def _without_shared(origin: Origin, other: Origin) -> Origin:
     """Return the dataset without the shards that are in the same split of the other one."""
     manifest = origin.manifest
-    if manifest.schema.class_names != other.manifest.schema.class_names:
+    if manifest.schema != other.manifest.schema:
+        # equal records may have other classes
         return origin
     splits = {}
     for name, split in manifest.splits.items():

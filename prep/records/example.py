@@ -103,8 +103,7 @@ class ParsedExample:
 
     def encoded(self, name: str) -> bytes:
         """Return the bytes of the feature ``name``, which its values determine; none if it is missing."""
-        if name not in self._features:
-            return b""
+        # a map of messages has an empty one for each other name
         return cast("bytes", self._features[name].SerializeToString(deterministic=True))
 
 

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from tfshards.prep import (
+    AdoptOptions,
     Arrays,
+    FeatureRoles,
     ImageFolder,
     Options,
     ShardOptions,
+    adopt,
     append,
     build,
     diff,
@@ -94,6 +97,20 @@ def test_equal_shards_in_other_splits_are_examples_that_moved(tmp_path):
     found = diff(tmp_path / "a", tmp_path / "b")
     assert found.moved == (("3", "val", "test"),)
     assert (found.num_same, found.added, found.removed) == (3, (), ())
+
+
+def test_equal_records_may_have_other_classes(tmp_path):
+    source = Arrays({"x": np.arange(4), "y": np.arange(4) // 2 * 3}, label="")
+    build(source, tmp_path / "built", shards=1, engine="local", log=quiet)
+    (shard,) = read_manifest(tmp_path / "built").shards
+    for label in "xy":
+        folder = tmp_path / label
+        folder.mkdir()
+        shutil.copy(tmp_path / "built" / shard.path, folder / "a.tfrecord")
+        adopt(folder, AdoptOptions(splits={"train": "a*"}, roles=FeatureRoles(label=label)))
+    found = diff(tmp_path / "x", tmp_path / "y")
+    assert found.relabeled == (("1", "1", "0"), ("2", "2", "3"))
+    assert found.num_same == 2
 
 
 def test_examples_that_were_removed_added_and_relabeled(origin, copy, tmp_path):

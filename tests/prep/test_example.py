@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import mostly_nightly
-from tfshards.prep.records.example import SMALL_BYTES, decode_example, example_encoder
+from tfshards.prep.records.example import SMALL_BYTES, ParsedExample, decode_example, example_encoder
 from tfshards.schemas import Feature, Schema
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -193,3 +193,13 @@ def test_examples_are_read_with_and_without_tensorflow_imported(imports):
     code = "from tfshards.prep.records.example import decode_example; decode_example(b'')\n" + imports
     code += "\nassert decode_example(Example().SerializeToString()) == {}\n"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_parsed_example_gives_single_features():
+    schema = Schema((Feature("key", "bytes", "bytes"), Feature("y", "label", "int64")))
+    one = ParsedExample(b"".join(example_encoder(schema)([b"a", 3])))
+    assert (one.key, one.label("y")) == (b"a", 3)
+    assert (one.encoded("key"), one.encoded("z")) == (b"\x0a\x03\x0a\x01a", b"")
+    with pytest.raises(ValueError, match="the feature 'x' has 0 integers instead of 1"):
+        one.label("x")
+    assert ParsedExample(b"").key is None
