@@ -7,7 +7,9 @@ graph asks for a block; threads fetch.
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 import time
 import weakref
 from collections import deque
@@ -33,6 +35,8 @@ _URGENT = -1
 _MOST_EXTRAS = 512
 _MOST_RESTARTS = 3
 _SECONDS_RESTARTS = 10.0
+# A thread that asks for nothing for so long has ended, or has opened its file.
+_SECONDS_TO_OPEN = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,8 @@ class BlockFetcher:
         # what lanes read now, and what a second iterator reads
         self._held: dict[int, list[BlockFile]] = {}
         self._extras: deque[BlockFile] = deque()
+        # by thread: the file that it got last, and when; TensorFlow opens it in that thread
+        self._given: dict[int, tuple[float, BlockFile]] = {}
         self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
         self._current = 0
         weakref.finalize(self, folder.close, self._files.names)
@@ -110,23 +116,26 @@ class BlockFetcher:
         """Return a local file with these records, and the byte of the shard with which it starts."""
         wanted = self._table.piece(int(shard), int(first), int(first) + int(count))
         holder: list[BlockFile] | deque[BlockFile] = self._extras
+        thread = threading.get_ident()
         with self._files.lock:
+            self._release_given(thread)
             if number == PADDING:
                 file = self._extra(wanted)
             else:
                 file, holder = self._next(int(epoch), int(number), wanted)
-            self._files.remove_late()
             self._fetch_ahead()
-            # another iterator may end the use while this one waits
-            file.num_users += 1
+            self._give(thread, file)
         path = file.path.result()
-        with self._files.lock:
-            self._files.release(file)
-            if path is None and file.is_damaged:
+        if path is None and file.is_damaged:
+            with self._files.lock:
+                self._release_given(thread)
                 file = self._files.start(wanted, None, _URGENT)
                 file.num_users = 1
                 holder.append(file)
-        path = file.path.result()
+                self._give(thread, file)
+            path = file.path.result()
+        with self._files.lock:
+            self._given[thread] = time.monotonic(), file
         if path is None:
             # TensorFlow finds no records there, and then asks for an explanation.
             return _NOTHING, np.int64(wanted.start)
@@ -140,6 +149,19 @@ class BlockFetcher:
         """Keep fewer blocks if other pipelines have begun, or more if some have ended."""
         with self._files.lock:
             self._files.refresh()
+
+    def _give(self, thread: int, file: BlockFile) -> None:
+        """Let a file stay until TensorFlow has opened it, even if another iterator ends its use."""
+        file.num_users += 1
+        # how long it is fetched does not count
+        self._given[thread] = math.inf, file
+
+    def _release_given(self, thread: int) -> None:
+        """Release what a thread got before: it has opened that file, since it asks for the next one."""
+        now = time.monotonic()
+        ended = [each for each, (since, _) in self._given.items() if now - since > _SECONDS_TO_OPEN]
+        for each in {thread, *ended} & self._given.keys():
+            self._files.release(self._given.pop(each)[1])
 
     @property
     def memory_bytes(self) -> int:
@@ -159,9 +181,6 @@ class BlockFetcher:
                 for each in self._passes
                 if each.epoch == epoch
             )
-            if self._passes:
-                # another iterator of the same dataset, unless the last one was abandoned
-                self._files.expect_sharing()
             is_known = any(each.epoch == epoch for each in self._passes)
             if (is_known and not is_begin) or not self._may_restart():
                 return self._extra(wanted), self._extras

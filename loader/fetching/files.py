@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -19,10 +17,6 @@ from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.frames import sound_records
 from tfshards.loader.fetching.threads import start
 from tfshards.schemas.storage import AnyPath, read_range
-
-# How long files that two iterators of a dataset may ask for stay: TensorFlow opens a file some time after it
-# got its name, which on a busy machine takes seconds.
-_SECONDS_SHARED = 60.0
 
 
 @dataclass(eq=False)
@@ -88,8 +82,6 @@ class BlockFiles:
         self._reserve, self._most = reserve, most
         self._used = 0
         self._numbers = itertools.count()
-        self._shared_until = 0.0
-        self._late: deque[tuple[float, BlockFile]] = deque()
 
     def has_room(self, num_bytes: int) -> bool:
         """Return whether a file of this size fits the folder's share."""
@@ -112,10 +104,6 @@ class BlockFiles:
             self._keep_less()
             if not urgently or self.has_room(num_bytes) or self._reserve == self._most:
                 return
-
-    def expect_sharing(self) -> None:
-        """Let files stay a little longer, since another iterator may be about to open them."""
-        self._shared_until = time.monotonic() + _SECONDS_SHARED
 
     def keep(self, block: int, next_use: int) -> bool:
         """Note that a block is used, and return whether it is kept."""
@@ -171,7 +159,7 @@ class BlockFiles:
                 self._discard(file)
 
     def _discard(self, file: BlockFile) -> None:
-        """Remove a file that nobody uses; later, if another iterator may have just got its name."""
+        """Remove a file that nobody uses."""
         if file.block is not None and self.blocks.get(file.block) is file:
             del self.blocks[file.block]
             self.names.discard(file.name)
@@ -179,15 +167,8 @@ class BlockFiles:
             return
         if file.is_started and not file.is_ready:
             file.is_gone = True
-        elif time.monotonic() < self._shared_until:
-            self._late.append((self._shared_until, file))
         else:
             self._remove(file)
-
-    def remove_late(self) -> None:
-        """Remove what was left for other iterators."""
-        while self._late and self._late[0][0] < time.monotonic():
-            self._remove(self._late.popleft()[1])
 
     def _remove(self, file: BlockFile) -> None:
         self._used -= file.piece.num_bytes

@@ -234,17 +234,12 @@ def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
     assert 1 in kept
 
 
-def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(dataset, tmp_path):
-    expected = batches(dataset, batch_size=32, epochs=2, start=loader.Position(0, 0))
-    data = loader.load(
-        dataset,
-        batch_size=32,
-        shuffle=SHUFFLE,
-        select=("number",),
-        epochs=2,
-        start=loader.Position(0, 0),
-        cache=disk(tmp_path, "1MB"),
-    )
+# of one epoch, the second iteration looks like the pass that is expected after the first one
+@pytest.mark.parametrize(("batch_size", "epochs"), [(32, 2), (200, 1)])
+def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(dataset, tmp_path, batch_size, epochs):
+    options = {"batch_size": batch_size, "epochs": epochs, "start": loader.Position(0, 0)}
+    expected = batches(dataset, **options)
+    data = loader.load(dataset, shuffle=SHUFFLE, select=("number",), cache=disk(tmp_path, "1MB"), **options)
     assert [batch[0].numpy().tolist() for batch in data.take(3)] == expected[:3]
     for one, other, wanted in zip(data, data, expected, strict=True):
         assert one[0].numpy().tolist() == other[0].numpy().tolist() == wanted
