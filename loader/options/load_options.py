@@ -44,7 +44,8 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
-_SIZED = re.compile(r"(.+?)\s*,\s*([0-9][^,/]*)", re.DOTALL)
+# a path whose end was meant as a size: "/nvme/cache 200GiB", "/nvme/cache;200GiB"
+_SIZE_IN_PATH = re.compile(r"(?:;\s*[\d.]+\s*[A-Za-z]*|\s[\d.]+\s*[KMGT]i?B?)", re.IGNORECASE)
 _LEAST_BUDGET = 1 << 20
 
 
@@ -261,20 +262,37 @@ def _check_map_fn(map_fn: object) -> None:
 def _check_cache(cache: object) -> None:
     if cache is None:
         return
-    if not isinstance(cache, str) or not cache.startswith(_DISK) or cache == _DISK:
+    if not isinstance(cache, str) or not cache.startswith(_DISK) or not _cache_parts(cache)[0]:
         raise OptionsError(
             f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev/shm/tfshards" is a '
             "folder in memory"
         )
-    local_path(_cache_parts(cache)[0])
+    path = _cache_parts(cache)[0]
+    local_path(path)
+    found = _SIZE_IN_PATH.search(path)
+    if found and found.end() == len(path):
+        raise OptionsError(
+            f"cache={cache!r} has a size in its path; separate them with a comma, such as "
+            f'"{_DISK}{path[: found.start()]}, {found[0].lstrip("; ")}"'
+        )
 
 
 def _cache_parts(cache: str) -> tuple[str, int | None]:
-    """Return the path of a cache, and its size or None."""
-    found = _SIZED.fullmatch(cache.removeprefix(_DISK))
-    if found is None:
-        return cache.removeprefix(_DISK), None
-    return found[1], parse_size(found[2], "cache")
+    """Return the path of a cache, and its size or None.
+
+    Raises:
+        OptionsError: what follows the first comma is not a size.
+    """
+    path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
+    if not comma:
+        return path, None
+    try:
+        return path, parse_size(given, "cache")
+    except OptionsError:
+        raise OptionsError(
+            f"cache={cache!r} has {given!r} after its first comma, which must be a size, as in "
+            '"disk:/nvme/cache, 200GiB" or "disk:/nvme/cache, 1.5TiB"; a path must not contain a comma'
+        ) from None
 
 
 def _budget_bytes(memory_budget: str | int | None) -> int | None:

@@ -449,7 +449,7 @@ def test_sound_records_end_before_the_first_damage(write_dataset, tmp_path):
     ("cache", "error", "message"),
     [
         ("disk:{0}, 20KB", OptionsError, r"has 19.5 KiB, but the blocks that are read at the same time need"),
-        ("disk:{0}, 5 apples", OptionsError, r"cache='5 apples' must be a size such as"),
+        ("disk:{0}, 5 apples", OptionsError, r"has '5 apples' after its first comma, which must be a size"),
         ("disk:{0}/no/such/folder, 5MB", InputError, r"no/such does not exist; create that folder"),
     ],
 )

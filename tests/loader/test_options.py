@@ -103,6 +103,40 @@ def test_integers_of_numpy_are_integers():
     assert normalized([np.float32(0.5), np.ones(3)]) == normalized((0.5, (1.0, 1.0, 1.0)))
 
 
+@pytest.mark.parametrize(
+    ("cache", "message"),
+    [
+        ("disk:/tmp/c 5GiB", r'has a size in its path; .* such as "disk:/tmp/c, 5GiB"$'),
+        ("disk:/tmp/c 1.5 tib", r'a comma, such as "disk:/tmp/c, 1.5 tib"$'),
+        ("disk:/tmp/c;5GiB", r'a comma, such as "disk:/tmp/c, 5GiB"$'),
+        ("disk:/tmp/c, -5GiB", "has '-5GiB' after its first comma, which must be a size"),
+        ("disk:/tmp/c, big", "has 'big' after its first comma"),
+        ("disk:/tmp/c,", "has '' after its first comma"),
+        ("disk:/tmp/c, 7,5GiB", "has '7,5GiB' after its first comma, .* a path must not contain a comma$"),
+        ("disk:/tmp/c, 5GiB, 6", "has '5GiB, 6' after its first comma"),
+        ("disk:/tmp/a,b/c", "has 'b/c' after its first comma"),
+        ("disk:, 5GiB", 'must be "disk:PATH", "disk:PATH, SIZE" or None'),
+    ],
+)
+def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(cache, message):
+    with pytest.raises(OptionsError, match=message):
+        LoadOptions(path="x", batch_size=1, cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("cache", "folder", "size"),
+    [
+        ("disk:/tmp/c, 900TiB", "/tmp/c", 900 << 40),
+        ("disk:/tmp/c,5000", "/tmp/c", 5000),
+        ("disk: /tmp/my disk 2 , 1TB", "/tmp/my disk 2", 10**12),
+        ("disk:/tmp/my disk 2", "/tmp/my disk 2", None),
+    ],
+)
+def test_a_cache_is_a_folder_and_a_size(cache, folder, size):
+    options = LoadOptions(path="x", batch_size=1, cache=cache)
+    assert (str(options.cache_folder), options.cache_bytes) == (folder, size)
+
+
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
 def test_every_integer_of_64_bits_is_a_seed(seed):
     assert (Shuffle(seed=seed).seed, Image(seed=seed).seed) == (seed, seed)

@@ -100,13 +100,15 @@ def test_the_required_options_are_enough():
         ("1.5GB", 1_500_000_000),
         ("2 GiB", 2 << 30),
         ("0.5MB", 500_000),
+        ("2TB", 2 * 10**12),
+        ("1TiB", 1 << 40),
     ],
 )
 def test_sizes_are_read_with_their_units(text, size):
     assert parse_size(text, "shard_size") == size
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "1TB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
+@pytest.mark.parametrize("text", ["", "MiB", "1PB", "-1", "1.MiB", "1,5MB", "128 Mi B", "0x10"])
 def test_an_invalid_size_is_reported(text):
     with pytest.raises(OptionsError, match=r"^shard_size=.* must be a size such as 128MiB, 1\.5GB or 4096$"):
         parse_size(text, "shard_size")
