@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.auditing.chosen import chosen_examples
 from tfshards.prep.auditing.findings import (
     Finding,
     Instance,
@@ -51,9 +52,10 @@ class Audit:
     def keys(self, kinds: Collection[Kind] = ("leak", "duplicate")) -> list[str]:
         """Return the keys of the examples that were found, sorted, each once.
 
-        Of equal or similar examples, the first one is left out: that of the largest split, and in one split
-        that with the lowest position. Removing the others leaves one of each. Of a conflict of labels, both
-        examples are listed.
+        Of equal or similar examples, the best one is left out: that of the largest split, there that with
+        the most pixels, then that with the most bytes, then the first one. Removing the others leaves one
+        of each. Since nothing shows which label of a conflict is right, none of its examples is listed, or
+        with the kind ``conflict`` all of them.
 
         Args:
             kinds: kinds of findings that name examples: ``leak``, ``duplicate``, ``conflict`` and ``size``.
@@ -63,13 +65,7 @@ class Audit:
         """
         if not self.has_keys:
             raise InputError("the examples have no keys, so that no key can be listed")
-        found = set()
-        for finding in self.findings:
-            if finding.kind in kinds:
-                for instance in finding.instances:
-                    both = (instance.example, instance.like if finding.kind == "conflict" else None)
-                    found |= {example.key for example in both if example}
-        return sorted(found)
+        return sorted({example.key for example in chosen_examples(self.findings, kinds)})
 
 
 def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTANCE) -> Audit:

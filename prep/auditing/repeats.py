@@ -1,7 +1,7 @@
 """Find examples that a dataset holds twice: in two splits, in one split, or with two labels.
 
 Results are linear in the number of examples: an example is paired only with the first of all that are equal
-or similar to it.
+or similar to it. Of the examples of one split, those with the largest images are the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Partners:
-    """For each example an earlier one that is equal or similar to it.
+    """For each example another one that is equal or similar to it, and comes before it.
 
     Attributes:
         partner: int64 of shape ``(examples,)``, the index of the other example; -1 where there is none.
@@ -56,6 +56,37 @@ def find_repeats(survey: Survey, distance: int | None) -> Repeats:
         survey: the examples.
         distance: the greatest number of differing bits of near-duplicates; None compares bytes only.
     """
+    # split remains the primary key, since the largest split is the first
+    order = np.lexsort((-survey.num_bytes, -survey.size.prod(axis=1), survey.split))
+    found = _find(_in_order(survey, order), distance)
+    return replace(
+        found,
+        leaks=_back(found.leaks, order),
+        duplicates=_back(found.duplicates, order),
+        conflicts=_back(found.conflicts, order),
+    )
+
+
+def _in_order(survey: Survey, order: Integers) -> Survey:
+    return replace(
+        survey,
+        split=survey.split[order],
+        label=survey.label[order],
+        digest=survey.digest[order],
+        hashes=survey.hashes[order],
+        is_hashed=survey.is_hashed[order],
+    )
+
+
+def _back(partners: Partners, order: Integers) -> Partners:
+    """Return the partners of examples that are in an order by the indices that they had before."""
+    partner, distance = np.empty_like(partners.partner), np.empty_like(partners.distance)
+    partner[order] = np.where(partners.partner == _NONE, _NONE, order[partners.partner])
+    distance[order] = partners.distance
+    return Partners(partner, distance)
+
+
+def _find(survey: Survey, distance: int | None) -> Repeats:
     everything = np.arange(len(survey.keys))
     same = _same(survey, _groups(survey.digest), everything, _SAME_BYTES)
     if distance is None or not survey.is_hashed.any():

@@ -39,6 +39,7 @@ class Survey:
         label: int64 of shape ``(examples,)``; ``NO_LABEL`` where there is none.
         digest: 16-byte hashes of what is compared byte for byte, of shape ``(examples,)``.
         size: int64 of shape ``(examples, 2)``, width and height in pixels; 0 where unknown.
+        num_bytes: int64 of shape ``(examples,)``, the length of the image file; 0 where there is none.
         hashes: uint64 of shape ``(examples, 4)``, the perceptual hashes.
         is_hashed: bool of shape ``(examples,)``; False where there is no perceptual hash.
         num_flat: the number of images without a hash because they have nearly one color.
@@ -51,6 +52,7 @@ class Survey:
     label: Integers
     digest: npt.NDArray[np.void]
     size: Integers
+    num_bytes: Integers
     hashes: Hashes
     is_hashed: npt.NDArray[np.bool_]
     num_flat: int
@@ -65,6 +67,7 @@ class _Rows:
     labels: list[int]
     digests: list[bytes]
     sizes: list[tuple[int, int]]
+    num_bytes: list[int]
     hashes: list[bytes]
     faults: dict[int, str]
     num_flat: int = 0
@@ -102,7 +105,7 @@ def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
 
 
 def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> _Rows:
-    rows = _Rows([], [], [], [], [], {})
+    rows = _Rows([], [], [], [], [], [], {})
     path = root / shard.path
     compared = compared_names(manifest)
     is_image = any(feature.kind == "image" for feature in manifest.schema.features)
@@ -142,6 +145,7 @@ def _add_image(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
             else:
                 hashed = perceptual_hash(gray).tobytes()
     rows.sizes.append(size)
+    rows.num_bytes.append(len(data))
     rows.hashes.append(hashed)
 
 
@@ -168,6 +172,7 @@ def _joined(names: tuple[str, ...], indices: Sequence[int], shards: Sequence[_Ro
     hashes = [hashed for rows in shards for hashed in rows.hashes] or [b""] * len(keys)
     none = bytes(32)
     sizes = [size for rows in shards for size in rows.sizes] or [(0, 0)] * len(keys)
+    num_bytes = [each for rows in shards for each in rows.num_bytes] or [0] * len(keys)
     starts = np.cumsum([0, *(len(rows.keys) for rows in shards)])
     return Survey(
         splits=names,
@@ -176,6 +181,7 @@ def _joined(names: tuple[str, ...], indices: Sequence[int], shards: Sequence[_Ro
         label=np.array([label for rows in shards for label in rows.labels], np.int64),
         digest=np.frombuffer(b"".join(d for rows in shards for d in rows.digests), dtype="V16"),
         size=np.array(sizes, np.int64).reshape(-1, 2),
+        num_bytes=np.array(num_bytes, np.int64),
         hashes=np.frombuffer(b"".join(hashed or none for hashed in hashes), np.uint64).reshape(-1, 4),
         is_hashed=np.array([hashed != b"" for hashed in hashes], dtype=bool),
         num_flat=sum(rows.num_flat for rows in shards),

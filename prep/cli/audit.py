@@ -38,7 +38,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keys",
         metavar="FILE",
         help="write the keys of the examples that were found to this file, for tfshards remove; of equal "
-        "examples all but one",
+        "or similar examples all but one, without those that have different labels",
     )
     parser.add_argument(
         "--keys-of",
@@ -63,6 +63,13 @@ def _run(args: argparse.Namespace) -> int:
         keys = found.keys(args.keys_of or _DEFAULT_KINDS)
         write_keys(path, keys)
         args.log(f"wrote {counted(len(keys), 'key')} to {path}")
+        contested = len({*found.keys(["conflict"])} - {*keys})
+        if contested:
+            args.log(
+                f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
+                "shows which label is right; keys_of=conflict lists them all: correct their labels with "
+                "'tfshards relabel' or remove the wrong ones, then audit again"
+            )
     failed = Counter(finding.kind for finding in found.findings if finding.kind in args.fail_on)
     if not failed:
         return 0

@@ -190,35 +190,62 @@ def test_a_leak_into_three_splits_is_reported_for_each(image_folder, tmp_path, q
 
 def test_the_keys_of_all_equal_examples_but_one_are_listed(image_folder, tmp_path, quiet_build, capsys):
     same, other = encoded(picture(1)), encoded(picture(2))
-    files = {f"{split}/{name}/1.png": same for split in ("train", "val", "test") for name in ("cat", "dog")}
+    copies = [f"{split}/cat/{number}.png" for split in ("train", "val", "test") for number in (1, 2)]
+    files = {**dict.fromkeys(copies, same), "val/cat/a\nb.png": other, "val/cat/c.png": other}
     files |= {f"train/cat/{number}.png": encoded(picture(number)) for number in range(3, 8)}
-    files |= {"val/cat/a\nb.png": other, "val/cat/c.png": other, "test/dog/2.png": encoded(picture(9))}
+    files |= {"test/dog/2.png": encoded(picture(9))}
     quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
     made = audit(tmp_path / "out", distance=None)
     listed = made.keys()
-    copies = [key for key, data in files.items() if data == same]
     # the one that stays is in the largest split
     (kept,) = [key for key in copies if key not in listed]
     assert kept.startswith("train/")
     assert len({"val/cat/a\nb.png", "val/cat/c.png"} & {*listed}) == 1
     assert len(listed) == 5 + 1
-    # of a conflict both, since either label may be wrong
-    conflicts = made.keys(["conflict"])
-    assert kept in conflicts
-    assert {*conflicts} <= {*copies}
-    assert len({key.split("/")[1] for key in conflicts}) == 2
-    assert made.keys(["size"]) == []
+    assert made.keys(["conflict"]) == made.keys(["size"]) == []
     path = tmp_path / "keys"
     arguments = ["audit", str(tmp_path / "out"), "--distance", "none", "--keys", str(path)]
     assert main(arguments) == 0
     assert [json.loads(line) for line in path.read_text().splitlines()] == listed
-    assert main([*arguments, "--keys-of", "conflict", "--keys-of", "size"]) == 0
-    assert [json.loads(line) for line in path.read_text().splitlines()] == conflicts
-    capsys.readouterr()
+    assert capsys.readouterr().err == f"wrote 6 keys to {path}\n"
     assert main([*arguments[:4], "--keys-of", "size"]) == 2
     assert "--keys-of has no effect without --keys; name a file" in capsys.readouterr().err
     assert main([*arguments[:-1], str(tmp_path / "no" / "keys")]) == 1
     assert "does not exist; name a file for the keys in an existing folder" in capsys.readouterr().err
+
+
+def test_the_keys_of_a_conflict_are_listed_all_or_none(dataset, tmp_path, capsys):
+    contested = {
+        "train/dog/wrong.png": usual_file(0),
+        "val/cat/again.png": usual_file(0),
+        "val/cat/near.jpg": encoded(picture(0), "JPEG", quality=40),
+    }
+    out = dataset({**contested, "val/cat/leak.png": usual_file(2)})
+    made = audit(out)
+    conflict = sorted([*contested, "train/cat/0.png"])
+    assert made.keys() == ["val/cat/leak.png"]
+    assert made.keys(["duplicate"]) == []
+    assert made.keys(["conflict"]) == conflict
+    assert made.keys(["leak", "conflict"]) == sorted([*conflict, "val/cat/leak.png"])
+    path = tmp_path / "keys"
+    assert main(["audit", str(out), "--keys", str(path)]) == 0
+    assert json.loads(path.read_text()) == "val/cat/leak.png"
+    assert capsys.readouterr().err == (
+        f"wrote 1 key to {path}\n"
+        "left out the keys of 4 examples of label conflicts, since nothing shows which label is right; "
+        "--keys-of conflict lists them all: correct their labels with 'tfshards relabel' or remove the wrong "
+        "ones, then audit again\n"
+    )
+    assert main(["audit", str(out), "--keys", str(path), "--keys-of", "conflict"]) == 0
+    assert [json.loads(line) for line in path.read_text().splitlines()] == conflict
+    assert capsys.readouterr().err == f"wrote 4 keys to {path}\n"
+
+
+def test_of_similar_pictures_in_a_split_the_largest_is_kept(dataset):
+    # files whose names, and so whose positions, differ
+    poor = {f"train/dog/poor{number}.jpg": encoded(picture(number), "JPEG", quality=40) for number in (1, 3)}
+    small = {f"train/dog/s{number}.png": encoded(picture(number).resize((80, 60))) for number in (5, 7, 9)}
+    assert audit(dataset({**poor, **small})).keys() == sorted([*poor, *small])
 
 
 def test_a_distance_of_none_compares_bytes_only(dataset):
@@ -542,6 +569,7 @@ def random_survey(seed: int) -> Survey:
         label=random.integers(0, 3, number),
         digest=np.frombuffer(b"".join(int(value).to_bytes(16, "big") for value in contents), "V16"),
         size=np.zeros((number, 2), np.int64),
+        num_bytes=np.zeros(number, np.int64),
         hashes=hashes,
         is_hashed=random.random(number) < 0.9,
         num_flat=0,
