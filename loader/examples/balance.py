@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from tfshards.loader.order.source import split_name
 from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.storage import any_path
 
 
 def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dict[int, float]:
@@ -29,7 +29,7 @@ def class_weights(path: str | os.PathLike[str], split: str | None = None) -> dic
         InputError: the dataset or the split does not exist, or the split has no labels.
     """
     manifest = read_manifest(path)
-    name = split_name(manifest, split, Path(path))
+    name = split_name(manifest, split, any_path(path))
     counts = class_numbers(manifest, name)
     if not any(counts.values()):
         raise InputError(f"split {name!r} of {path} has no labels, so its classes cannot be weighted")

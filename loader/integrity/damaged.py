@@ -19,9 +19,10 @@ from tfshards.loader.integrity.files import REMEDY, Inspected, inspect_shards
 from tfshards.loader.integrity.headers import digest_fault, frame_faults
 from tfshards.loader.order.source import split_name
 from tfshards.loader.records.shards import COMPRESSIONS
-from tfshards.schemas import FormatError, InputError, Problem, Shard, Split, read_manifest
+from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import any_path, is_remote
 
 _LISTED = 3
 _READ_TOGETHER = 4096
@@ -53,10 +54,17 @@ def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> l
         split: name of the split; may be omitted if there is only one.
 
     Raises:
+        OptionsError: ``path`` is a URL.
         InputError: the dataset or the split does not exist.
         FormatError: the manifest or an index breaks the format, or the records of a shard can be read but
             do not match the manifest.
     """
+    if is_remote(path):
+        url = any_path(path)
+        raise OptionsError(
+            f"{url} is in an object store, but damaged_records reads local disks; "
+            f"`tfshards verify {url} --deep` lists all damage"
+        )
     root, manifest = Path(path), read_manifest(path)
     name = split_name(manifest, split, root)
     chosen = manifest.splits[name]

@@ -191,6 +191,12 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(remote, on_damage="skip", remainder="pad")
     with pytest.raises(OptionsError, match=r"check='headers' reads all of s3://"):
         batches(remote, check="headers")
+    with pytest.raises(
+        OptionsError, match=r"^s3://b/data is in an object store, .*verify s3://b/data --deep"
+    ):
+        loader.damaged_records("s3://b/data", "train")
+    with pytest.raises(InputError, match=f"^{remote} has no split 'val'"):
+        loader.class_weights(remote, "val")
     with pytest.raises(OptionsError, match=r"cannot be part of a Mix"):
         batches(loader.Mix({remote: 1, "other": 2}))
     with pytest.raises(InputError, match=r"s3://.*/nothing does not exist"):
