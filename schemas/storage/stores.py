@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfshards.schemas.errors import InputError, OptionsError
+from tfshards.schemas.storage.endpoints import VARIABLES, check_endpoints, emulator_address
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -33,18 +34,14 @@ _CREDENTIALS_LAST = timedelta(minutes=15)
 _making = threading.Lock()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT",
+    *VARIABLES["s3"],
+    *VARIABLES["gs"],
+    *VARIABLES["az"],
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "AWS_PROFILE",
-    "GOOGLE_BASE_URL",
-    "STORAGE_EMULATOR_HOST",
     "GOOGLE_BEARER_TOKEN",
-    "AZURE_STORAGE_ENDPOINT",
-    "AZURITE_BLOB_STORAGE_URL",
     "AZURE_STORAGE_ACCOUNT_NAME",
 )
 
@@ -58,6 +55,7 @@ def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
     """
     # A process that was forked has none of the client's threads.
     with _making:
+        check_endpoints(scheme)
         return _store(scheme, bucket, uploads, (os.getpid(), *map(os.environ.get, _VARIABLES)))
 
 
@@ -69,11 +67,10 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
         options = _s3_options()
     elif scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
         # the variable of Google's own clients, which they reach without credentials
-        address = emulator if "://" in emulator else f"http://{emulator}"
         # obstore asks for a token before it writes, also if it is to skip signatures
-        options = {"base_url": address, "bearer_token": "emulator"}
+        options = {"base_url": emulator_address(emulator), "bearer_token": "emulator"}
     endpoints = [options.get("base_url"), *map(os.environ.get, _VARIABLES)]
-    is_http = any(str(endpoint).startswith("http://") for endpoint in endpoints)
+    is_http = any(str(endpoint).lower().startswith("http://") for endpoint in endpoints)
     try:
         found: ObjectStore = obstore.store.from_url(
             f"{scheme}://{bucket}",
@@ -82,7 +79,9 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
             **options,
         )
     except (obstore.exceptions.BaseError, ValueError) as error:
-        raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {error}") from None
+        # the lines after the first one are values of Rust
+        why = str(error).partition("\n")[0]
+        raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {why}") from None
     return found
 
 
@@ -113,7 +112,14 @@ def s3_client() -> Any:  # noqa: ANN401 -- boto3 makes its classes when it runs
 
 def _s3_options() -> dict[str, Any]:
     """Return the credentials and the region of AWS's configuration files, if the environment has none."""
-    if os.environ.get("AWS_SKIP_SIGNATURE") or os.environ.get("AWS_ACCESS_KEY_ID"):
+    if os.environ.get("AWS_SKIP_SIGNATURE"):
+        return {}
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
+            raise InputError(
+                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not; set both, unset both and run "
+                "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
+            )
         return {}
     try:
         import boto3

@@ -24,6 +24,42 @@ def test_without_boto3_only_the_environment_has_credentials(server, monkeypatch)
         any_path("s3://without-boto3/x").stat()
 
 
+@pytest.mark.parametrize("secret", [None, ""])
+def test_a_missing_secret_is_named(server, monkeypatch, secret):
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    if secret is not None:
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    with pytest.raises(InputError, match=r"AWS_SECRET_ACCESS_KEY is not; set both, .* a public bucket$"):
+        any_path("s3://without-secret/x").stat()
+
+
+@pytest.mark.parametrize(
+    ("url", "variable", "value", "shown"),
+    [
+        ("s3://b/x", "AWS_ENDPOINT_URL", "127.0.0.1:5791", "=127.0.0.1:5791"),
+        ("s3://b/x", "AWS_ENDPOINT_URL_S3", "localhost", "=localhost"),
+        ("s3://b/x", "AWS_ENDPOINT", "http://", "=http://"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://a b", "=http://a b"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://127.0.0.1:66000", "=http://127.0.0.1:66000"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://user:pw@host", ""),
+        ("gs://b/x", "GOOGLE_BASE_URL", "localhost:80", "=localhost:80"),
+        ("gs://b/x", "STORAGE_EMULATOR_HOST", "ftp://host", "=ftp://host"),
+        ("az://b/x", "AZURE_STORAGE_ENDPOINT", "localhost", "=localhost"),
+    ],
+)
+def test_an_endpoint_that_is_not_an_address_is_named(server, monkeypatch, url, variable, value, shown):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=f"^{variable}{shown} is not an address .*, or unset {variable}$"):
+        any_path(url).stat()
+
+
+def test_an_empty_endpoint_counts_as_unset(server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT", "")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
+    with pytest.raises(FileNotFoundError):
+        any_path("s3://no-such-bucket-either/x").stat()
+
+
 def test_a_missing_bucket_has_no_sizes_and_no_lock(server, tmp_path):
     found = file_sizes(any_path("s3://no-such-bucket/x"), ["a", "b/c"])
     assert all(isinstance(error, FileNotFoundError) for error in found.values())

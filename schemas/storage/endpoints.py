@@ -1,0 +1,47 @@
+"""The addresses of the servers of stores: which environment variables name them, and whether they can."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tfshards.schemas.errors import InputError
+
+# by scheme; obstore reads all but the emulator's
+VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"),
+}
+_ADDRESS = re.compile(
+    r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:/[^\s?#@]*)?", re.IGNORECASE
+)
+_MOST_PORT = 65535
+
+
+def check_endpoints(scheme: str) -> None:
+    """Raise if a variable names no address; unset the empty ones, as the tools of the stores read them.
+
+    With such an address obstore ends with a panic, which is not an ``Exception``.
+
+    Raises:
+        InputError: a variable is not an address; it is named, without a password that it may contain.
+    """
+    for variable in VARIABLES[scheme]:
+        value = os.environ.get(variable)
+        if value == "":
+            del os.environ[variable]
+        if not value:
+            continue
+        found = _ADDRESS.fullmatch(emulator_address(value) if variable == "STORAGE_EMULATOR_HOST" else value)
+        if found is None or int(found["port"] or 0) > _MOST_PORT:
+            shown = "" if "@" in value else f"={value}"
+            raise InputError(
+                f"{variable}{shown} is not an address that begins with http:// or https://, such as "
+                f"http://127.0.0.1:9000; correct it, or unset {variable}"
+            )
+
+
+def emulator_address(host: str) -> str:
+    """Return the address that Google's own clients use for ``STORAGE_EMULATOR_HOST``."""
+    return host if "://" in host else f"http://{host}"
