@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.planning.plan import Plan, plan_id_of
+from tfshards.prep.progress.lines import counted
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.json_reader import Json
@@ -108,6 +109,13 @@ def is_up_to_date(
     if not wanted.is_in(manifest):
         if overwrite:
             return False
+        edits = _edits(manifest)
+        if edits:
+            raise InputError(
+                f"{folder} holds a dataset that was edited: {edits}. To add new inputs, use 'tfshards "
+                "append'; overwrite=True builds the dataset anew from the source, which undoes the edits; or "
+                "choose another output"
+            )
         raise InputError(
             f"{folder} holds a dataset {_distinction(manifest, wanted, changes)}; give overwrite=True to "
             "replace it, or choose another output"
@@ -115,6 +123,19 @@ def is_up_to_date(
     if state.damage and not overwrite:
         raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")
     return not state.damage
+
+
+def _edits(manifest: Manifest) -> str:
+    """Return what the edits of a dataset were, such as ``1 example was removed``; empty without edits."""
+    removed, relabeled = manifest.options.get("removed", []), manifest.options.get("relabeled", 0)
+    assert isinstance(removed, list)
+    assert isinstance(relabeled, int)
+    counts = {"removed": len(removed), "relabeled": relabeled}
+    return " and ".join(
+        f"{counted(count, 'example')} {'was' if count == 1 else 'were'} {done}"
+        for done, count in counts.items()
+        if count
+    )
 
 
 def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
@@ -183,6 +204,12 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
         return [f"{state.folder} holds records that tfshards did not write: build requires another output"]
     if wanted.is_in(state.manifest):
         return [f"{state.folder} already holds this build, unless the content of inputs has changed"]
+    edits = _edits(state.manifest)
+    if edits:
+        return [
+            f"{state.folder} holds a dataset that was edited ({edits}): build must overwrite it, which undoes "
+            "the edits; append adds new inputs"
+        ]
     return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
 
 

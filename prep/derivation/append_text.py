@@ -15,7 +15,7 @@ from tfshards.schemas.summary import class_lines, table
 
 
 def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
-    """Yield lines about removed, changed, missing and renamed inputs of a source."""
+    """Yield lines about removed, changed, relabeled, missing and renamed inputs of a source."""
     if new.removed:
         left_out = counted(len(new.removed), "input")
         were = "was" if len(new.removed) == 1 else "were"
@@ -27,6 +27,12 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
             f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
             f"{new.changed[0]!r}{mask}; the dataset keeps the old content: a new input needs another name, "
             "and to replace an old one, build again with --overwrite"
+        )
+    if new.relabeled:
+        have, their = ("has", "its example") if len(new.relabeled) == 1 else ("have", "their examples")
+        yield (
+            f"{counted(len(new.relabeled), 'known input')} {have} another label than {their}, such as "
+            f"{new.relabeled[0]!r}; the dataset was relabeled, and keeps its labels"
         )
     if new.num_missing and not new.num_known:
         known = counted(new.num_missing, "known input")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -16,14 +18,28 @@ from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+
+
+class ChangedInputs(NamedTuple):
+    """Known inputs that differ from their examples.
+
+    Attributes:
+        changed: their numbers.
+        relabeled: numbers of other inputs, whose examples differ only in the label, in a relabeled dataset.
+    """
+
+    changed: IntArray
+    relabeled: IntArray
 
 
 def find_changed(
     listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, log: Log, *, checksum: bool
-) -> IntArray:
-    """Return the numbers of the known inputs whose label, split or content is not that of their example.
+) -> ChangedInputs:
+    """Return the known inputs whose label, split or content is not that of their example.
 
-    The content is compared of inputs whose size or time is not the recorded one, or not recorded.
+    The content is compared of inputs whose size or time is not the recorded one, or not recorded. If labels
+    were corrected in the dataset, another label alone is not a change of the input.
 
     Args:
         listing: listing of the source.
@@ -37,8 +53,17 @@ def find_changed(
     held = examples[numbers]
     is_changed = np.zeros(len(numbers), dtype=np.bool_)
     labels = known.labels()
+    relabeled = np.zeros(len(numbers), dtype=np.bool_)
     if labels is not None and listing.labels is not None:
-        is_changed |= labels[held] != listing.labels[numbers]
+        has_other_label = labels[held] != listing.labels[numbers]
+        if was_relabeled(known.origin.manifest.options):
+            relabeled = has_other_label
+            # contents are compared with the labels that the examples have
+            with_held = listing.labels.copy()
+            with_held[numbers] = labels[held]
+            listing = replace(listing, labels=with_held)
+        else:
+            is_changed |= has_other_label
     splits = known.splits()
     for split, members in (listing.splits or {}).items():
         is_changed |= np.isin(numbers, members) & (splits[held] != split)
@@ -48,7 +73,16 @@ def find_changed(
         log(comparison_line(len(suspects), "which may have changed", checksum=checksum))
         checksums = known.checksums[held[suspects]].tolist()
         is_changed |= np.isin(numbers, differing(listing, reader, numbers[suspects], checksums))
-    return numbers[is_changed]
+    return ChangedInputs(numbers[is_changed], numbers[relabeled & ~is_changed])
+
+
+def was_relabeled(options: Mapping[str, Json]) -> bool:
+    """Return whether ``relabel`` changed a dataset with these options, or one that it is derived from."""
+    origins = cast(
+        "list[Mapping[str, Mapping[str, Json]]]",
+        [options.get("origin"), *cast("list[Json]", options.get("of", []))],
+    )
+    return "relabeled" in options or any(was_relabeled(origin["options"]) for origin in origins if origin)
 
 
 def recorded_inputs(origin: Origin) -> dict[bytes, tuple[int, int]]:

@@ -45,6 +45,8 @@ class NewExamples:
         rejects: inputs that the dataset has rejected, except those with new content.
         retried: keys of inputs that the dataset has rejected and that have new content.
         changed: keys of the inputs that the dataset holds with another label, split or content.
+        relabeled: keys of the inputs that a relabeled dataset holds with another label, and with nothing
+            else that differs.
         num_missing: number of examples of the dataset whose inputs the source does not have.
         missing: key of one of them; empty if there are none.
         renamed: keys of new inputs with the images of missing ones, each with the key of the missing one.
@@ -57,6 +59,7 @@ class NewExamples:
     rejects: list[Reject]
     retried: list[str]
     changed: list[str]
+    relabeled: list[str]
     num_missing: int
     missing: str
     renamed: list[tuple[str, str]]
@@ -89,9 +92,9 @@ def find_new_examples(
     is_known = examples >= 0
     if isinstance(listing.keys, RowKeys) and not any(each.is_encoded for each in listing.schema.features):
         _check_rows(listing, reader, known, examples)
-        changed = np.empty(0, np.int64)
+        changed = relabeled = np.empty(0, np.int64)
     else:
-        changed = find_changed(listing, reader, known, examples, log, checksum=checksum)
+        changed, relabeled = find_changed(listing, reader, known, examples, log, checksum=checksum)
     is_removed = are_removed(listing.keys, origin.manifest.options) & ~is_known
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
@@ -130,6 +133,7 @@ def find_new_examples(
         rejects=kept,
         retried=retried,
         changed=[to_text(listing.keys[number]) for number in changed.tolist()],
+        relabeled=[to_text(listing.keys[number]) for number in relabeled.tolist()],
         num_missing=len(missing),
         missing=known.key(int(missing[0])) if len(missing) else "",
         renamed=find_renamed(new, reader, known, missing),

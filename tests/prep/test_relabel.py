@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tfshards.loader import load
-from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, verify
+from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.derivation import relabel as relabel_module
 from tfshards.prep.derivation.edit_plan import label_counts
@@ -123,6 +123,28 @@ def test_new_classes_follow_the_others(pets, tmp_path):
         relabel(pets, {"cat/000.png": "zebra"}, log=quiet)
     more = append(write_images(tmp_path / "more", range(60, 64)), pets, engine="local", log=quiet)
     assert more.num_examples == 64
+
+
+def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path):
+    photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
+    build(ImageFolder(photos), root, engine="local", log=quiet)
+    relabel(root, {"cat/000.png": "dog"}, log=quiet)
+    kept = (
+        "1 known input has another label than its example, such as 'cat/000.png'; the dataset was relabeled, "
+        "and keeps its labels"
+    )
+    # with the contents compared as well, also in a dataset that is derived from the relabeled one
+    reshard(root, tmp_path / "again", shards=2, log=quiet)
+    for folder, checksum in ((root, False), (tmp_path / "again", True)):
+        log: list[str] = []
+        append(photos, folder, engine="local", checksum=checksum, log=log.append)
+        assert kept in log
+        assert log[-1] == f"{folder} is up to date: none of the 8 inputs is new, and none has changed"
+    shutil.copy(photos / "cat" / "002.png", photos / "cat" / "000.png")
+    shutil.copy(photos / "cat" / "002.png", photos / "cat" / "004.png")
+    append(photos, root, engine="local", checksum=True, log=log.append)
+    assert "warning: 2 known inputs have changed, such as 'cat/000.png'; " in "".join(log)
+    assert log.count(kept) == 1
 
 
 def test_a_class_without_examples_is_reported(tmp_path):
