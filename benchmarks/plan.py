@@ -107,7 +107,9 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
             count, stored, batch_size=BATCH_SIZE, worker=worker, remainder="drop", shuffle=Shuffle()
         )
         population = Ranges(np.zeros(1, np.int64), np.array([count], np.int64))
-        order = RunOrder(num_positions=count, run=assignment.run, seed=1, lanes=assignment.lanes)
+        order = RunOrder(
+            num_positions=count, run=assignment.run, seed=1, lanes=assignment.lanes, is_entered=True
+        )
         reader = RecordReader(shards, population, order, record_bytes)
         epoch = order.epoch(tf.constant(1, tf.int64))
         table = interval_table(shards, population, circular=True)

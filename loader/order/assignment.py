@@ -46,7 +46,7 @@ class Stored:
     """The properties of a split's files that decide how they are read.
 
     Attributes:
-        record_bytes: mean size of a record.
+        record_bytes: mean size of a record, at least 1.
         num_shards: number of shards of the split.
         is_permuted: whether the records were permuted before they were stored.
         is_compressed: whether a shard can be read only from its beginning.
@@ -132,10 +132,10 @@ def assign(
     Raises:
         OptionsError: ``shuffle.lanes`` does not fit the batch size or the workers.
     """
-    record_bytes = max(1.0, stored.record_bytes)
-    group = max(1, min(MOST_PARSED, int(PARSED_BYTES / (record_bytes * batch_size))))
+    batch_bytes = stored.record_bytes * batch_size
+    group = max(1, min(MOST_PARSED, int(PARSED_BYTES / batch_bytes)))
     if shuffle is None or shuffle.how == "full":
-        chunk = max(1, int(STREAM_BYTES / (record_bytes * batch_size * group)))
+        chunk = max(1, int(STREAM_BYTES / (batch_bytes * group)))
         run = 0 if shuffle is None else 1
         lanes = usual = 0
     else:
@@ -169,7 +169,7 @@ def _run(num_positions: int, stored: Stored, lanes: int) -> int:
         run_bytes, runs_a_lane = STORED_RUN_BYTES, STORED_RUNS_A_LANE
     longest = num_positions // (runs_a_lane * lanes)
     # At least 2: runs of 1 are a full permutation, which is read differently.
-    return max(2, min(int(run_bytes / max(1.0, stored.record_bytes)), longest))
+    return max(2, min(int(run_bytes / stored.record_bytes), longest))
 
 
 def num_steps(num_positions: int, global_batch_size: int, remainder: Remainder) -> int:
@@ -184,16 +184,13 @@ def num_lanes(
 ) -> int:
     """Return the number of lanes: ``wanted``, or a default that depends on the workers as little as possible.
 
-    The default is the largest divisor of ``global_batch_size`` up to ``most`` if the workers divide it;
-    otherwise the largest multiple of ``num_workers`` that divides it, up to ``most`` or ``num_workers``.
+    The default is the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to ``most``
+    or ``num_workers``. It is the same for all numbers of workers that divide the default of one worker.
 
     Raises:
         OptionsError: ``wanted`` does not divide the global batch size, or the workers do not divide it.
     """
     if wanted is None:
-        usual = _divisor(global_batch_size, most)
-        if usual % num_workers == 0:
-            return usual
         per_worker = global_batch_size // num_workers
         return num_workers * _divisor(per_worker, max(1, most // num_workers))
     if global_batch_size % wanted:

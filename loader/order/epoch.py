@@ -54,8 +54,8 @@ class RunOrder:
     num_positions: int
     run: int
     seed: int
-    lanes: int = 0
-    is_entered: bool = True
+    lanes: int
+    is_entered: bool
 
     @property
     def num_runs(self) -> int:
@@ -71,14 +71,14 @@ class RunOrder:
         # A lane that is entered at a random rank has two nonempty pieces.
         entered = self.lanes if self.is_entered and self.num_positions >= 2 * self.lanes else 0
         # random_bits(seed, use, epoch, run or lane), hashed together because that traces fewer operations.
-        uses = [hashed(self.seed % 2**64, use) for use in (RUNS, LANES, ROTATION)]
+        uses = [hashed(self.seed, use) for use in (RUNS, LANES, ROTATION)]
         of_run, of_lane, rotation = tf.unstack(hashed(tf.constant(np.array(uses, np.uint64)), number))
         words = tf.range(max(whole, entered), dtype=tf.int64)
         states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)
         bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))
         of_runs, of_lanes = tf.split(bits, [whole, entered])
         # The indices that sort them; ties keep their order.
-        moved = tf.cast(tf.math.top_k(-1 - of_runs, whole).indices, tf.int64)
+        moved = tf.cast(tf.math.top_k(-of_runs, whole).indices, tf.int64)
         if self.num_positions % self.run:
             # A shorter last run stays at the end of the epoch.
             moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)

@@ -34,7 +34,7 @@ def hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
     """Return the state after these words: a Python integer if all of them are integers."""
     for word in words:
         if isinstance(state, int) and isinstance(word, int):
-            state = _splitmix64_of_number((state + word) % 2**64)
+            state = _splitmix64_of_number(state + word)
         else:
             word = tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64)
             state = _splitmix64(tf.convert_to_tensor(state, tf.uint64) + word)

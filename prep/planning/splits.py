@@ -177,7 +177,7 @@ def split_by_cuts(
 def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
     """Return the hashes that cut the range of all hashes at the cumulative ratios."""
     shares = list(accumulate(ratios.values()))[:-1]
-    return [f"{min(int(share * (1 << 128)), (1 << 128) - 1):032x}" for share in shares]
+    return [f"{int(share * (1 << 128)):032x}" for share in shares]
 
 
 def key_hash(key: bytes, seed: int) -> str:
@@ -221,6 +221,5 @@ def cut_groups(
     bounds, wanted = [0], Fraction(0)
     for ratio in ratios.values():
         wanted += ratio * len(ranks)
-        nearest = int(edges[np.argmin(np.abs(edges - float(wanted)))])
-        bounds.append(max(nearest, bounds[-1]))
+        bounds.append(int(edges[np.argmin(np.abs(edges - float(wanted)))]))
     return bounds

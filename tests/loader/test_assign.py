@@ -140,11 +140,47 @@ def test_the_steps_of_all_workers_are_consecutive_positions(shuffle):
         (10**6, Stored(10**6), 2, "at least two records, even if large"),
         (0, Stored(1), 2, "no examples"),
         (10**6, Stored(1024, num_shards=8, is_compressed=True), 125_000, "a shard that is to be inflated"),
+        (100, Stored(1024, is_compressed=True), 100, "the only shard"),
+        (3, Stored(1024, num_shards=2, is_compressed=True), 2, "at least two records, even of small shards"),
+        (0, Stored(1, num_shards=0, is_compressed=True), 2, "no shards"),
     ],
 )
 def test_runs_are_long_enough_for_sequential_reads(num_examples, stored, run, reason):
     (found,) = assignments(num_examples, 64, 1, "drop", Shuffle(), stored)
     assert found.run == run, reason
+
+
+@pytest.mark.parametrize(
+    ("record_bytes", "batch_size", "group", "chunk", "reason"),
+    [
+        (1024, 64, 16, 8, "a MiB is parsed together, and a stream has 8 MiB"),
+        (1024, 1, 64, 128, "at most 64 steps are parsed together"),
+        (2 << 20, 64, 1, 1, "at least one step, even if large"),
+        (1 << 14, 32, 2, 8, "half a MiB for each step"),
+    ],
+)
+def test_small_steps_are_parsed_together_and_read_in_long_streams(
+    record_bytes, batch_size, group, chunk, reason
+):
+    for shuffle, run in [(None, 0), (Shuffle(how="full"), 1)]:
+        (found,) = assignments(1000, batch_size, 1, "drop", shuffle, Stored(record_bytes))
+        assert (found.group, found.chunk, found.run) == (group, chunk, run), reason
+        assert (found.lanes, found.usual_lanes, found.num_readers) == (0, 0, 1)
+    (found,) = assignments(1000, batch_size, 1, "drop", Shuffle(), Stored(record_bytes))
+    assert (found.group, found.chunk) == (group, 0), reason
+
+
+@pytest.mark.parametrize(("batch_size", "lanes", "compressed"), [(1024, 256, 64), (257, 1, 1), (65, 65, 13)])
+def test_compressed_shards_have_fewer_lanes(batch_size, lanes, compressed):
+    for stored, expected in [(SMALL, lanes), (Stored(100, is_compressed=True), compressed)]:
+        (found,) = assignments(1000, batch_size, 1, "drop", Shuffle(), stored)
+        assert (found.lanes, found.usual_lanes) == (expected, expected)
+
+
+@pytest.mark.parametrize(("num_workers", "lanes", "readers"), [(1, 4, 2), (1, 3, 1), (3, 6, 2), (2, 2, 1)])
+def test_two_threads_read_an_even_number_of_lanes(num_workers, lanes, readers):
+    for worker in assignments(100, 12 // num_workers, num_workers, "drop", Shuffle(lanes=lanes)):
+        assert worker.num_readers == readers
 
 
 @given(num_examples=st.integers(0, 10**12), lanes=st.integers(1, 64))
@@ -168,6 +204,10 @@ def test_the_default_lanes_do_not_depend_on_the_workers_that_divide_them(num_wor
     assert num_lanes(1024, num_workers) == 256
 
 
+def test_each_of_many_workers_has_one_lane():
+    assert num_lanes(600, 300) == 300
+
+
 @pytest.mark.parametrize(
     ("global_batch_size", "num_workers", "lanes", "message"),
     [
@@ -179,6 +219,7 @@ def test_the_default_lanes_do_not_depend_on_the_workers_that_divide_them(num_wor
             4,
             r"Shuffle\.lanes=4 cannot be divided evenly among 3 workers; .* of 3, or 1, 2 or 4 w",
         ),
+        (12, 2, 3, r"cannot be divided evenly among 2 workers; use a multiple of 2, or 1 or 3 workers"),
         (12, 3, 1, r"cannot be divided evenly among 3 workers; use a multiple of 3, or 1 workers"),
     ],
 )

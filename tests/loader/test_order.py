@@ -52,9 +52,10 @@ def test_the_random_bits_are_those_of_splitmix64():
 def test_the_random_bits_are_pinned():
     # From the reference: the first output of splitmix64.c for the state 0 is 0xE220A8397B1DCDAF.
     assert random_bits(0, 0).numpy() == 0xE220A8397B1DCDAF >> 1
-    found = random_bits(7, 1, tf.range(3, dtype=tf.int64)).numpy().tolist()
-    assert found == [random_bits(7, 1, word).numpy() for word in range(3)]
-    assert len(set(found)) == 3
+    for seed, words in [(7, [1]), (-7, [])]:
+        found = random_bits(seed, *words, tf.range(3, dtype=tf.int64)).numpy().tolist()
+        assert found == [random_bits(seed, *words, word).numpy() for word in range(3)]
+        assert len(set(found)) == 3
 
 
 def test_the_order_of_an_epoch_never_changes_between_releases(numbered):
@@ -80,6 +81,7 @@ orders = st.builds(
     run=st.integers(0, 40),
     seed=st.integers(0, 2**63 - 1),
     lanes=st.integers(0, 30),
+    is_entered=st.booleans(),
 )
 
 
@@ -89,6 +91,7 @@ def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order,
     opened = order.epoch(tf.constant(epoch, tf.int64))
     members = members_by_position(order, epoch).tolist()
     assert sorted(members) == list(range(order.num_positions))
+    assert opened.runs.shape == [order.num_runs]
     if not order.run:
         assert members == list(range(order.num_positions))
     lane = data.draw(st.integers(0, max(0, order.lanes - 1)))
@@ -103,8 +106,16 @@ def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order,
     assert read == members[start : start + count]
 
 
+@pytest.mark.parametrize(
+    ("num_positions", "is_entered", "entry"), [(8, True, 1), (7, True, 0), (8, False, 0), (0, True, 0)]
+)
+def test_lanes_are_entered_after_their_first_position_if_each_has_two(num_positions, is_entered, entry):
+    order = RunOrder(num_positions=num_positions, run=2, seed=5, lanes=4, is_entered=is_entered)
+    assert order.epoch(tf.constant(3, tf.int64)).entries.numpy().tolist() == [entry] * 4
+
+
 def test_a_full_permutation_leaves_no_neighbors_together():
-    order = RunOrder(num_positions=10_000, run=1, seed=5)
+    order = RunOrder(num_positions=10_000, run=1, seed=5, lanes=0, is_entered=True)
     members = members_by_position(order, 0)
     assert np.mean(np.abs(np.diff(members)) == 1) < 0.001
     assert abs(np.corrcoef(members, np.arange(10_000))[0, 1]) < 0.05

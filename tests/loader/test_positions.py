@@ -84,7 +84,9 @@ def test_each_example_occurs_once_even_if_the_number_of_workers_changes_often(
         return found
 
     first = assigned(data.draw(st.sampled_from(divisors(global_batch_size))), shuffle)
-    order = RunOrder(num_positions=num_examples, run=first[0].run, seed=seed, lanes=first[0].lanes)
+    order = RunOrder(
+        num_positions=num_examples, run=first[0].run, seed=seed, lanes=first[0].lanes, is_entered=True
+    )
     members = members_by_position(order, 3)
     num_steps = first[0].num_steps
     undisturbed = batches(first, 0, num_steps)

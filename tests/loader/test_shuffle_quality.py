@@ -33,7 +33,9 @@ def arithmetic(count, shuffle, record_bytes):
         count, stored, batch_size=BATCH_SIZE, worker=Worker(), remainder="keep", shuffle=shuffle
     )
     seed = order_seed(shuffle.seed, "0123abcd")
-    order = RunOrder(num_positions=count, run=assignment.run, seed=seed, lanes=assignment.lanes)
+    order = RunOrder(
+        num_positions=count, run=assignment.run, seed=seed, lanes=assignment.lanes, is_entered=True
+    )
     steps = [step_intervals(assignment, step) for step in range(assignment.num_steps)]
     positions = [position for step in steps for start, n in step for position in range(start, start + n)]
     return [members_by_position(order, epoch)[positions] for epoch in range(EPOCHS)]

@@ -65,7 +65,7 @@ class Mutant:
 
 
 def mutants(module: str) -> Iterator[Mutant]:
-    """Yield the changes of a module that are more than other annotations or other messages."""
+    """Yield the changes of a module, without those of annotations, messages and decorators of classes."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
@@ -103,6 +103,12 @@ class _Meaning(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        # such as @dataclass(frozen=True), which no result depends on
+        node.decorator_list = []
         self.generic_visit(node)
         return node
 
@@ -172,14 +178,21 @@ def _replace_source(path: Path, source: str) -> None:
 
 def _run_tests(tests: tuple[str, ...]) -> int:
     import pytest
+    from hypothesis import Phase, settings
 
+    # The profile of tests/conftest.py is derived from this one: that an example fails is enough, it need not
+    # be the simplest.
+    settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("unshrunk")
     # a mutant that allocates without end must not take the machine's memory
     resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     arguments = ["-x", "-q", "--tb=no", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    return int(pytest.main([*arguments, *(str(ROOT / test) for test in tests)]))
+    # one after another, so that the imports of later files cost nothing where an earlier one fails
+    statuses = (pytest.main([*arguments, str(ROOT / test)]) for test in tests)
+    return int(next((status for status in statuses if status), 0))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,8 +5,21 @@ from __future__ import annotations
 # Imported once, before a process is forked for each mutant; none of them imports tfshards.
 IMPORTS = ("pytest", "hypothesis", "numpy", "PIL.Image", "pyarrow.parquet", "google_crc32c", "tensorflow")
 
-_ORDER = ("tests/loader/test_assign.py", "tests/loader/test_order.py", "tests/loader/test_positions.py")
+_IN_ORDER = "tests/loader/test_order.py::test_"
+_BITS = (
+    _IN_ORDER + "the_random_bits_are_those_of_splitmix64",
+    _IN_ORDER + "the_random_bits_are_pinned",
+    _IN_ORDER + "the_seed_of_an_order_depends_on_the_dataset",
+    _IN_ORDER + "the_order_of_an_epoch_never_changes_between_releases",
+)
+_EPOCH = (
+    _IN_ORDER + "the_order_of_an_epoch_never_changes_between_releases",
+    _IN_ORDER + "the_positions_of_an_epoch_and_its_intervals_are_the_same_members",
+    _IN_ORDER + "lanes_are_entered_after_their_first_position_if_each_has_two",
+    _IN_ORDER + "a_full_permutation_leaves_no_neighbors_together",
+)
 
+# The tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
     "prep/planning/shard_counts.py": ("tests/prep/test_shard_counts.py",),
     "prep/records/frames.py": ("tests/prep/test_tfrecord.py",),
@@ -15,10 +28,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "schemas/labels.py": ("tests/schemas/test_labels.py",),
     "prep/planning/balance.py": ("tests/prep/test_plan.py",),
     "prep/planning/splits.py": ("tests/prep/test_splits.py",),
-    "loader/order/random_bits.py": _ORDER,
-    "loader/order/epoch.py": _ORDER,
-    "loader/order/assignment.py": _ORDER,
-    "prep/records/example.py": ("tests/prep/test_example.py",),
+    "loader/order/random_bits.py": _BITS,
+    "loader/order/epoch.py": _EPOCH,
+    "loader/order/assignment.py": ("tests/loader/test_assign.py",),
+    "prep/records/example.py": (
+        "tests/prep/test_example.py",
+        "tests/prep/test_relabel.py::test_a_label_is_replaced_wherever_it_is_and_nothing_else",
+        "tests/prep/test_merge_splits.py::test_a_prefix_of_the_key_keeps_the_bytes_of_all_other_values",
+        "tests/prep/test_merge_splits.py::test_a_record_without_a_key_is_not_prefixed",
+    ),
     "prep/planning/group_splits.py": ("tests/prep/test_group_splits.py",),
 }
 
@@ -28,6 +46,23 @@ _INDEX = "schemas/index.py"
 _SOUND = "sound = match.end() if match else 0"
 _LINE = 'line, found = text.count("\\n", 0, sound) + 1, text[sound:].split("\\n", 1)[0][:40]'
 _ROWS = 'rows = np.fromstring(text, dtype=np.int64, sep=" ").reshape(-1, 2)'
+_BALANCE = "prep/planning/balance.py"
+_LIGHTEST = "lightest = [(0, shard) for shard in range(num_shards)]"
+_SAME_START = "all shards start with the same number of bytes, and only comparisons of them count"
+_UNCHANGED = "unchanged = all(len(now) == len(before) for now, before in zip(kept, layout, strict=True))"
+_SPLITS = "prep/planning/splits.py"
+_PARTS = "examples = {name: np.sort(np.concatenate(part)) for name, part in zip(names, parts, strict=True)}"
+_EPOCHS = "loader/order/epoch.py"
+_STATES = "states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)"
+_HASHED = "bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))"
+_MOVED = "moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)"
+_VECTORS = "the first axis of a vector is also its last one"
+_ASSIGNMENT = "loader/order/assignment.py"
+_DIVISORS = "return [divisor for divisor in range(1, number + 1) if number % divisor == 0]"
+_DIVISOR = "return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)"
+_LISTED = (
+    'return ", ".join(map(str, numbers[:-1])) + f" or {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])'
+)
 _STRICT = "rows = zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)"
 
 # (module, line before, line after): the reason
@@ -49,4 +84,15 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_INDEX, _LINE, _LINE.replace('"\\n", 1)[0]', '"\\n", 2)[0]')): "only the first part is used",
     (_INDEX, _ROWS, _ROWS.replace("-1", "- 2")): "NumPy infers the length from any negative number",
     (_INDEX, _STRICT, _STRICT.replace("True", "False")): "offsets are computed from lengths",
+    (_BALANCE, _LIGHTEST, _LIGHTEST.replace("0", " 1")): _SAME_START,
+    (_BALANCE, _LIGHTEST, _LIGHTEST.replace("0", " -1")): _SAME_START,
+    (_BALANCE, _UNCHANGED, _UNCHANGED.replace("True", "False")): "kept has as many shards as layout",
+    (_SPLITS, _PARTS, _PARTS.replace("True", "False")): "there is one part for each name",
+    (_EPOCHS, _STATES, _STATES.replace("axis=0", "axis= -1")): _VECTORS,
+    (_EPOCHS, _HASHED, _HASHED.replace("axis=0", "axis= -1")): _VECTORS,
+    (_EPOCHS, _MOVED, _MOVED.replace("axis=0", "axis= -1")): _VECTORS,
+    (_ASSIGNMENT, "num_shards: int = 1", "num_shards: int = 0"): "the one use counts no shard as one",
+    (_ASSIGNMENT, _DIVISORS, _DIVISORS.replace("+ 1", "+ 2")): "number + 1 never divides number",
+    (_ASSIGNMENT, _DIVISOR, _DIVISOR.replace("0, -1", "-1, -1")): "1 divides each number",
+    (_ASSIGNMENT, _LISTED, _LISTED.replace("[0]", "[ -1]")): "of one number",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
@@ -15,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from tfshards import loader
@@ -46,7 +42,7 @@ from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
 from tfshards.prep.derivation import known
-from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
+from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.area import AREA_NAME
@@ -654,30 +650,6 @@ def test_the_loader_reads_appended_resharded_and_merged_datasets(grown, tmp_path
         for split, held in keys(root).items():
             batches = loader.load(root, split, batch_size=1, select=("key",)).as_numpy_iterator()
             assert sorted(key.item() for (key,) in batches) == sorted(held)
-
-
-@given(
-    st.sets(st.binary(min_size=1, max_size=4), min_size=12, max_size=60),
-    st.sampled_from([("1/2", "1/2"), ("0.6", "0.2", "0.2"), ("0.9", "0.1")]),
-    st.integers(0, 1 << 40),
-    st.sampled_from(["all", "strata", "groups"]),
-)
-def test_no_key_leaves_its_split(found, parts, seed, by):
-    held = sorted(found)
-    ratios = {f"s{place}": Fraction(part) for place, part in enumerate(parts)}
-    strata = np.arange(len(held)) % 2 if by == "strata" else None
-    groups = [key[:1] for key in held] if by == "groups" else None
-    try:
-        made = split_by_ratio(held, ratios, seed, strata=strata, groups=groups)
-    except InputError:
-        # too few examples for the number of splits
-        return
-    again = split_by_cuts(held, made.cuts, ratios, strata=strata, groups=groups)
-    assert {name: members.tolist() for name, members in again.examples.items()} == {
-        name: members.tolist() for name, members in made.examples.items()
-    }
-    assert again.cuts == made.cuts
-    assert sorted(itertools.chain(*again.examples.values())) == list(range(len(held)))
 
 
 def test_a_new_class_without_a_name_is_logged(tmp_path, quiet_build):

@@ -124,6 +124,11 @@ def test_many_empty_files_are_spread_over_the_shards():
     assert [len(shard) for shard in layout] == [10] * 10
 
 
+def test_an_empty_file_counts_as_one_byte():
+    layout = lay_out(np.arange(5), 2, seed=0, split="train", sizes=np.array([4, 0, 0, 0, 0]))
+    assert sorted(map(sorted, as_lists(layout))) == [[0], [1, 2, 3, 4]]
+
+
 @given(layouts())
 def test_after_rejects_shards_are_even_and_complete_again(made):
     layout, rejected = made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from fractions import Fraction
 
@@ -11,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.planning.splits import Membership, check_ratios, key_hash, parse_ratios, split_by_ratio
+from tfshards.prep.planning.splits import (
+    Membership,
+    check_ratios,
+    cut_groups,
+    key_hash,
+    parse_ratios,
+    split_by_cuts,
+    split_by_ratio,
+)
 from tfshards.schemas import InputError, OptionsError
 
 KEYS = st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=60, unique=True)
@@ -118,6 +127,14 @@ def test_groups_of_equal_size_match_the_ratios_as_closely_as_possible(count, siz
     assert abs(len(membership.examples["train"]) - count * size / 2) <= size / 2
 
 
+@pytest.mark.parametrize(
+    ("sizes", "train", "bound"), [((4, 4), "0.2", 0), ((4, 4), "0.3", 4), ((1, 1, 6), "0.5", 2)]
+)
+def test_groups_are_cut_at_the_bound_that_is_nearest_to_the_ratio(sizes, train, bound):
+    ranks = np.repeat([b"a", b"b", b"c"][: len(sizes)], sizes)
+    assert cut_groups(ranks, {"train": Fraction(train), "val": 1 - Fraction(train)}) == [0, bound, 8]
+
+
 def test_hashes_that_end_with_zeros_are_compared_in_full():
     # NumPy drops zeros at the end of its strings of bytes
     keys = [b"%d" % number for number in range(3000)]
@@ -147,6 +164,42 @@ def test_membership_depends_on_the_seed_but_not_on_order_or_other_keys():
 
     assert train(keys, 0) == train(keys[::-1], 0)
     assert train(keys, 0) != train(keys, 1)
+
+
+@given(
+    st.sets(st.binary(min_size=1, max_size=4), min_size=12, max_size=60),
+    st.sampled_from([("1/2", "1/2"), ("0.6", "0.2", "0.2"), ("0.9", "0.1")]),
+    st.integers(0, 1 << 40),
+    st.sampled_from(["all", "strata", "groups"]),
+)
+def test_no_key_leaves_its_split(found, parts, seed, by):
+    held = sorted(found)
+    ratios = {f"s{place}": Fraction(part) for place, part in enumerate(parts)}
+    strata = np.arange(len(held)) % 2 if by == "strata" else None
+    groups = [key[:1] for key in held] if by == "groups" else None
+    try:
+        made = split_by_ratio(held, ratios, seed, strata=strata, groups=groups)
+    except InputError:
+        # too few examples for the number of splits
+        return
+    # classes have no effect if the cuts are not by class
+    again = split_by_cuts(held, made.cuts, ratios, strata=np.arange(len(held)) % 2, groups=groups)
+    assert {name: members.tolist() for name, members in again.examples.items()} == {
+        name: members.tolist() for name, members in made.examples.items()
+    }
+    assert again.cuts == made.cuts
+    assert sorted(itertools.chain(*again.examples.values())) == list(range(len(held)))
+
+
+def test_a_class_that_had_no_examples_is_cut_at_the_ratios():
+    keys, third = [b"%d" % number for number in range(20)], Fraction(1, 3)
+    ratios, cuts = {"a": third, "b": third, "c": third}, ["5" * 32, "a" * 32]
+    made = split_by_cuts(keys, {"splits": [*ratios], "seed": 3, "cuts": {}}, ratios, strata=np.full(20, 7))
+    assert made.cuts == {"splits": ["a", "b", "c"], "seed": 3, "cuts": {"7": cuts}}
+    assert split_of(made, 20) == ["abc"[place(key, 3, cuts)] for key in keys]
+    # a split without an example is left out
+    one = split_by_cuts(keys[:1], made.cuts, ratios, strata=np.array([7]))
+    assert {name: members.tolist() for name, members in one.examples.items()} == {split_of(made, 20)[0]: [0]}
 
 
 def test_a_class_too_small_for_all_splits_has_a_cut_at_the_end():
@@ -217,6 +270,9 @@ WRONG = {
         ["train=80"],
         r"^split 'train': the ratio 80 must be above 0 and at most 1; was 80% meant\?$",
     ),
+    "the lowest percentage": (["train=2"], r"at most 1; was 2% meant\?$"),
+    "the highest percentage": (["train=100"], r"at most 1; was 100% meant\?$"),
+    "not a percentage": (["train=100.5"], r"the ratio 100\.5 must be above 0 and at most 1$"),
     "far more": (["train=1e400"], r"^split 'train': the ratio of more than 300 digits must be above 0"),
     "too little together": (
         ["train=0.8", "val=0.1"],
