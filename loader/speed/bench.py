@@ -22,7 +22,7 @@ from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
 from tfshards.loader.speed.disk import cold_bytes_per_second
-from tfshards.loader.speed.rate import rate_in_graph, rate_in_python
+from tfshards.loader.speed.rate import rate_in_graph, rate_in_python, rates_in_turns
 from tfshards.loader.speed.resized import speed_of_smaller
 from tfshards.loader.speed.speeds import Larger, Resized, Speeds
 from tfshards.schemas import OptionsError
@@ -114,6 +114,13 @@ def bench(
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
     is_decoded = content.by_example
     loaded = load_dataset(options)
+    stages: dict[str, Callable[[float], float]] = {
+        "parsed": lambda seconds: rate_in_graph(parsed, of_batch, seconds),
+        "delivered": lambda seconds: rate_in_python(loaded, batch_size, seconds),
+    }
+    if is_decoded:
+        stages["decoded"] = lambda seconds: rate_in_graph(loaded, of_batch, seconds)
+    rates = rates_in_turns(stages, seconds)
     speeds = Speeds(
         dataset=str(path),
         split=source.name,
@@ -123,9 +130,9 @@ def bench(
         is_remote=is_remote,
         disk=disk,
         records=records,
-        parsed=rate_in_graph(parsed, of_batch, seconds),
-        decoded=rate_in_graph(loaded, of_batch, seconds) if is_decoded else None,
-        delivered=rate_in_python(loaded, batch_size, seconds),
+        parsed=rates["parsed"],
+        decoded=rates.get("decoded"),
+        delivered=rates["delivered"],
         resized=_resized(encoded, content, plan, num_examples, seconds),
     )
     return replace(speeds, larger=_larger(options, speeds, seconds))

@@ -1,9 +1,9 @@
-"""Examples per second of a ``tf.data.Dataset``, in the graph and in Python."""
+"""Examples per second of a ``tf.data.Dataset``, in the graph and in Python, of one or of several in turns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -50,3 +50,16 @@ def rate_in_python(dataset: tf.data.Dataset, batch_size: int, seconds: float) ->
             next(iterator)
             total += batch_size
     return total / elapsed
+
+
+def rates_in_turns(measures: Mapping[str, Callable[[float], float]], seconds: float) -> dict[str, float]:
+    """Return the better rate of two rounds of each measurement.
+
+    The rounds take turns, so that other work of the machine slows down all of them rather than one.
+
+    Args:
+        measures: functions that measure for a number of seconds, and return a rate.
+        seconds: time to measure each of them, in both rounds together.
+    """
+    rounds = [{name: measure(seconds / 2) for name, measure in measures.items()} for _ in range(2)]
+    return {name: max(each[name] for each in rounds) for name in measures}

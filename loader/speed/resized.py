@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import tensorflow as tf
 
@@ -10,7 +11,7 @@ from tfshards.loader.examples.batches import DECODED_PER_CPU, num_cpus
 from tfshards.loader.examples.images import decode_image
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.options.image import Image
-from tfshards.loader.speed.rate import rate_in_graph
+from tfshards.loader.speed.rate import rate_in_graph, rates_in_turns
 from tfshards.loader.speed.speeds import Resized
 
 _NUM_IMAGES = 128
@@ -61,7 +62,7 @@ def speed_of_smaller(
         return None
     resized = [data for data, _ in made]
 
-    def rate(images: list[bytes]) -> float:
+    def rate(images: list[bytes], seconds: float) -> float:
         decoded = (
             tf.data.Dataset.from_tensor_slices(images)
             .repeat()
@@ -71,11 +72,13 @@ def speed_of_smaller(
         )
         return rate_in_graph(decoded, lambda batch: tf.shape(batch)[0], seconds)
 
+    measures = {"stored": partial(rate, sample), "resized": partial(rate, resized)}
+    rates = rates_in_turns(measures, seconds)
     return Resized(
         option=f"short={short}",
         num_images=len(sample),
-        stored=rate(sample),
-        resized=rate(resized),
+        stored=rates["stored"],
+        resized=rates["resized"],
         stored_bytes=sum(map(len, sample)) / len(sample),
         resized_bytes=sum(map(len, resized)) / len(resized),
     )

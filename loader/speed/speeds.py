@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from tfshards.schemas.html import html_lines, html_table
@@ -16,6 +17,10 @@ Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "P
 _MB = 1_000_000
 # Larger batches are advised if they deliver more examples by this factor at least.
 _WORTH = 1.5
+# Smaller images are advised if they are decoded faster by this factor at least.
+_WORTH_RESIZING = 1.2
+# Figures of stages that contradict each other by less are not mentioned.
+_NOISE = 0.02
 _ADVICE: Mapping[str, str] = {
     "disk": "examples are read faster from memory than from this disk: put the dataset on a faster disk, or "
     'cache="disk:PATH" on one; if the dataset fits in memory, only the first epoch waits for the disk',
@@ -24,8 +29,8 @@ _ADVICE: Mapping[str, str] = {
     "shards are compressed, which `tfshards reshard --compression none` changes",
     "parsing": "parsing takes the most time: deliver only the features that you need with select=, and store "
     "lists of numbers that have one length as arrays",
-    "decoding": "decoding takes the most time: store smaller images (tfshards build --resize), decode to a "
-    "smaller Image(size=), let the JPEG decoder shrink them with Image(dct_scaling=True), or use more cores",
+    "decoding": "decoding takes the most time: decode to a smaller Image(size=), let the JPEG decoder shrink "
+    "images with Image(dct_scaling=True), or use more cores",
     "Python": "the loop in Python takes the most time: use larger batches, or several steps in one "
     "tf.function (steps_per_execution= in Keras)",
 }
@@ -50,6 +55,11 @@ class Resized:
     resized: float
     stored_bytes: float
     resized_bytes: float
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast smaller images are decoded."""
+        return self.resized / self.stored
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,10 @@ class Speeds:
                 f"{larger.delivered / self.delivered:.1f} times as many examples are delivered "
                 f"({self.delivered:,.0f} -> {larger.delivered:,.0f} examples/s)"
             )
-        return _ADVICE[self.limit]
+        advice = _ADVICE[self.limit]
+        if self.limit == "decoding" and self.resized and self.resized.gain >= _WORTH_RESIZING:
+            advice += f"; or store smaller images (tfshards build --resize {self.resized.option})"
+        return advice
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards bench`` prints."""
@@ -191,15 +204,24 @@ class Speeds:
         ]
 
     def _lines(self) -> list[str]:
-        lines = [f"limit: {self.limit}; {self.advice}"]
+        lines = []
+        rates = [rate for rate in (self.records, self.parsed, self.decoded, self.delivered) if rate]
+        noise = max(after / before for before, after in pairwise(rates)) - 1
+        if noise >= _NOISE:
+            lines.append(
+                f"a stage appears up to {noise:.0%} faster than the one before it, which it includes: "
+                "figures that differ by less are within the noise of this machine"
+            )
+        lines.append(f"limit: {self.limit}; {self.advice}")
         found = self.resized
         if found:
+            gain = found.gain
+            faster = f"{gain:.1f} times as fast" if gain >= _WORTH_RESIZING else "hardly faster"
             lines.append(
-                f"with --resize {found.option} at build time, images would be decoded "
-                f"{found.resized / found.stored:.1f} times as fast ({found.stored:,.0f} -> "
-                f"{found.resized:,.0f} images/s) and have {size(found.resized_bytes)} instead of "
-                f"{size(found.stored_bytes)}: measured on {found.num_images} images in memory, without "
-                "random crops and flips"
+                f"with --resize {found.option} at build time, images would be decoded {faster} "
+                f"({found.stored:,.0f} -> {found.resized:,.0f} images/s) and have "
+                f"{size(found.resized_bytes)} instead of {size(found.stored_bytes)}: measured on "
+                f"{found.num_images} images in memory, without random crops and flips"
             )
         return lines
 

@@ -207,8 +207,8 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     edits = _edits(state.manifest)
     if edits:
         return [
-            f"{state.folder} holds a dataset that was edited ({edits}): build must overwrite it, which undoes "
-            "the edits; append adds new inputs"
+            f"{state.folder} holds a dataset that was edited ({edits}): build must overwrite it, which "
+            "undoes the edits; append adds new inputs"
         ]
     return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
 

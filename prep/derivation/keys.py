@@ -87,7 +87,8 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     remedy = (
         "rows of arrays and tables are identified by their numbers: build them together, as parts"
         if key.isdigit()
-        else "remove it from the inputs of one dataset, and build that dataset again"
+        else "remove it from one of them with 'tfshards remove', or make each dataset, if it has one split, "
+        "a split of the new one ('tfshards merge --as-splits', or a dict of sources)"
     )
     raise InputError(f"the key {to_text(key)!r} is in {one.root} and in {other.root}{in_all}; {remedy}")
 

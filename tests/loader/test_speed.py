@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from PIL import Image
 
 from tfshards import loader
 from tfshards.command import VERBS
+from tfshards.loader.speed.rate import rates_in_turns
 from tfshards.loader.speed.resized import short_side
-from tfshards.loader.speed.speeds import Larger, limit_of
+from tfshards.loader.speed.speeds import Larger, Resized, Speeds, limit_of
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError
@@ -101,6 +103,56 @@ def test_small_batches_are_compared_with_larger_ones(rows):
     assert "in batches of" not in repr(fast)
     # a quarter of the examples is not small
     assert loader.bench(rows, batch_size=17, seconds=SECONDS).larger is None
+
+
+SPEEDS = Speeds(
+    dataset="d",
+    split="train",
+    batch_size=32,
+    record_bytes=1000,
+    num_examples=64,
+    is_remote=False,
+    disk=None,
+    records=5000,
+    parsed=4000,
+    decoded=700,
+    delivered=690,
+)
+
+
+def resized(gain: float) -> Resized:
+    return Resized("short=256", 64, stored=600, resized=600 * gain, stored_bytes=2000, resized_bytes=1000)
+
+
+def test_smaller_images_are_advised_only_if_they_are_decoded_faster():
+    assert "--resize" not in repr(SPEEDS)
+    faster = replace(SPEEDS, resized=resized(1.25))
+    assert faster.advice.endswith(
+        "or use more cores; or store smaller images (tfshards build --resize short=256)"
+    )
+    assert "would be decoded 1.2 times as fast (600 -> 750 images/s)" in repr(faster)
+    same = replace(SPEEDS, resized=resized(1.05))
+    assert same.advice == SPEEDS.advice
+    assert "would be decoded hardly faster (600 -> 630 images/s)" in repr(same)
+
+
+def test_stages_that_seem_faster_than_those_before_them_are_reported_as_noise():
+    assert "noise" not in repr(SPEEDS)
+    assert "noise" not in repr(replace(SPEEDS, delivered=705))
+    lines = repr(replace(SPEEDS, delivered=770)).splitlines()
+    assert lines[-2].startswith("a stage appears up to 10% faster than the one before it, which it includes")
+
+
+def test_the_better_of_two_rounds_in_turns_is_taken():
+    rates, calls = iter([1.0, 5.0, 2.0, 4.0]), []
+
+    def measured(name: str, seconds: float) -> float:
+        calls.append((name, seconds))
+        return next(rates)
+
+    measures = {name: partial(measured, name) for name in "ab"}
+    assert rates_in_turns(measures, 3) == {"a": 2.0, "b": 5.0}
+    assert calls == [("a", 1.5), ("b", 1.5)] * 2
 
 
 @pytest.mark.parametrize(

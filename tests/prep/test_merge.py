@@ -206,7 +206,10 @@ def test_without_hard_links_shards_are_copied(three, tmp_path, monkeypatch):
 
 def test_a_key_in_two_datasets_is_refused(three, tmp_path):
     same = build_photos(tmp_path, "same", range(59, 63), ANY)
-    message = r"^the key '(dog/059|cat/060)\.png' is in .*one and in .*same \(2 keys in total\); remove"
+    message = r"^the key '(dog/059|cat/060)\.png' is in .*one and in .*same \(2 keys in total\); remove it "
+    message += (
+        r"from one of them with 'tfshards remove', or make .* \('tfshards merge --as-splits', or a dict"
+    )
     with pytest.raises(InputError, match=message):
         merge([three[0], same], tmp_path / "out", log=quiet)
     assert not (tmp_path / "out").exists()
