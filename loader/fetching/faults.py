@@ -47,9 +47,13 @@ class Faults:
                 "since the rest may not belong to what was read"
             )
         if failure is not None:
-            where = failure.filename or paths[shard]
+            # a file of the cache, or the shard itself
+            where = str(failure.filename or paths[shard])
+            why = f"{failure.strerror or failure}"
+            if where != str(paths[shard]):
+                why = f"{where}: {why}"
             return (
-                f"{subject} cannot be read: {where}: {failure.strerror or failure}; once that is fixed, the "
+                f"{subject} cannot be read: {why}; once that is fixed, the "
                 "run can be resumed from its position"
             )
         return (

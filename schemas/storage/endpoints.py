@@ -1,4 +1,4 @@
-"""The addresses of the servers of stores: which environment variables name them, and whether they can."""
+"""The addresses of the servers of stores: which variables name them, and whether they are addresses."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ VARIABLES = {
 _ADDRESS = re.compile(
     r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:/[^\s?#@]*)?", re.IGNORECASE
 )
+# the address of a request, without a user, a key or a query
+_REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
 _MOST_PORT = 65535
 
 
@@ -45,3 +47,16 @@ def check_endpoints(scheme: str) -> None:
 def emulator_address(host: str) -> str:
     """Return the address that Google's own clients use for ``STORAGE_EMULATOR_HOST``."""
     return host if "://" in host else f"http://{host}"
+
+
+def shown_address(text: str) -> str:
+    """Return the address in an error of the client, with the variable that names it, or nothing."""
+    found = _REQUESTED.search(text)
+    if found is None:
+        return ""
+    for variables in VARIABLES.values():
+        for variable in variables:
+            value = os.environ.get(variable, "")
+            if value and emulator_address(value).lower().rstrip("/").startswith(found[1].lower()):
+                return f"{variable}={value}"
+    return found[1]

@@ -7,9 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tfshards.schemas.storage.stores import require_obstore
+from tfshards.schemas.storage.endpoints import shown_address
+from tfshards.schemas.storage.stores import note_answer, require_obstore
+
+if TYPE_CHECKING:
+    from tfshards.schemas.storage.remote_path import RemotePath
 
 # The code in the XML with which S3, and in its XML interface Google's store, answer.
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -49,8 +53,12 @@ _WORDS: tuple[tuple[str, int, str], ...] = (
     ("request or response body error", errno.EIO, "the connection was cut while data were sent"),
     ("error sending request", errno.EIO, "the connection to the store failed"),
 )
+# rows of ``_WORDS`` whose cause may be a wrong address
+_OF_ADDRESS = ("TimedOut", "dns error", "Connection refused", "ConnectError", "error sending request")
 # Seconds before a listing is repeated.
 WAITS = (0.2, 1, 3)
+# A listing that failed for so long, in seconds, was repeated by the client.
+REPEATED_BY_CLIENT = 30
 Result = TypeVar("Result")
 # of a text that is not known; the rest may be a page of nested errors
 _MOST_CHARACTERS = 300
@@ -61,16 +69,20 @@ class ChangedError(OSError):
 
 
 @contextmanager
-def as_os_errors(path: object) -> Iterator[None]:
+def as_os_errors(path: RemotePath) -> Iterator[None]:
     """Raise an error of the client as the OSError that a local file would raise; its file is ``path``."""
     exceptions = require_obstore().exceptions
     try:
         yield
+        note_answer(path.scheme)
     except exceptions.AlreadyExistsError:
+        note_answer(path.scheme)
         raise FileExistsError(errno.EEXIST, "exists already", str(path)) from None
     except exceptions.PreconditionError:
+        note_answer(path.scheme)
         raise ChangedError(errno.ESTALE, "has been replaced meanwhile", str(path)) from None
     except FileNotFoundError as error:
+        note_answer(path.scheme)
         raise _os_error(path, str(error), errno.ENOENT, "there is no such object") from None
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise _os_error(path, str(error), errno.EACCES, "the credentials do not allow this") from None
@@ -78,7 +90,7 @@ def as_os_errors(path: object) -> Iterator[None]:
         raise _os_error(path, str(error), errno.EIO, "") from None
 
 
-def _os_error(path: object, text: str, number: int, why: str) -> OSError:
+def _os_error(path: RemotePath, text: str, number: int, why: str) -> OSError:
     """Return the error of a code or of words in the text of the client; by default, that of ``number``."""
     code = _CODE.search(text)
     if code and code[1] in _CODES:
@@ -86,6 +98,9 @@ def _os_error(path: object, text: str, number: int, why: str) -> OSError:
     elif not why:
         found = next((row for row in _WORDS if row[0] in text), None)
         number, why = found[1:] if found else (number, _shortened(text))
+        address = shown_address(text) if found and found[0] in _OF_ADDRESS else ""
+        if address:
+            why += f" ({address})"
     if number == errno.ESTALE:
         return ChangedError(number, why, str(path))
     # OSError chooses the class that belongs to the number
@@ -104,10 +119,11 @@ def repeated(call: Callable[[], Result]) -> Result:
         OSError: the call fails for another reason, or each time.
     """
     for seconds in WAITS:
+        start = time.monotonic()
         try:
             return call()
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno != errno.EIO or time.monotonic() - start > REPEATED_BY_CLIENT:
                 raise
         time.sleep(seconds)
     return call()

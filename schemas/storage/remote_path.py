@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfshards.schemas.storage.faults import WAITS, ChangedError, as_os_errors, repeated
+from tfshards.schemas.storage.faults import REPEATED_BY_CLIENT, WAITS, ChangedError, as_os_errors, repeated
 from tfshards.schemas.storage.stores import store_of
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ class RemotePath:
         last = ""
         waits = iter(WAITS)
         while True:
+            start = time.monotonic()
             try:
                 with as_os_errors(self):
                     stream = self.store.list(
@@ -209,7 +210,8 @@ class RemotePath:
             except OSError as error:
                 if _ODD_KEY in str(error.strerror):
                     break
-                seconds = next(waits, None) if error.errno == errno.EIO else None
+                is_cut = error.errno == errno.EIO and time.monotonic() - start <= REPEATED_BY_CLIENT
+                seconds = next(waits, None) if is_cut else None
                 if seconds is None:
                     raise
             # as ``repeated``, but what was listed is not listed again

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
-# A request that ends in an error is repeated until this time has passed.
+# A request that ends in an error is repeated until this time has passed, before that number of attempts.
+# Waits are random, up to ``base`` times the one before, and would not grow with 2.
 _RETRIES = {
-    "max_retries": 10,
+    "max_retries": 1000,
     "retry_timeout": timedelta(seconds=60),
-    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 4},
+}
+# Until a store has answered this process, its address may be wrong.
+_FIRST_RETRIES = {
+    "retry_timeout": timedelta(seconds=6),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 4},
 }
 # The time until the first byte of an answer includes that of sending the request, which for the parts of an
 # upload, sent at the same time, is longer.
@@ -32,6 +38,8 @@ _UPLOADS = {**_CLIENT, "read_timeout": "2m"}
 # The credentials of files and roles are asked for again after this time.
 _CREDENTIALS_LAST = timedelta(minutes=15)
 _making = threading.Lock()
+# processes and the schemes of stores that have answered them
+_answered: set[tuple[int, str]] = set()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
     *VARIABLES["s3"],
@@ -56,11 +64,20 @@ def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
     # A process that was forked has none of the client's threads.
     with _making:
         check_endpoints(scheme)
-        return _store(scheme, bucket, uploads, (os.getpid(), *map(os.environ.get, _VARIABLES)))
+        process = os.getpid()
+        has_answered = (process, scheme) in _answered
+        return _store(scheme, bucket, uploads, has_answered, (process, *map(os.environ.get, _VARIABLES)))
+
+
+def note_answer(scheme: str) -> None:
+    """Note that a store has answered, so that from now on its failures are waited for."""
+    _answered.add((os.getpid(), scheme))
 
 
 @cache
-def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, ...]) -> ObjectStore:
+def _store(
+    scheme: str, bucket: str, uploads: bool, has_answered: bool, _environment: tuple[object, ...]
+) -> ObjectStore:
     obstore = require_obstore()
     options: dict[str, Any] = {}
     if scheme == "s3":
@@ -75,7 +92,7 @@ def _store(scheme: str, bucket: str, uploads: bool, _environment: tuple[object, 
         found: ObjectStore = obstore.store.from_url(
             f"{scheme}://{bucket}",
             client_options=(_UPLOADS if uploads else _CLIENT) | ({"allow_http": True} if is_http else {}),
-            retry_config=_RETRIES,
+            retry_config=_RETRIES if has_answered else _RETRIES | _FIRST_RETRIES,
             **options,
         )
     except (obstore.exceptions.BaseError, ValueError) as error:

@@ -1,8 +1,10 @@
 """What the client does when a store limits, fails, hangs, or loses an answer."""
 
+from datetime import timedelta
+
 import pytest
 
-from tfshards.schemas.storage import any_path, open_sink, read_range
+from tfshards.schemas.storage import any_path, open_sink, read_range, stores
 from tfshards.schemas.storage.reading import NUM_REQUESTS, in_background
 
 from .faults import Answer, Cut, Delay, LoseAnswer
@@ -20,6 +22,28 @@ def test_a_store_that_limits_requests_is_asked_again(folder, proxy):
     proxy.add(Answer(503, "SlowDown"), "^get", count=3)
     assert read_range(folder / "x", 0, 10) == b"0123456789"
     assert proxy.count()["get"] == 4
+
+
+def test_many_errors_in_a_minute_do_not_end_a_run(folder, proxy, monkeypatch):
+    backoff = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5), "base": 4}
+    monkeypatch.setitem(stores._RETRIES, "backoff", backoff)
+    stores._store.cache_clear()
+    proxy.add(Answer(500), "^get", count=25)
+    assert read_range(folder / "x", 0, 10) == b"0123456789"
+    stores._store.cache_clear()
+
+
+def test_a_store_that_has_never_answered_may_have_a_wrong_address(folder, proxy, monkeypatch):
+    monkeypatch.setitem(stores._FIRST_RETRIES, "retry_timeout", timedelta(0))
+    stores._store.cache_clear()
+    stores._answered.clear()
+    proxy.add(Answer(503, "SlowDown"), "^get", count=2)
+    with pytest.raises(OSError, match="the store limits the rate"):
+        read_range(folder / "x", 0, 10)
+    assert not (folder / "y").exists()
+    assert read_range(folder / "x", 0, 10) == b"0123456789"
+    assert proxy.count()["get"] == 3
+    stores._store.cache_clear()
 
 
 def test_a_cut_answer_is_read_again(folder, proxy):
