@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tfshards.prep.cli.main import entry
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 if TYPE_CHECKING:
     from tfshards import loader
@@ -54,6 +54,11 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 def _run_bench(args: argparse.Namespace) -> int:
     # before TensorFlow is imported, which takes seconds
     manifest = read_manifest(args.dataset)
+    names = ", ".join(map(repr, manifest.splits))
+    if args.split is None and len(manifest.splits) > 1:
+        raise InputError(f"{args.dataset} has several splits; name one with split=: {names}")
+    if args.split is not None and args.split not in manifest.splits:
+        raise InputError(f"split={args.split!r} is not in {args.dataset}; its splits are {names}")
     has_images = any(feature.is_encoded for feature in manifest.schema.features)
     if not has_images and args.size not in (None, "none"):
         raise OptionsError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,9 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
     manifest, dataset = None, None
     if rest and rest[0] in kinds:
         kind, *rest = rest
+        # tables have an option of this name
+        if "from" not in keys_of(kinds[kind]) and any(each.partition("=")[0] == "--from" for each in rest):
+            raise OptionsError(_without_kind(name, kind))
     else:
         early = _before_kind(commands[name])
         found, rest = early.parse_known_args(rest)
@@ -65,6 +69,8 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
         if dataset is not None:
             manifest = read_build(dataset)
             kind = str(manifest.options["source"])
+            if rest and rest[0] in kinds and not os.path.exists(rest[0]):
+                raise OptionsError(_without_kind(name, rest[0]))
         elif found.config is None:
             return Expanded([*arguments])
         elif rest and rest[0] in kinds:
@@ -117,6 +123,13 @@ def _expanded(
     check_keys(config, {*keys, *(key for other in others for key in keys_of(other)), "kind"}, str(path))
     positional = [key for key, action in keys.items() if not action.option_strings]
     if positionals and all(key in config for key in positional):
+        required = [keys[key] for key in positional if keys[key].nargs not in ("?", "*")]
+        if len(positionals) < len(required):
+            names = " ".join(str(action.metavar) for action in required)
+            raise OptionsError(
+                f"{path} has {' and '.join(positional)}: on the command line, give none of them, or all as "
+                f"{names}, without flags; found only {positionals[0]!r}"
+            )
         config = {key: config[key] for key in config if key not in positional}
     inputs = [str(config["source"])] if "source" in config else positionals[:1]
     root = given.get("root", config.get("root"))
@@ -161,6 +174,12 @@ def _replaced(keys: Mapping[str, object], parser: argparse.ArgumentParser) -> se
         for group in parser._mutually_exclusive_groups
     ]
     return {*keys}.union(*(group for group in [*groups, *_RIVALS] if group & {*keys}))
+
+
+def _without_kind(name: str, kind: str) -> str:
+    return (
+        f"leave {kind!r} out: --from takes KIND from the dataset (tfshards {name} --from DATASET SOURCE NEW)"
+    )
 
 
 def _before_kind(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

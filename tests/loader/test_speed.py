@@ -221,6 +221,19 @@ def test_wrong_flags_are_named(arguments, message, photos, capsys):
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"tfshards: {message}")
 
 
+def test_the_split_is_checked_before_tensorflow_is_imported(tmp_path, capsys):
+    out = tmp_path / "out"
+    arrays = Arrays({"x": np.arange(8), "split": np.array(["train", "val"] * 4)}, split="split")
+    build(arrays, out, log=lambda _: None)
+    assert main(["bench", str(out)], VERBS) == 1
+    several = f"tfshards: {out} has several splits; name one with --split: 'train', 'val'\n"
+    assert capsys.readouterr().err == several
+    assert main(["bench", str(out), "--split", "vla"], VERBS) == 1
+    assert (
+        capsys.readouterr().err == f"tfshards: --split vla is not in {out}; its splits are 'train', 'val'\n"
+    )
+
+
 def test_a_size_for_a_dataset_without_images_is_refused(rows, capsys):
     assert main(["bench", rows, "--size", "8x8"], VERBS) == 2
     assert "--size 8x8 is for images, which" in capsys.readouterr().err

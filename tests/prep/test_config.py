@@ -115,6 +115,18 @@ def test_paths_come_from_the_file_where_the_command_line_lacks_them(text, line, 
 
 
 @pytest.mark.parametrize(
+    ("arguments", "found"), [("images --config build.toml c", "c"), ("--config build.toml --dataset d", "d")]
+)
+def test_only_one_path_in_addition_to_those_of_the_file_is_refused(arguments, found, config, capsys):
+    config("kind = 'images'\nsource = 'a'\ndataset = 'b'")
+    assert cli.main(["build", *arguments.split()]) == 2
+    assert capsys.readouterr().err == (
+        "tfshards: build.toml has source and dataset: on the command line, give none of them, or all as "
+        f"SOURCE DATASET, without flags; found only '{found}'\n"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("resiez = 'short=8'", 'build.toml: unknown key "resiez"; did you mean resize?'),
