@@ -24,12 +24,22 @@ def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.cli.parser import make_parser
 
     parser = make_parser(args.verbs)
+    for verb in subcommands(parser).values():
+        _add_flags_of_kinds(verb)
     for each in _with_subcommands(parser):
         for action in each._actions:
             if action.metavar in (*_FILES, *_FOLDERS):
                 action.complete = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
     print(shtab.complete(parser, args.shell))
     return 0
+
+
+def _add_flags_of_kinds(verb: argparse.ArgumentParser) -> None:
+    """Add to a verb the flags of all kinds, which may follow it if ``--config`` or ``--from`` gives KIND."""
+    for kind in subcommands(verb).values():
+        for action in kind._actions:
+            if action.option_strings and not {*action.option_strings} & {*verb._option_string_actions}:
+                verb._add_action(action)
 
 
 def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
