@@ -15,7 +15,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, is_remote, open_sink
+from tfshards.schemas.storage import AnyPath, is_remote, open_sink, without_user
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -36,7 +36,7 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
         if text.lower().startswith("file:")
         else "copy the files to a local disk, or mount their storage, and give that path"
     )
-    raise OptionsError(f"{text} is a URL, but only local paths are supported; {remedy}")
+    raise OptionsError(f"{without_user(text)} is a URL, but only local paths are supported; {remedy}")
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:

@@ -87,7 +87,9 @@ class RemoteTree:
         while heads:
             yield from _with_head(heads.popleft(), skipped)
         if is_empty and not odd:
-            problem = "is not a folder" if self.folder.is_file() else "does not exist"
+            # a bucket that does not exist cannot be listed
+            missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
+            problem = "is not a folder" if self.folder.is_file() else missing
             raise InputError(f"{self.folder} {problem}")
         if odd:
             skipped["unusable key"] += len(odd)

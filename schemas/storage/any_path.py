@@ -15,7 +15,10 @@ from tfshards.schemas.storage.stores import SCHEMES, require_obstore
 AnyPath: TypeAlias = Path | RemotePath
 
 # A URL, of which pathlib keeps one slash; a single letter is a drive.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)")
+_WITHOUT_SLASHES = re.compile(rf"({'|'.join(SCHEMES)}):", re.IGNORECASE)
+# greedy, since a password may contain @
+_USER = re.compile(r"^([^:/]*:/*)[^/]*@")
 
 
 def is_remote(path: object) -> bool:
@@ -40,6 +43,11 @@ def name_below(path: AnyPath, folder: AnyPath) -> str:
     return path.relative_to(folder).as_posix()
 
 
+def without_user(url: str) -> str:
+    """Return a URL without the user and the password before its host."""
+    return _USER.sub(r"\1", url)
+
+
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
     """Return a local path or the URL of an object or a folder of objects.
 
@@ -47,7 +55,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
         given: a local path, or ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY`` or ``az://CONTAINER/KEY``.
 
     Raises:
-        OptionsError: it is a URL of another scheme or without a bucket, or the extra ``remote`` is not
+        OptionsError: it is a URL of another scheme, or is not of this form, or the extra ``remote`` is not
             installed.
     """
     if isinstance(given, RemotePath):
@@ -56,9 +64,15 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
     text = os.fsdecode(given)
     url = _URL.match(text)
     if not url:
+        short = _WITHOUT_SLASHES.match(text)
+        if short:
+            shown = without_user(text)
+            raise OptionsError(
+                f"{shown} is not a URL; write {short[0]}//{shown[short.end() :]}, or, for a local path, "
+                f"./{shown}"
+            )
         return Path(text)
     scheme = url[1].lower()
-    bucket, _, key = text[url.end() :].partition("/")
     if scheme not in SCHEMES:
         remedy = (
             "give the path without file://"
@@ -66,11 +80,38 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
             else f"only {', '.join(f'{name}://' for name in SCHEMES)} and local paths are supported; "
             "copy the files there, or to a local disk"
         )
-        raise OptionsError(f"{text} is a URL of another kind; {remedy}")
-    if not bucket:
-        raise OptionsError(f"{text} names no bucket; write {scheme}://BUCKET/FOLDER")
-    parts = [part for part in key.split("/") if part]
+        raise OptionsError(f"{without_user(text)} is a URL of another kind; {remedy}")
+    bucket, _, key = text[url.end() :].partition("/")
+    _check_bucket(scheme, bucket)
+    # a pathlib.Path has one slash, and neither empty parts nor a slash at its end
+    if not isinstance(given, os.PathLike) and len(url[2]) != 2:
+        raise OptionsError(f"{text} is not a URL; write {scheme}://{text[url.end() :]}")
+    key = key.removesuffix("/")
+    parts = key.split("/")
+    if key and "" in parts:
+        joined = "/".join(part for part in parts if part)
+        raise OptionsError(
+            f"{text} has an empty part between two slashes, which is another key in a store; write "
+            f"{scheme}://{bucket}/{joined}"
+        )
     if {".", ".."} & set(parts):
         raise OptionsError(f"{text} contains . or .., which object stores do not resolve; write it without")
     require_obstore()
-    return RemotePath(scheme, bucket, "/".join(parts))
+    return RemotePath(scheme, bucket, key)
+
+
+def _check_bucket(scheme: str, bucket: str) -> None:
+    """Raise if a URL names no bucket, or more than a bucket; a password is not printed."""
+    if not bucket:
+        raise OptionsError(f"{scheme}:// names no bucket; write {scheme}://BUCKET/FOLDER")
+    name, colon, port = bucket.partition(":")
+    if "@" in bucket or (colon and not port.isdecimal()):
+        raise OptionsError(
+            f"a URL that begins with {scheme}:// contains a user or a password; write "
+            f"{scheme}://BUCKET/FOLDER, and give credentials in the environment (docs/storage.md)"
+        )
+    if colon:
+        raise OptionsError(
+            f"{scheme}://{bucket} has a port, but a bucket has none; write {scheme}://{name}, and give the "
+            "address of the server in the environment (docs/storage.md)"
+        )

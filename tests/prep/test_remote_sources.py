@@ -209,6 +209,11 @@ def test_a_replaced_object_makes_the_next_build_differ(bucket, upload, image_fol
         quiet_build(source, tmp_path / "out", shards=1)
 
 
+def test_an_empty_bucket_exists(bucket):
+    with pytest.raises(InputError, match=f"^{bucket.url} is empty: the bucket holds no objects$"):
+        ImageFolder(bucket.url).listing()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -52,7 +52,7 @@ def test_a_path_has_the_parts_of_pathlib():
     assert str(path.with_name("x")) == "s3://bucket/data/x"
     assert path.relative_to(any_path("s3://bucket")).as_posix() == "data/photos.train.tfrecord"
     assert any_path("s3://bucket/a/") / "b//c/./d" == any_path("s3://bucket/a/b/c/d")
-    assert any_path("S3://bucket//a").parent.parent == any_path("s3://bucket")
+    assert any_path("S3://bucket/a/").parent.parent == any_path("s3://bucket")
     assert any_path("gs://b/.hidden").suffix == ""
     assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve() == any_path(path)
     with pytest.raises(ValueError, match=r"s3://bucket/data/x is not in s3://bucket/dat$"):
@@ -76,6 +76,26 @@ def test_a_url_that_pathlib_has_shortened_is_a_url(tmp_path):
         ("hdfs://host/x", r"^hdfs://host/x is a URL of another kind; only s3://, gs://, az:// and local"),
         ("file:///x", "give the path without file://$"),
         ("s3://", "^s3:// names no bucket; write s3://BUCKET/FOLDER$"),
+        ("s3:///bucket/x", "^s3:///bucket/x is not a URL; write s3://bucket/x$"),
+        ("s3:/bucket/x", "^s3:/bucket/x is not a URL; write s3://bucket/x$"),
+        (
+            "s3:bucket/x",
+            "^s3:bucket/x is not a URL; write s3://bucket/x, or, for a local path, ./s3:bucket/x$",
+        ),
+        (
+            "s3://user:pw@bucket/x",
+            "^a URL that begins with s3:// contains a user or a password; write s3://B",
+        ),
+        (
+            "s3://user:p/w@bucket/x",
+            "^a URL that begins with s3:// contains a user or a password; write s3://B",
+        ),
+        ("gs://user@bucket/x", "^a URL that begins with gs:// contains a user"),
+        ("https://user:p@w@host/x", "^https://host/x is a URL of another kind"),
+        ("s3://bucket:80/x", "^s3://bucket:80 has a port, but a bucket has none; write s3://bucket, and"),
+        ("s3://bucket/a//b", "^s3://bucket/a//b has an empty part .*; write s3://bucket/a/b$"),
+        ("s3://bucket//a", "^s3://bucket//a has an empty part .*; write s3://bucket/a$"),
+        ("s3://bucket/a//", "^s3://bucket/a// has an empty part .*; write s3://bucket/a$"),
         ("s3://bucket/a/../b", "contains . or .., which object stores do not resolve"),
     ],
 )
