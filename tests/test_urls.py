@@ -11,9 +11,7 @@ from tfshards.prep.cli.main import main
 from tfshards.schemas import OptionsError
 from tfshards.schemas.files import local_path
 
-BUCKET = "gs://bucket/data"
 REMOTE = {
-    "repair": lambda: prep.repair(BUCKET),
     "cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache"),
 }
 
@@ -28,6 +26,7 @@ OTHER_KINDS = {
     "load": lambda: loader.load("hdfs://host/data", batch_size=1),
     "mix": lambda: loader.load(loader.Mix({"hdfs://host/data": 1}), batch_size=1),
     "adopt": lambda: prep.adopt("hdfs://host/data"),
+    "repair": lambda: prep.repair("hdfs://host/data"),
     "verify": lambda: prep.verify("hdfs://host/data"),
     "audit": lambda: prep.audit("hdfs://host/data"),
     "info": lambda: prep.info("hdfs://host/data"),

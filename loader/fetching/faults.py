@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfshards.loader.integrity.explain import REMEDY
+from tfshards.loader.integrity.files import REMOTE_REMEDY
 from tfshards.loader.records.shards import Shards
-from tfshards.schemas.storage import AnyPath, ChangedError
+from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath
 
 
 class Faults:
@@ -40,7 +41,8 @@ class Faults:
             damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
         if damage:
             first = min((each for each in damage if each >= record), default=max(damage))
-            return f"{subject} is damaged at record {first}, offset {damage[first]}{REMEDY}"
+            what_to_do = f"; {REMOTE_REMEDY}" if isinstance(paths[shard], RemotePath) else REMEDY
+            return f"{subject} is damaged at record {first}, offset {damage[first]}{what_to_do}"
         if isinstance(failure, ChangedError):
             return (
                 f"{subject} was changed after it was opened: it {failure.strerror}; load the dataset again, "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +26,16 @@ REMEDY = (
     "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
     "files from their source; or restore them from a backup"
 )
+REMOTE_REMEDY = (
+    "`tfshards verify DATASET --deep` lists all faults; repair does not work in object stores: the command "
+    "that built the dataset, with --overwrite, builds it again; or restore the files from a backup"
+)
 _NO_RECORDS = RecordIndex(np.zeros(0, np.int64))
+
+
+def remedy(root: AnyPath) -> str:
+    """Return what to do about the files of a dataset that are missing or damaged."""
+    return REMEDY if isinstance(root, Path) else REMOTE_REMEDY
 
 
 @dataclass(frozen=True)

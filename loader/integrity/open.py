@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfshards.loader.integrity.damaged import find_damage, warn_of_damage
-from tfshards.loader.integrity.files import REMEDY, inspect_shards
+from tfshards.loader.integrity.files import inspect_shards, remedy
 from tfshards.loader.integrity.headers import header_problems
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import Source
@@ -35,6 +35,6 @@ def open_shards(source: Source, options: LoadOptions) -> Shards:
         assert isinstance(root, Path)
         problems = header_problems(root, split.shards, indexes, compression)
     if problems:
-        raise FormatError(f"{root}: the shards of split {source.name!r} ({REMEDY})", problems)
+        raise FormatError(f"{root}: the shards of split {source.name!r} ({remedy(root)})", problems)
     versions = [seen.version for seen in inspected] if isinstance(root, RemotePath) else ()
     return shards_of(root, split, indexes, compression, versions=versions)

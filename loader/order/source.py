@@ -63,9 +63,13 @@ class Source:
             problems += of_shard
             labels += [] if found is None else [found]
         if problems:
+            does = (
+                f"verify {self.root} --repair SOURCE"
+                if isinstance(self.root, Path)
+                else "build ... --overwrite"
+            )
             raise FormatError(
-                f"{self.root}: the labels of the shards "
-                f"(`tfshards verify {self.root} --repair SOURCE` rebuilds them)",
+                f"{self.root}: the labels of the shards (`tfshards {does}` rebuilds them)",
                 problems,
             )
         return np.concatenate(labels)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfshards.loader.integrity.files import REMEDY
+from tfshards.loader.integrity.files import remedy
 from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import FormatError, InputError, Problem, Shard
@@ -116,7 +116,7 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[AnyPath]:
     wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
     if wrong and strict:
         problems = [Problem(path, fault) for path, fault in wrong.items()]
-        raise FormatError(f"{root}: the shards of split {name!r} ({REMEDY})", problems)
+        raise FormatError(f"{root}: the shards of split {name!r} ({remedy(root)})", problems)
     return [root / shard.path if shard.path in wrong else _copy_of(shard, folder) for shard in shards]
 
 

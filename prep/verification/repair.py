@@ -19,9 +19,10 @@ from tfshards.prep.verification.rebuild import rebuild
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import write_views
-from tfshards.schemas import InputError, Manifest, Problem, read_manifest
-from tfshards.schemas.files import bytes_digest, local_path, write_atomically
+from tfshards.schemas import InputError, Manifest, OptionsError, Problem, read_manifest
+from tfshards.schemas.files import bytes_digest, write_atomically
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import RemotePath, any_path
 
 
 def repair(
@@ -48,7 +49,12 @@ def repair(
             exist or are not those that it was built from.
         FormatError: the manifest is damaged, so that the dataset cannot be rebuilt.
     """
-    folder = local_path(dataset)
+    folder = any_path(dataset)
+    if isinstance(folder, RemotePath):
+        raise OptionsError(
+            f"{folder} is in an object store, where repair does not work; the command that built the "
+            "dataset, with --overwrite, builds it again"
+        )
     inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
     with locked(folder):

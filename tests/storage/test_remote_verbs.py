@@ -147,5 +147,7 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, compressio
 
 
 def test_a_dataset_in_a_bucket_is_not_repaired(bucket):
-    with pytest.raises(ValueError, match="is a URL, but only local paths are supported"):
+    with pytest.raises(
+        ValueError, match=r"/data is in an object store, .* with --overwrite, builds it again$"
+    ):
         prep.repair(f"{bucket.url}/data")
