@@ -203,7 +203,11 @@ def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
     """
     if isinstance(folder, RemotePath):
         with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
-            yield source.stage(Path(local))
+            reader = source.stage(Path(local))
+            # of images nothing is copied, and a build that is killed cannot remove the folder
+            with suppress(OSError):
+                Path(local).rmdir()
+            yield reader
         return
     area = folder / AREA_NAME
     try:

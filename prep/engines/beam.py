@@ -231,7 +231,10 @@ def _job_service(runner: beam.runners.PipelineRunner, options: PipelineOptions, 
         # it submits the job to the cluster by itself
         yield ""
         return
-    with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
+    # of a killed build, a folder in the build area is removed with the area
+    area = work.area.root if work.area else None
+    parent = area.absolute() if isinstance(area, Path) else None
+    with tempfile.TemporaryDirectory(prefix="tfshards-", dir=parent) as folder:
         own = server._job_server
         own._local_temp_root = folder
         command, endpoint = own.subprocess_cmd_and_endpoint()

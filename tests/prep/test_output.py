@@ -7,6 +7,7 @@ import io
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,12 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, adopt, merge, reshard, verify
+from tfshards.prep.building.output import staged
 from tfshards.prep.cli.main import main
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.files import bytes_digest, file_digest, require_space
+from tfshards.schemas.storage import any_path
 
 NUMBERS = Arrays({"x": np.arange(40)})
 
@@ -418,3 +421,12 @@ def test_records_of_other_tools_are_not_replaced(tmp_path, quiet_build, contents
     assert main(["plan", "arrays", str(tmp_path / "x.npy"), str(theirs)]) == 0
     assert "did not write: build requires another output" in capsys.readouterr().err
     assert contents(theirs) == before
+
+
+def test_a_build_into_a_store_has_a_local_folder_only_for_copies(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with staged(ImageFolder("photos"), any_path("s3://bucket/out")):
+        assert not [*tmp_path.iterdir()]
+    with staged(Arrays({"x": np.arange(3)}), any_path("s3://bucket/out")):
+        assert [path.name.partition("-")[0] for path in tmp_path.iterdir()] == ["tfshards"]
+    assert not [*tmp_path.iterdir()]

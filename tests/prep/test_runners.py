@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,8 +76,16 @@ def build_command(source: Path, out: Path, *beam_args: str) -> list[str]:
 
 
 def test_a_runner_that_starts_a_server_writes_the_same_bytes(
-    server, small_folder, tmp_path, quiet_build, contents, log
+    server, small_folder, tmp_path, quiet_build, contents, log, monkeypatch
 ):
+    make_folder = tempfile.TemporaryDirectory
+    folders = []
+
+    def make_recorded(*arguments, **options):
+        folders.append(options)
+        return make_folder(*arguments, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", make_recorded)
     quiet_build(ImageFolder(small_folder), tmp_path / "plain" / "out", shards=3)
     expected = list(log)
     log.clear()
@@ -85,6 +94,9 @@ def test_a_runner_that_starts_a_server_writes_the_same_bytes(
     assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
     assert log == expected
     assert processes_of(server) == ""
+    # the folder of a killed build is removed with its build area
+    parents = [options["dir"].parent for options in folders if options.get("prefix") == "tfshards-"]
+    assert {*parents} == {tmp_path / "prism" / "out" / AREA_NAME}
 
 
 def test_a_server_that_cannot_start_is_reported(tmp_path, quiet_build):
