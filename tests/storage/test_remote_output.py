@@ -21,7 +21,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, build, plan, prune, veri
 from tfshards.prep.building import build as build_module
 from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError, InputError, Manifest
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage import RemotePath, any_path, stores
 
 from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
@@ -312,6 +312,7 @@ def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
     ):
         needed.check()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setitem(stores._RETRIES, "max_retries", 0)
     with pytest.raises(
         BuildError, match=r"cannot read the build area s3://.*; give every worker the credentia"
     ):
