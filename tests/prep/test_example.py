@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import mostly_nightly
-from tfshards.prep.records.example import SMALL_BYTES, ParsedExample, decode_example, example_encoder
+from tfshards.prep.records.example import (
+    SMALL_BYTES,
+    ParsedExample,
+    decode_example,
+    decode_key,
+    decode_label,
+    empty_wires,
+    example_encoder,
+    with_key_prefix,
+    with_label,
+)
 from tfshards.schemas import Feature, Schema
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -111,6 +121,11 @@ def test_a_small_example_is_one_part_and_values_of_a_large_one_are_not_copied():
     assert len(encode([b"small"])) == 1
     image = bytes(SMALL_BYTES)
     assert any(part is image for part in encode([image]))
+    for length in range(SMALL_BYTES - 40, SMALL_BYTES):
+        parts = encode([bytes(length)])
+        # without the tag and the length before the features
+        size = sum(map(len, parts)) - 3
+        assert (len(parts) == 1) == (size < SMALL_BYTES)
 
 
 def test_one_encoder_serves_examples_of_many_lengths():
@@ -167,6 +182,72 @@ def test_a_feature_without_values_is_an_empty_list():
     )
     assert decode_example(example.SerializeToString()) == {"none": [], "empty": []}
     assert decode_example(b"") == {}
+
+
+def test_features_without_elements_are_returned_with_their_wire_type():
+    lists = {
+        "unset": tf.train.Feature(),
+        "ints": tf.train.Feature(int64_list=tf.train.Int64List()),
+        "floats": tf.train.Feature(float_list=tf.train.FloatList()),
+        "strings": tf.train.Feature(bytes_list=tf.train.BytesList()),
+        "zero": tf.train.Feature(int64_list=tf.train.Int64List(value=[0])),
+        "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b""])),
+    }
+    data = tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
+    wires = {"unset": "", "ints": "int64", "floats": "float", "strings": "bytes"}
+    assert empty_wires(data) == wires
+
+
+def test_one_value_is_replaced_in_features_of_each_length():
+    schema = Schema(
+        (
+            Feature("a", "bytes", "bytes"),
+            Feature("key", "bytes", "bytes"),
+            Feature("label", "label", "int64"),
+        )
+    )
+
+    for length in (*range(260), 16_000, 16_383, 16_384, 1 << 21):
+        first, key = bytes(length), b"k" * length
+        before, after = (encoded(schema, [first, b"k", label]) for label in (127, 128))
+        assert with_label(before, "label", 128) == after
+        before, after = (encoded(schema, [first, prefix + key, 3]) for prefix in (b"", b"val/"))
+        assert with_key_prefix(before, b"val/") == after
+
+
+def test_fields_that_no_example_has_are_kept():
+    schema = Schema((Feature("key", "bytes", "bytes"), Feature("label", "label", "int64")))
+    before, after = (encoded(schema, [b"k", label]) for label in (3, 4))
+    # numbers of field 2, a 64-bit value of field 1, a 32-bit one, text of field 3; in none is there a feature
+    for unknown in (
+        b"\x10\x7f",
+        b"\x10\x80\x01",
+        b"\x09" + b"\x0a" * 8,
+        b"\x0d" + b"\x0a" * 4,
+        b"\x1a\x02\x0a\x00",
+    ):
+        for first, second in ((unknown, b""), (b"", unknown)):
+            assert with_label(first + before + second, "label", 4) == first + after + second
+    # the same in the features, and an entry without a name, which is that of the feature ''
+    for other in (b"\x10\x7f", b"\x08\x80\x01", b"\x0a\x02\x12\x00", b"\x0a\x05\x08\x05\x0a\x01x"):
+        changed = [b"\x0a" + bytes([len(other + data) - 2]) + other + data[2:] for data in (before, after)]
+        assert with_label(changed[0], "label", 4) == changed[1]
+
+
+def test_a_name_is_found_after_the_value():
+    entry = b"\x12\x05\x1a\x03\x0a\x01\x03" + b"\x0a\x01y"
+    data = b"\x0a" + bytes([len(entry) + 2]) + b"\x0a" + bytes([len(entry)]) + entry
+    assert decode_label(data, "y") == 3
+    assert with_label(data, "y", 4) == encoded(Schema((Feature("y", "label", "int64"),)), [4])
+
+
+def test_a_key_and_a_label_have_one_value():
+    schema = Schema((Feature("key", "bytes", "bytes", (None,)), Feature("y", "label", "int64", (None,))))
+    for count in (0, 2):
+        data = encoded(schema, [[b"a", b"b"][:count], [1, 2][:count]])
+        assert decode_key(data) is None
+        with pytest.raises(ValueError, match=f"the feature 'y' has {count} integers instead of 1"):
+            decode_label(data, "y")
 
 
 @pytest.mark.parametrize("data", [b"no example", b"\x0a\xff", b"\x0a\x05\x0a\x03\x0a\x01"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections import Counter
 from fractions import Fraction
 
@@ -16,7 +18,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, append, plan
 from tfshards.prep.cli import main as cli
 from tfshards.prep.planning import group_splits
 from tfshards.prep.planning.group_splits import split_groups_by_class
-from tfshards.prep.planning.splits import split_by_cuts, split_by_ratio
+from tfshards.prep.planning.splits import key_hash, split_by_cuts, split_by_ratio
 from tfshards.schemas import InputError, read_manifest
 
 KINDS = ("ill", "well")
@@ -190,6 +192,99 @@ def test_membership_of_stratified_groups_never_changes_between_releases():
         "4e1ae46274137f85f0aca41328e12cd7": "val",
         "d1052eebf3e09a8d1901d48928f1a221": "train",
     }
+
+
+def drawn(seed, num_groups, num_classes, num_examples):
+    """The arguments of a split into halves."""
+    random = np.random.default_rng(seed)
+    groups = [b"%d" % number for number in random.integers(0, num_groups, num_examples)]
+    return groups, HALVES, 0, random.integers(0, num_classes, num_examples)
+
+
+@pytest.fixture
+def moved_with(monkeypatch):
+    """The groups that are moved if these numbers are the limits of the search."""
+
+    def moved(arguments, **limits):
+        with monkeypatch.context() as patch:
+            for name, number in limits.items():
+                patch.setattr(group_splits, name, number)
+            return split_groups_by_class(*arguments).cuts["moved"]
+
+    return moved
+
+
+def test_the_best_of_32_starts_is_used(moved_with):
+    # the start after these would be better, and the last of these is better than those before
+    for seed, other in ((12, 33), (104, 31)):
+        arguments = drawn(seed, 40, 60, 600)
+        many = {"_MAX_START_TERMS": 10**8}
+        found = moved_with(arguments, **many)
+        assert found == moved_with(arguments, _MAX_STARTS=32, **many)
+        assert found != moved_with(arguments, _MAX_STARTS=other, **many)
+
+
+def test_many_groups_and_classes_have_fewer_starts(moved_with):
+    # 100 * 100 pairs of groups, and 100 classes: 2 starts have two million terms
+    arguments = drawn(0, 100, 100, 1500)
+    first, second, third = (
+        moved_with(arguments, _MAX_STARTS=number, _MAX_START_TERMS=10**8) for number in (1, 2, 3)
+    )
+    assert first != second != third
+    assert moved_with(arguments) == second
+    assert moved_with(arguments, _MAX_START_TERMS=0) == first
+
+
+def test_the_number_of_steps_is_that_of_the_terms(moved_with):
+    arguments = drawn(0, 60, 9, 300)
+    groups, _, _, classes = arguments
+    terms = 2 * len(set(zip(groups, classes.tolist(), strict=True)))
+    one = {"_MAX_STARTS": 1, "_MIN_STEPS": 0}
+    steps = [moved_with(arguments, **one, _MAX_TERMS=terms * number) for number in (0, 1, 2, 3)]
+    assert [len(moved) for moved in steps[:2]] == [0, 1]
+    assert steps[2] != steps[1] != steps[3] != steps[2]
+    assert moved_with(arguments, _MAX_STARTS=1, _MIN_STEPS=2, _MAX_TERMS=0) == steps[2]
+
+
+@pytest.mark.parametrize(("num_groups", "are_exchanged"), [(512, True), (513, False)])
+def test_pairs_of_up_to_512_groups_are_exchanged(num_groups, are_exchanged, moved_with):
+    random = np.random.default_rng(0)
+    sizes = random.integers(10, 40, num_groups)
+    groups = [b"%d" % number for number in np.repeat(np.arange(num_groups), sizes)]
+    arguments = (groups, HALVES, 0, random.integers(0, 4, len(groups)))
+    found = moved_with(arguments, _MAX_STARTS=1)
+    with_pairs, without = (
+        moved_with(arguments, _MAX_STARTS=1, _MOST_FOR_PAIRS=most) for most in (num_groups, 0)
+    )
+    assert with_pairs != without
+    assert found == (with_pairs if are_exchanged else without)
+
+
+def test_a_split_after_the_last_group_has_the_highest_cut():
+    ratios = {"train": Fraction(4, 5), "val": Fraction(1, 5)}
+    membership = split_groups_by_class([b"one"] + [b"nine"] * 9, ratios, 6, np.zeros(10, dtype=np.int64))
+    assert membership.cuts["cuts"] == {"all": ["f" * 32]}
+    assert membership.cuts["moved"] == {key_hash(b"one", 6): "val"}
+
+
+def test_membership_of_many_small_datasets_never_changes_between_releases():
+    parts = [(4, 1), (3, 1), (8, 1, 1), (6, 2, 2), (1, 1, 1), (5, 3, 2, 2)]
+    results = []
+    for number in range(48):
+        # its numbers are the same in each release of NumPy
+        random = np.random.RandomState(number)
+        num_groups, num_classes = random.randint(4, 13), random.randint(1, 5)
+        size = num_groups * random.randint(2, 6)
+        groups = [b"%d" % group for group in random.randint(0, num_groups, size)]
+        classes = random.randint(0, num_classes, size)
+        shares = parts[number % len(parts)]
+        wanted = {f"s{index}": Fraction(part, sum(shares)) for index, part in enumerate(shares)}
+        try:
+            results.append(json.dumps(split_groups_by_class(groups, wanted, number, classes).cuts))
+        except InputError as error:
+            results.append(str(error))
+    digest = hashlib.sha256("\n".join(results).encode()).hexdigest()
+    assert digest == "ed427f32e60c07c2ae3c5485c265dd6856424078dfbc9e32123b4a5bdf9decde"
 
 
 def test_a_split_without_a_group_is_an_error():
