@@ -56,7 +56,6 @@ def split_groups_by_class(
     """
     hash_of = {group: key_hash(group, seed) for group in set(groups)}
     names, members = np.unique([hash_of[group] for group in groups], return_inverse=True)
-    members = members.reshape(-1)
     ranks = np.sort(members)
     bounds = cut_groups(names[ranks], ratios)
     cuts = [str(names[ranks[bound]]) if bound < len(ranks) else "f" * 32 for bound in bounds[1:-1]]
@@ -96,12 +95,12 @@ class _Table:
 
 def _table(members: IntArray, classes: IntArray) -> _Table:
     kinds, kind = np.unique(classes, return_inverse=True)
-    pairs, counts = np.unique(members * len(kinds) + kind.reshape(-1), return_counts=True)
+    pairs, counts = np.unique(members * len(kinds) + kind, return_counts=True)
     return _Table(
         group=pairs // len(kinds),
         kind=pairs % len(kinds),
         count=counts.astype(np.float64),
-        total=np.bincount(kind.reshape(-1), minlength=len(kinds)).astype(np.float64),
+        total=np.bincount(kind, minlength=len(kinds)).astype(np.float64),
         num_groups=int(members.max()) + 1,
     )
 
@@ -119,7 +118,7 @@ def _most_even(
     """
     shares = [float(ratio) for ratio in ratios.values()]
     terms = table.num_groups**2 * len(table.total)
-    best, least = by_hash, (len(shares) + 1, np.inf)
+    best, least = by_hash, (len(shares), np.inf)
     for start in range(max(1, min(_MAX_STARTS, _MAX_START_TERMS // terms))):
         found = _evened(table, _start(ranks, ratios, start) if start else by_hash, shares)
         # a split without groups is worse than any unevenness
@@ -134,8 +133,8 @@ def _start(ranks: npt.NDArray[np.str_], ratios: Mapping[str, Fraction], number: 
     names, members = np.unique(ranks, return_inverse=True)
     hashes = np.array([key_hash(name.encode("ascii"), number) for name in names.tolist()])
     # the bounds are positions in the sorted hashes of the examples
-    bounds = cut_groups(np.sort(hashes[members.reshape(-1)]), ratios)
-    order, sizes = np.argsort(hashes), np.bincount(members.reshape(-1))
+    bounds = cut_groups(np.sort(hashes[members]), ratios)
+    order, sizes = np.argsort(hashes), np.bincount(members)
     starts = np.cumsum(sizes[order]) - sizes[order]
     split_of = np.empty(len(names), dtype=np.int64)
     split_of[order] = np.searchsorted(bounds[1:-1], starts, side="right")

