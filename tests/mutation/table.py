@@ -72,6 +72,7 @@ _SAME_PAIRS = "an exchange within a split gains nothing, and one that is found t
 _EXAMPLE = "prep/records/example.py"
 _VARINTS = "@lru_cache(maxsize=1 << 16)"
 _KEY = "return strings[0] if len(strings) == 1 else None"
+_FEATURE = 'return cast("bytes", self._features[name].SerializeToString(deterministic=True))'
 _PARTED = "the bytes are the same in any number of parts"
 _NUMBER = "yield _Field(tag >> 3 if wire_type == 2 else 0, start, value, at)"
 
@@ -128,4 +129,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_EXAMPLE, _VARINTS, "@lru_cache(maxsize=1 << 15)"): _CACHE,
     (_EXAMPLE, _KEY, _KEY.replace("[0]", "[ -1]")): "of one string",
     (_EXAMPLE, "return numbers[0]", "return numbers[ -1]"): "of one number",
+    (
+        _EXAMPLE,
+        _FEATURE,
+        _FEATURE.replace("True", "False"),
+    ): "the order is that of maps, and a feature has none",
 }
