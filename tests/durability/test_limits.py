@@ -342,7 +342,9 @@ def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, comm
     command += workers
     ended = commands.run(command, meanwhile=ask)
     assert ended.status == status
-    assert ended.output.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
+    # a slow machine prints its progress
+    lines = [line for line in ended.output.splitlines()[1:] if "examples/s" not in line]
+    assert lines == ["", "interrupted; run the same command to resume"]
     resumes(commands, command, out)
 
 
