@@ -83,7 +83,7 @@ def estimate_build(
         task = _task(plan, reader, compression, Path(folder))
         function = pickled(partial(measure_shard, task))
         if function is None:
-            # the engine writes such a build in this process
+            # what cannot be pickled is written in this process
             amount = replace(amount, num_helpers=0, shards_at_once=NUM_WRITERS)
         writers = _started(task, function, 1 + amount.num_helpers, stack)
         own_bytes = memory_bytes()
