@@ -23,17 +23,13 @@ from tfshards.schemas.index import IntArray
 
 # Of more examples, blocks of neighbors in the order of keys are looked at.
 _MAX_LOOKED, _BLOCK = 100_000, 1_000
-# All names are searched at once, joined by a byte that none of them has, if they have one of some words.
-_END = b"\0"
-_COPY_WORDS = (b"opy", b")")
-_COPY = re.compile(
-    rb"(?: \(\d+\)|\(\d+\)| - [Cc]opy(?: \(\d+\))?|[ _][Cc]opy ?\d*)((?:\.[^./\0]*)?)(?=\0)",
-)
+_COPY = re.compile(rb"(?: ?\(\d+\)| - [Cc]opy(?: \(\d+\))?|[ _][Cc]opy ?\d*)((?:\.[^./]*)?)\Z")
 _WORDS = ("frame", "frm", "slice", "tile", "patch", "crop", "aug", "clip")
 _PART_WORDS = tuple(word.encode() for word in (*_WORDS, ".rf."))
 _NUMBERED = rf"(?:{'|'.join(_WORDS)})s?[ ._-]*\d+"
 _AUGMENTED = r"\.rf\.[0-9a-f]{16,}"
-_PART = re.compile(rf"(?:[\0 ._/-]{_NUMBERED}|{_AUGMENTED})(?:\.[^./\0]*)?(?=\0)".encode())
+# Names are searched with the slash before them.
+_PART = re.compile(rf"(?:[ ._/-]{_NUMBERED}|{_AUGMENTED})(?:\.[^./]*)?\Z".encode())
 # Equal sizes are by chance unless there are more of them than this many, and than this multiple of what
 # chance gives.
 _FEW, _TIMES = 2, 4
@@ -55,7 +51,7 @@ def leak_warnings(
 
     Args:
         listing: the examples.
-        splits: example numbers of each split.
+        splits: example numbers of each split; each example is in one.
         by_ratio: whether the splits were made by ratio, so that groups can be kept together.
         limit: number of examples to look at.
     """
@@ -66,23 +62,21 @@ def leak_warnings(
     for index, examples in enumerate(splits.values()):
         split_of[examples] = index
     keys = [listing.keys[number] for number in numbers.tolist()]
-    owners, sizes = split_of[numbers], listing.sizes[numbers]
+    owners, sizes = split_of[numbers].tolist(), listing.sizes[numbers].tolist()
     # splits of the source are folders
     bare = keys if by_ratio else [key.partition(b"/")[2] or key for key in keys]
-    files = [key.rpartition(b"/")[2] for key in keys]
     rules = (
-        ("copies", "look like copies of an image in another split", _copies(bare, files)),
-        ("names", "have the name and size of one in another split", _names(files, owners, sizes)),
-        (
-            "parts",
-            "are named as parts of one whose other parts are in another split",
-            _parts(bare, files, by_ratio),
-        ),
+        ("copies", "look like copies of an image in another split", _copies(bare)),
+        ("names", "have the name and size of one in another split", _names(keys, owners, sizes)),
+        ("parts", "are named as parts of one whose other parts are in another split", _parts(bare, by_ratio)),
     )
     for rule, text, groups in rules:
-        count, some = _across(groups, owners)
-        if count:
-            first, second = some[0], next(each for each in some if owners[each] != owners[some[0]])
+        found = _across(groups, owners)
+        if found:
+            first = found[0]
+            second = next(
+                each for each in found if groups[each] == groups[first] and owners[each] != owners[first]
+            )
             where = " and ".join(
                 f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in (first, second)
             )
@@ -90,7 +84,7 @@ def leak_warnings(
                 f"group_by={_GROUPS[rule]!r} keeps them together" if by_ratio else "move them into one split"
             )
             of = "" if len(numbers) == listing.num_examples else f" of {len(numbers):,} looked at"
-            yield f"{count:,} examples{of} {text}, such as {where}; {remedy}"
+            yield f"{len(found):,} examples{of} {text}, such as {where}; {remedy}"
 
 
 def _looked_at(count: int, limit: int) -> IntArray:
@@ -100,10 +94,15 @@ def _looked_at(count: int, limit: int) -> IntArray:
     return np.unique((starts[:, None] + np.arange(_BLOCK)).ravel())
 
 
-def _copies(keys: Sequence[bytes], names: Sequence[bytes]) -> _Groups:
+def _copies(keys: Sequence[bytes]) -> _Groups:
     """Return the original of each key that is a copy, and each key that is the original of one."""
-    copies = {index: before + match[1] for index, before, match in _matches(_COPY, _COPY_WORDS, keys, names)}
-    originals = set(copies.values()).intersection(keys) if copies else set()
+    copies = {}
+    for index, key in enumerate(keys):
+        # a search takes several times as long
+        match = _COPY.search(key) if b")" in key or b"opy" in key else None
+        if match:
+            copies[index] = key[: match.start()] + match[1]
+    originals = set(copies.values()).intersection(keys)
     if not originals:
         return {}
     found = {index: key for index, key in enumerate(keys) if key in originals}
@@ -112,76 +111,43 @@ def _copies(keys: Sequence[bytes], names: Sequence[bytes]) -> _Groups:
     return dict(sorted(found.items()))
 
 
-def _names(names: Sequence[bytes], owners: IntArray, sizes: IntArray) -> _Groups:
+def _names(keys: Sequence[bytes], owners: Sequence[int], sizes: Sequence[int]) -> _Groups:
     """Return name and size of files, unless as many agree as by chance."""
+    names = [key.rpartition(b"/")[2] for key in keys]
     counts = Counter(names)
     if len(counts) == len(names):
         return {}
-    known = (sizes > 0).tolist()
-    shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and known[index]}
-    found = dict(zip(shared, zip(shared.values(), sizes[[*shared]].tolist(), strict=True), strict=True))
+    shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and sizes[index] > 0}
+    found = {index: (name, sizes[index]) for index, name in shared.items()}
     _, equal = np.unique(sizes, return_counts=True)
-    by_chance = float(((equal / len(sizes)) ** 2).sum()) * _across(shared, owners)[0]
-    return found if _across(found, owners)[0] > _FEW + _TIMES * by_chance else {}
+    by_chance = float(((equal / len(sizes)) ** 2).sum()) * len(_across(shared, owners))
+    return found if len(_across(found, owners)) > _FEW + _TIMES * by_chance else {}
 
 
-def _parts(keys: Sequence[bytes], names: Sequence[bytes], by_ratio: bool) -> _Groups:
+def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
     """Return what a key has in common with other parts, if it is one.
 
     In splits of the source, parts without a name of their own may be those of different videos.
     """
-    lowered = [name.lower() for name in names]
-    return {
-        index: before
-        for index, before, match in _matches(_PART, _PART_WORDS, keys, lowered)
-        if by_ratio or (before and not match[0].startswith(_END))
+    groups: dict[int, bytes] = {}
+    lowered = [b"/" + key.lower() for key in keys]
+    # few datasets have such names, and a search of each key takes several times as long
+    joined = b"\0".join(lowered)
+    if not any(word in joined for word in _PART_WORDS):
+        return groups
+    for index, key in enumerate(lowered):
+        match = _PART.search(key, key.rfind(b"/"))
+        if match:
+            before = keys[index][: max(0, match.start() - 1)]
+            if by_ratio or (before and not match[0].startswith(b"/")):
+                groups[index] = before
+    return groups
+
+
+def _across(groups: _Groups, owners: Sequence[int]) -> list[int]:
+    """Return the keys of those groups that are in several splits."""
+    owner_of: dict[Hashable, int] = {}
+    across = {
+        group for index, group in groups.items() if owner_of.setdefault(group, owners[index]) != owners[index]
     }
-
-
-def _matches(
-    pattern: re.Pattern[bytes], words: Sequence[bytes], keys: Sequence[bytes], names: Sequence[bytes]
-) -> Iterator[tuple[int, bytes, re.Match[bytes]]]:
-    """Yield the index of each key whose name matches, what the key has before the match, and the match.
-
-    Args:
-        pattern: a pattern that each name matches once at most.
-        words: one of them is in each match.
-        keys: paths.
-        names: their last parts.
-    """
-    joined = b"".join((_END, _END.join(names), _END))
-    if not any(word in joined for word in words):
-        return
-    matches = [*pattern.finditer(joined)]
-    starts = np.cumsum([1, *(len(name) + 1 for name in names)])
-    found = np.array([match.start() for match in matches], np.int64)
-    # a match may begin with the byte before its name
-    indices = np.searchsorted(starts, found + 1, side="right") - 1
-    for index, start, match in zip(
-        indices.tolist(), (found - starts[indices]).tolist(), matches, strict=True
-    ):
-        key = keys[index]
-        yield index, key[: max(0, len(key) - len(names[index]) + start)], match
-
-
-def _across(groups: _Groups, owners: IntArray) -> tuple[int, list[int]]:
-    """Return the number of keys of groups in several splits, and the members of the first such group.
-
-    Args:
-        groups: of keys.
-        owners: shape ``(num_keys,)``, the number of the split of each key.
-    """
-    numbers: dict[Hashable, int] = {}
-    group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups.values()], np.int64)
-    members = np.array([*groups], np.int64)
-    if not len(members):
-        return 0, []
-    # groups are numbered in the order of their first members
-    order = np.argsort(group_of, kind="stable")
-    starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
-    owned = owners[members[order]]
-    is_across = np.minimum.reduceat(owned, starts) < np.maximum.reduceat(owned, starts)
-    if not is_across.any():
-        return 0, []
-    lengths = np.diff(starts, append=len(members))
-    return int(lengths[is_across].sum()), members[group_of == np.flatnonzero(is_across)[0]].tolist()
+    return [index for index, group in groups.items() if group in across]

@@ -31,7 +31,7 @@ class Membership:
     """The splits of a listing.
 
     Attributes:
-        examples: example numbers of each split, ascending; no split is empty.
+        examples: example numbers of each split, ascending; no split is empty, and each example is in one.
         cuts: the manifest's ``split_cuts``: ``splits``, the names in order; ``seed``; ``cuts``, for each
             stratum (number of the class, or ``all``) one hash value per cut; and, where whole groups were
             stratified, ``moved``, the split of each hash that is in another one than the cuts give. Empty if

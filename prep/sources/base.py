@@ -84,7 +84,7 @@ class Listing:
         sizes: source bytes of each example, shape ``(num_examples,)`` int64.
         stamps: stamp of each example (see ``Row``), shape ``(num_examples,)`` int64.
         labels: class number of each example, shape ``(num_examples,)`` int64; None without labels.
-        splits: example numbers of each split, ascending, if the source has splits.
+        splits: example numbers of each split, ascending, if the source has splits; each example is in one.
         skipped: number of skipped entries by reason.
         identity: text that changes with any content that sizes and stamps do not cover.
         warnings: warnings for the user.

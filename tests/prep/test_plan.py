@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.prep.test_splits import split_of
 from tfshards import prep
-from tfshards.prep import ImageFolder
+from tfshards.prep import Arrays, ImageFolder, Table
 from tfshards.prep.planning.balance import lay_out, permutation, rebalance
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -41,6 +42,27 @@ def test_the_digest_of_the_inputs_does_not_depend_on_how_many_keys_are_joined(
     expected = prep.plan(source, tmp_path / "out").inputs_digest
     monkeypatch.setattr("tfshards.prep.planning.plan._KEYS_AT_ONCE", keys_at_once)
     assert prep.plan(source, tmp_path / "out").inputs_digest == expected
+
+
+def test_each_example_of_a_source_with_splits_is_in_one_of_them(image_folder, tmp_path):
+    files = {
+        "beside.png": 0,
+        "train/a/1.png": 1,
+        "val/a/2.png": 2,
+        "val/b/3.png": 3,
+        "val/4.png": 4,
+        "more/5.png": 5,
+    }
+    (tmp_path / "table.csv").write_text("text,split\nred,val\ngreen,train\nblue,test\npink,train\n")
+    number, rows = np.arange(5), ["b", "a", "b", "b", "a"]
+    for source in (
+        ImageFolder(image_folder(files), split_folders={"train": "train", "val": "val"}),
+        Arrays({"x": number, "part": np.array(rows)}, split="part"),
+        Arrays({"x_train": number, "x_test": number[:2], "x_val": number[:0]}),
+        Table(tmp_path / "table.csv"),
+    ):
+        found = prep.plan(source, tmp_path / "out")
+        assert len(set(split_of(found.membership, found.listing.num_examples))) > 1
 
 
 @given(count=st.integers(0, 300), seed=SEEDS, purpose=st.text(max_size=9))
