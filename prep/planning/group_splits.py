@@ -184,16 +184,13 @@ def _move(table: _Table, split_of: IntArray, excess: FloatArray, group: int, tar
 def _changes(table: _Table, split_of: IntArray, excess: FloatArray) -> FloatArray:
     """Return the change of the sum if a group moves to a split, shape ``(num_groups, num_splits)``."""
     own = excess[split_of[table.group], table.kind]
-    columns = [
-        np.bincount(
-            table.group,
-            2 * table.count * (excess[split, table.kind] - own + table.count) / table.total[table.kind],
-            minlength=table.num_groups,
-        )
-        for split in range(len(excess))
-    ]
+    changes = np.empty((table.num_groups, len(excess)))
+    for split in range(len(excess)):
+        change = 2 * table.count * (excess[split, table.kind] - own + table.count) / table.total[table.kind]
+        changes[:, split] = np.bincount(table.group, change)
     # rounded, so that equal changes compare as equal
-    return np.round(np.stack(columns, axis=1), _DIGITS).astype(np.float64, copy=False)
+    changes.round(_DIGITS, out=changes)
+    return changes
 
 
 def _gains_of_moves(table: _Table, split_of: IntArray, excess: FloatArray) -> FloatArray:
