@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 # TensorFlow checks every tf.data function for oneDNN, which takes half of the time before the first batch of
 # a small dataset. The variable also applies to the processes that tests start.
@@ -15,6 +17,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.programs import Programs
+
+if TYPE_CHECKING:
+    from tests.storage.conftest import RunningServers
 
 # The number of examples is bounded, not their time, so that a busy machine fails no test.
 settings.register_profile(
@@ -39,6 +44,15 @@ def programs() -> Iterator[Programs]:
     programs = Programs(["tensorflow", "tf_keras", "tfshards.loader", "tfshards.prep"])
     yield programs
     programs.close()
+
+
+@pytest.fixture(scope="session")
+def running_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
+    """Run the object stores that tests ask for until the end of the session."""
+    from tests.storage.conftest import RunningServers
+
+    with ExitStack() as stack:
+        yield RunningServers(tmp_path_factory.mktemp("servers"), stack)
 
 
 @pytest.fixture(autouse=True, scope="session")

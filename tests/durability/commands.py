@@ -32,9 +32,9 @@ class Ended(NamedTuple):
     seconds: float
 
 
-def start_server() -> subprocess.Popen[str]:
+def start_server(*modules: str) -> subprocess.Popen[str]:
     """Start ``server.py``, which ends when its standard input is closed."""
-    command = [sys.executable, str(SERVER)]
+    command = [sys.executable, str(SERVER), *modules]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -25,7 +25,7 @@ def open_path() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[subprocess.Popen[str]]:
     """The process that has imported the modules of all commands."""
-    server = start_server()
+    server = start_server("tfshards.prep.engines.beam")
     yield server
     server.stdin.close()
     server.wait(TIMEOUT_SECONDS)

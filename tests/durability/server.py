@@ -1,4 +1,6 @@
-"""Runs commands of tfshards in child processes that can be killed, without importing Beam for each.
+"""Runs commands of tfshards in child processes that can be killed, without importing their modules for each.
+
+Its own arguments are more modules to import, such as that of Beam, which takes over a second.
 
 It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
 and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
@@ -25,14 +27,13 @@ from PIL import Image
 
 from tfshards.prep.cli import main as cli
 
-# What the commands import when they need it takes two seconds, and is imported before the fork.
+# What the commands import when they need it is imported before the fork.
 MODULES = (
     "numpy.ma",
     "tfshards.prep.building.build",
     "tfshards.prep.derivation.append",
     "tfshards.prep.derivation.relabel",
     "tfshards.prep.derivation.remove",
-    "tfshards.prep.engines.beam",
     "tfshards.prep.engines.local",
     "tfshards.prep.sources.tables.source",
 )
@@ -105,7 +106,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    for module in MODULES:
+    for module in (*MODULES, *sys.argv[1:]):
         import_module(module)
     Image.init()
     gc.freeze()

@@ -15,7 +15,7 @@ from tfshards.loader.fetching import files
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.storage import any_path
 
-running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
+server, bucket = conftest.server, conftest.bucket
 
 SCHEMA = Schema(
     (

@@ -25,8 +25,7 @@ from tfshards import loader
 from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
 from tfshards.schemas.storage import any_path, stores
 
-running_servers, server, proxy = conftest.running_servers, conftest.server, conftest.proxy
-bucket = conftest.bucket
+server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
 
 TRIALS = int(os.environ.get("TORTURE_LOADER_FAULTS", "2"))
 SEED = os.environ.get("TORTURE_SEED", "4")

@@ -19,7 +19,7 @@ from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
-running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
+server, bucket = conftest.server, conftest.bucket
 
 GRAY = io.BytesIO()
 Image.new("L", (4, 4), 2).save(GRAY, "PNG")
@@ -40,18 +40,7 @@ def upload(bucket):
 
 
 def put(bucket, key, data):
-    client_of(bucket).put_object(Bucket=bucket.name, Key=key, Body=data)
-
-
-# a new client takes longer than a request
-CLIENTS = {}
-
-
-def client_of(bucket):
-    endpoint = bucket.server.endpoint
-    if endpoint not in CLIENTS:
-        CLIENTS[endpoint] = s3_client(bucket.server)
-    return CLIENTS[endpoint]
+    s3_client(bucket.server).put_object(Bucket=bucket.name, Key=key, Body=data)
 
 
 def room_is_free():
@@ -176,7 +165,7 @@ def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quie
     [
         (lambda bucket: put(bucket, "data/7.png", GRAY.getvalue()), "7.png: changed after the build listed"),
         (
-            lambda bucket: client_of(bucket).delete_object(Bucket=bucket.name, Key="data/7.png"),
+            lambda bucket: s3_client(bucket.server).delete_object(Bucket=bucket.name, Key="data/7.png"),
             "7.png: cannot be read: there is no such object",
         ),
     ],

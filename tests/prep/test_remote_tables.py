@@ -20,7 +20,7 @@ from tfshards.prep.sources import web
 from tfshards.prep.sources.tables import remote_images
 from tfshards.schemas import BuildError, InputError, OptionsError
 
-running_servers, server, bucket = conftest.running_servers, conftest.server, conftest.bucket
+server, bucket = conftest.server, conftest.bucket
 OPTIONS = Options(max_rejected=0.9)
 
 

@@ -1,14 +1,17 @@
-"""Fixtures for object stores: servers, which run until the end of the session, and a new bucket per test."""
+"""Fixtures for object stores: servers, which run until the end of the session, and a new bucket per test.
+
+``running_servers`` is in tests/conftest.py, because the tests of other folders use the same servers.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import obstore.store
 import pytest
@@ -18,7 +21,6 @@ from .servers import SERVERS, Server, create_bucket
 
 _PROGRAMS = {"s3proxy": "java", "azurite": "node"}
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "STORAGE_EMULATOR_HOST", "GCS_")
-_NUMBERS = itertools.count()
 
 
 @dataclass
@@ -59,25 +61,23 @@ class Bucket:
         return obstore.store.from_url(self.url)
 
 
-@pytest.fixture(scope="session")
-def running_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
-    """Run the servers that tests ask for until the end of the session."""
-    with ExitStack() as stack:
-        yield RunningServers(tmp_path_factory.mktemp("servers"), stack)
-
-
 @pytest.fixture
 def server(
     request: pytest.FixtureRequest, running_servers: RunningServers, monkeypatch: pytest.MonkeyPatch
 ) -> Server:
     """Return the server whose name is the parameter (moto without one); the environment names no other."""
     server = running_servers.get(getattr(request, "param", "moto"))
+    lead_to(server, monkeypatch)
+    return server
+
+
+def lead_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environment name this server and no other."""
     for variable in list(os.environ):
         if variable.startswith(_VARIABLES):
             monkeypatch.delenv(variable)
     for variable, value in server.environment.items():
         monkeypatch.setenv(variable, value)
-    return server
 
 
 @pytest.fixture
@@ -92,6 +92,11 @@ def proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProx
 @pytest.fixture
 def bucket(server: Server) -> Bucket:
     """Return a new bucket of the server."""
-    name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+    return new_bucket(server)
+
+
+def new_bucket(server: Server) -> Bucket:
+    """Create a bucket of the server."""
+    name = f"bucket-{uuid4()}"
     create_bucket(server, name)
     return Bucket(server, name)

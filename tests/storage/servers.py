@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from functools import cache
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 
@@ -55,7 +56,7 @@ def moto(logs: Path) -> Iterator[Server]:
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     service = start("moto", [sys.executable, _HERE / "moto_server.py", str(port)], logs)
-    with running(service, _answers(f"{endpoint}/moto-api/")):
+    with running(service, _answers(endpoint)):
         yield Server("s3", endpoint, _s3_environment(endpoint))
 
 
@@ -162,12 +163,18 @@ def create_bucket(server: Server, name: str) -> None:
 
 def s3_client(server: Server) -> BaseClient:
     """Return a client for what obstore has no call for, such as listing unfinished uploads."""
+    return _s3_client(server.endpoint)
+
+
+@cache
+def _s3_client(endpoint: str) -> BaseClient:
+    environment = _s3_environment(endpoint)
     return boto3.client(
         "s3",
-        endpoint_url=server.endpoint,
-        aws_access_key_id=server.environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=server.environment["AWS_SECRET_ACCESS_KEY"],
-        region_name=server.environment["AWS_REGION"],
+        endpoint_url=endpoint,
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        region_name=environment["AWS_REGION"],
     )
 
 

@@ -33,6 +33,7 @@ from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path
 
+from .conftest import RunningServers, lead_to, new_bucket
 from .output_campaigns import objects, uploads
 
 
@@ -60,6 +61,23 @@ def built(folder: Path, out: object, numbers: range, **options: object) -> str:
 
 
 RANGES = {"a": range(6), "b": range(10, 16)}
+
+
+@pytest.fixture(scope="module")
+def datasets(
+    running_servers: RunningServers, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """The datasets ``a`` and ``b`` in a folder and in a bucket of moto, which tests only read."""
+    folder = tmp_path_factory.mktemp("datasets")
+    with pytest.MonkeyPatch.context() as patch:
+        lead_to(running_servers.get("moto"), patch)
+        places = {"a folder": str(folder), "the bucket": new_bucket(running_servers.get("moto")).url}
+        return {
+            place: [built(folder / f"{name}s", f"{root}/{name}", of) for name, of in RANGES.items()]
+            for place, root in places.items()
+        }
+
+
 Derive = Callable[[str, str, str], object]
 # of the datasets a and b in the given folder, and the new dataset
 DERIVED: dict[str, Derive] = {
@@ -84,13 +102,9 @@ OFTEN = [
 @pytest.mark.parametrize(
     ("name", "origins_in"), mostly_nightly(itertools.product(DERIVED, ["the bucket", "a folder"]), OFTEN)
 )
-def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, bucket, tmp_path):
-    derive = DERIVED[name]
-    local = [built(tmp_path / f"{name}s", tmp_path / name, of) for name, of in RANGES.items()]
-    origins = local
-    if origins_in == "the bucket":
-        origins = [built(tmp_path / f"{name}s", f"{bucket.url}/{name}", of) for name, of in RANGES.items()]
-    derive(*local, str(tmp_path / "whole" / "data"))
+def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, datasets, bucket, tmp_path):
+    derive, origins = DERIVED[name], datasets[origins_in]
+    derive(*datasets["a folder"], str(tmp_path / "whole" / "data"))
     out = f"{bucket.url}/some/data"
     derive(*origins, out)
     assert objects(out) == files(tmp_path / "whole" / "data")
@@ -101,8 +115,8 @@ def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, bucke
     assert dict(any_path(out).walk()) == before
 
 
-def test_datasets_of_a_bucket_are_merged_into_a_folder(bucket, tmp_path):
-    origins = [built(tmp_path / f"{name}s", f"{bucket.url}/{name}", of) for name, of in RANGES.items()]
+def test_datasets_of_a_bucket_are_merged_into_a_folder(datasets, bucket, tmp_path):
+    origins = datasets["the bucket"]
     merge(origins, tmp_path / "data", log=quiet)
     merge(origins, f"{bucket.url}/data", log=quiet)
     assert files(tmp_path / "data") == objects(f"{bucket.url}/data")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan, prune, verify
@@ -23,6 +25,7 @@ from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.storage import RemotePath, any_path, stores
 
+from .conftest import RunningServers, lead_to
 from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
@@ -253,18 +256,28 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
         assert verify(out, deep=True)
 
 
-def test_a_killed_build_resumes_to_the_same_dataset(bucket, tmp_path):
+@pytest.fixture(scope="module")
+def both(
+    running_servers: RunningServers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Commands]]:
+    """What runs two commands at the same time, which reach moto."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            lead_to(running_servers.get("moto"), patch)
+            both = stack.enter_context(running_commands(tmp_path_factory.mktemp("commands"), 2))
+        yield both
+
+
+def test_a_killed_build_resumes_to_the_same_dataset(both, bucket, tmp_path):
     inputs = write_inputs(tmp_path)
-    with running_commands(tmp_path, 1) as (commands,):
-        tried = kills(commands, bucket, inputs, KILLS, SEED)
+    tried = kills(both[0], bucket, inputs, KILLS, SEED)
     print(f"\nbuilds into a bucket, killed: {dict(tried)}")
     assert tried["killed"] >= KILLS
 
 
-def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(bucket, tmp_path):
+def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(both, bucket, tmp_path):
     inputs = write_inputs(tmp_path)
-    with running_commands(tmp_path, 2) as both:
-        tried = pairs(both, bucket, inputs, PAIRS, SEED)
+    tried = pairs(both, bucket, inputs, PAIRS, SEED)
     print(f"\npairs of builds into a bucket: {dict(tried)}")
     assert tried["committed"] >= PAIRS / 2
 
