@@ -20,7 +20,7 @@ import tensorflow as tf
 from tfshards import loader
 from tfshards.schemas import OptionsError
 
-COUNT, SHARDS, SIDE, RECORDS = 1600, 4, 400, 48_000
+COUNT, SHARDS, SIDE, LENGTH, RECORDS = 1600, 4, 400, 240_000, 48_000
 # decoded to 73 MiB a batch
 PHOTOS = {"batch_size": 128, "image": loader.Image(size=(224, 224), dtype="float32")}
 SHUFFLED = loader.Shuffle(seed=0)
@@ -45,12 +45,10 @@ def write(folder):
     from tfshards.schemas import Feature, Schema
 
     schema = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("label", "label", "int64")))
-    # noise has as many bytes as pixels, so the dataset is large and quick to decode
     random = np.random.default_rng(0)
-    pictures = [
-        tf.io.encode_jpeg(random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), quality=98).numpy()
-        for _ in range(4)
-    ]
+    pixels = [random.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8) for _ in range(4)]
+    # zeros after the end of a picture, which decoders ignore: the dataset is large and quick to decode
+    pictures = [tf.io.encode_jpeg(each, quality=10).numpy().ljust(LENGTH, b"\0") for each in pixels]
     # a few examples, each many times
     examples = [{"image": pictures[i % 4], "label": i % 10} for i in range(20)]
     shards = [[examples[i % 20] for i in range(shard, COUNT, SHARDS)] for shard in range(SHARDS)]

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from tests.storage import conftest
-from tests.storage.servers import s3_client
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.fetching import files
@@ -44,11 +43,10 @@ def remote(local, bucket, monkeypatch, tmp_path):
 
 
 def upload(folder, bucket, name="data"):
-    client = s3_client(bucket.server)
+    store = bucket.store()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            key = f"{name}/{path.relative_to(folder).as_posix()}"
-            client.put_object(Bucket=bucket.name, Key=key, Body=path.read_bytes())
+            store.put(f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return f"{bucket.url}/{name}"
 
 

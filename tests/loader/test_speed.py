@@ -182,22 +182,13 @@ def test_a_mix_is_not_measured(rows):
         loader.bench(loader.Mix({rows: 1.0}), batch_size=2)
 
 
-def test_the_command_prints_the_table_or_json(photos, capsys):
-    line = [
-        "bench",
-        photos,
-        "--batch-size",
-        "4",
-        "--size",
-        "64x48",
-        "--dtype",
-        "float32",
-        "--seconds",
-        "0.05",
-    ]
+def test_the_command_prints_the_table_or_json(photos, rows, capsys):
+    line = ["bench", rows, "--batch-size", "8", "--seconds", "0.05"]
     assert main(line, VERBS) == 0
     assert "delivered to Python" in capsys.readouterr().out
-    assert main([*line, "--json", "--select", "image", "--shuffle", "3"], VERBS) == 0
+    line[1] = photos
+    flags = "--size 64x48 --dtype float32 --json --select image --shuffle 3".split()
+    assert main([*line, *flags], VERBS) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["limit"] in ("disk", "records", "parsing", "decoding", "Python")
     assert found["resized"]["option"] == "short=64"
