@@ -7,6 +7,7 @@ load the state of the first; elastic_determinism.html: the same order for other 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from multiprocessing import Pipe
@@ -57,6 +58,11 @@ def steps(folder: Path, run: Run, epoch: int, state: dict | None) -> Iterator[St
             if found[0] is None:
                 break
             yield Step(found[0][0], [each for _, ids in found for each in ids], lambda: _state(pipes[0]))
+    except TimeoutError:
+        # They wait for each other in a barrier, and do not look at their pipes.
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        raise
     finally:
         for pipe in pipes:
             pipe.close()
