@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.examples.batches import Ahead, make_batches
+from tfshards.loader.examples.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
@@ -168,6 +168,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
+    reader = replace(reader, numbered=fetches or needs_numbers(content, assignment))
     groups = read_groups(plan, reader)
     batches = make_batches(groups, content, shards=reader.shards, assignment=assignment, ahead=ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps

@@ -7,7 +7,7 @@ list of rows has a uniform inner dimension.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
@@ -19,8 +19,8 @@ from tfshards.loader.examples.parse import parse_examples
 from tfshards.loader.examples.weights import example_weights
 from tfshards.loader.examples.work import example_randomness, example_work
 from tfshards.loader.graph.stages import mapped, unbatched
-from tfshards.loader.integrity.explain import check_rows
 from tfshards.loader.order.assignment import Assignment
+from tfshards.loader.records.explain import check_rows
 from tfshards.loader.records.shards import PADDING, Shards
 
 # Examples are delivered in order: with only one per processor, a slow example would block the others.
@@ -49,6 +49,11 @@ class Ahead:
     parsed: int = 2
 
 
+def needs_numbers(content: Content, assignment: Assignment) -> bool:
+    """Return whether the batches depend on the numbers of examples, or on which rows are padding."""
+    return content.is_random or assignment.remainder != "drop"
+
+
 def make_batches(
     groups: tf.data.Dataset, content: Content, *, shards: Shards, assignment: Assignment, ahead: Ahead
 ) -> tf.data.Dataset:
@@ -62,10 +67,11 @@ def make_batches(
         ahead: how much is processed ahead.
     """
 
-    def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, tf.Tensor]) -> Values:
-        numbers, records = (_by_step(assignment, each) for each in rows)
-        with tf.control_dependencies([check_rows(shards, numbers)]):
-            records = tf.identity(records)
+    def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Values:
+        *numbers, records = (_by_step(assignment, each) for each in rows)
+        if numbers:
+            with tf.control_dependencies([check_rows(shards, numbers[0])]):
+                records = tf.identity(records)
         return _parse(content, assignment, tf.reshape(epoch, [-1])[0], numbers, records)
 
     parsed = mapped(groups, parse, ahead.parsed)
@@ -86,11 +92,16 @@ def make_batches(
 
 
 def _parse(
-    content: Content, assignment: Assignment, epoch: tf.Tensor, numbers: tf.Tensor, records: tf.Tensor
+    content: Content,
+    assignment: Assignment,
+    epoch: tf.Tensor,
+    numbers: Sequence[tf.Tensor],
+    records: tf.Tensor,
 ) -> Values:
     """Return the values of a group of steps: ``(steps, batch_size, ...)``, or ``(rows, ...)``.
 
-    The latter for groups of one step, and if examples are processed one by one.
+    The latter for groups of one step, and if examples are processed one by one. ``numbers`` is empty unless
+    ``needs_numbers``.
     """
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}
@@ -99,11 +110,11 @@ def _parse(
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
     extra = {}
     if assignment.remainder != "drop":
-        extra["real"] = numbers > PADDING
+        extra["real"] = numbers[0] > PADDING
     if content.weighing is not None:
         extra["weight"] = example_weights(content.weighing, parsed)
     if content.is_random:
-        extra |= example_randomness(content, epoch, numbers)
+        extra |= example_randomness(content, epoch, numbers[0])
     if content.by_example:
         return values, extra
     if assignment.group == 1:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfshards.loader.integrity.explain import REMEDY
 from tfshards.loader.integrity.files import REMOTE_REMEDY
+from tfshards.loader.records.explain import REMEDY
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath
 

@@ -103,7 +103,7 @@ def _by_lanes(
     assignment = plan.assignment
     step = tf.constant(first, tf.int64)
     ranks = [
-        ranks_of_lanes(assignment, epoch, tf.constant(index, tf.int64), step)[0]
+        ranks_of_lanes(assignment, epoch, tf.constant(index, tf.int64), step, assignment.num_steps)[0]
         for index in range(assignment.num_readers)
     ]
     starts, counts = (tf.concat(each, axis=0) for each in zip(*ranks, strict=True))

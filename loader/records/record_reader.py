@@ -41,17 +41,21 @@ class RecordReader:
         population: the examples of an epoch.
         order: the order of the members of the population.
         record_bytes: the mean size of a record.
+        numbered: whether records come with their numbers, as padding, random augmentation and fetchers need.
     """
 
     shards: Shards
     population: Population
     order: RunOrder
     record_bytes: float
+    numbered: bool = True
 
     def read(
         self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None = None
     ) -> tf.data.Dataset:
-        """Return ``(number, record)`` of the ranks ``[start, start + count)`` of an epoch, then of padding.
+        """Return the records of the ranks ``[start, start + count)`` of an epoch, then of padding.
+
+        The elements are those of ``read_intervals``.
 
         Args:
             epoch: the epoch.
@@ -65,7 +69,7 @@ class RecordReader:
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
             if ranges is None:
                 return self._read_members(epoch, starts, counts)
-            return read_intervals(self.shards, self.run_intervals(epoch, starts, counts), epoch.number)
+            return self._records(self.shards, self.run_intervals(epoch, starts, counts), epoch)
 
         if ranges is not None and self._lane_ranks <= unit:
             records = read(starts, counts)
@@ -74,7 +78,7 @@ class RecordReader:
             records = flat_mapped(units, lambda *each: read(*(tf.expand_dims(number, 0) for number in each)))
         if num_padding is None:
             return records
-        return records.concatenate(read_intervals(self.shards, self._padding(num_padding), epoch.number))
+        return records.concatenate(self._records(self.shards, self._padding(num_padding), epoch))
 
     @property
     def reads_runs(self) -> bool:
@@ -151,19 +155,24 @@ class RecordReader:
         return RecordIntervals(*(tf.where(bad, filling, gather(real, index)) for real, filling in both))
 
     def _read_numbers(self, epoch: Epoch, numbers: tf.Tensor) -> tf.data.Dataset:
-        """Return ``(number, record)`` of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
+        """Return the records of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
         table = interval_table(self.shards)
         shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
         if self.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbors(numbers, 1)
-            return read_intervals(shards, self.record_intervals(table, starts, counts), epoch.number)
+            return self._records(shards, self.record_intervals(table, starts, counts), epoch)
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbors(once, self._bridge)
         interval = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - gather(starts, interval) + gather(tf.cumsum(counts, exclusive=True), interval)
-        read = read_intervals(shards, self.record_intervals(table, starts, counts), epoch.number)
+        read = self._records(shards, self.record_intervals(table, starts, counts), epoch)
         found = read.batch(tf.reduce_sum(counts)).get_single_element()
-        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(each, rows) for each in found))
+        return tf.data.Dataset.from_tensor_slices(
+            tf.nest.map_structure(lambda each: tf.gather(each, rows), found)
+        )
+
+    def _records(self, shards: Shards, intervals: RecordIntervals, epoch: Epoch) -> tf.data.Dataset:
+        return read_intervals(shards, intervals, epoch.number, numbered=self.numbered)
 
 
 def _neighbors(numbers: tf.Tensor, most: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
 import numpy as np
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import count_up, gather, new_counter
+from tfshards.loader.graph.raw_ops import count_up, gather, new_counter, not_inlined
 from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped
 from tfshards.loader.order.assignment import Assignment, lane_start
 from tfshards.loader.order.epoch import Epoch, lane_ranks
 from tfshards.loader.order.plan import Plan
+from tfshards.loader.records.explain import explained, fail_unless
 from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.shards import MISSING
 
 # By steps: the number of streams that are open and read at the same time.
 STREAMS_OPEN = 2
+
+# Intervals of ranks: vectors of starts and of counts.
+_Ranks: TypeAlias = "tuple[tf.Tensor, tf.Tensor]"
 
 
 def read_groups(plan: Plan, records: RecordReader) -> tf.data.Dataset:
@@ -22,6 +31,9 @@ def read_groups(plan: Plan, records: RecordReader) -> tf.data.Dataset:
     ``epoch`` (int64) has shape ``(readers,)``, ``numbers`` (int64, see ``read_intervals``) and ``records``
     (string) have shape ``(readers, steps * batch_size / readers)``, where ``steps`` is ``assignment.group``,
     or fewer at the end of an epoch. Each reader reads a part of every step's rows: its lanes.
+
+    Without numbers, if ``records`` reads none, it is ``(epoch, (records,))``, and a group that cannot be read
+    is an error that names the record.
     """
     assignment, start = plan.assignment, plan.begin
     end = plan.epochs if plan.epochs is not None else tf.int64.max
@@ -70,7 +82,7 @@ def _read_lanes(
     """Return the groups of a reader's rows of an epoch, starting at a step."""
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
-    ranks, missing = ranks_of_lanes(assignment, epoch, reader, step)
+    ranks, missing = ranks_of_lanes(assignment, epoch, reader, step, assignment.num_steps)
     padding = () if assignment.remainder == "drop" else (missing,)
 
     def read(starts: tf.Tensor, counts: tf.Tensor, *padding: tf.Tensor) -> tf.data.Dataset:
@@ -78,13 +90,19 @@ def _read_lanes(
 
     each = tf.data.Dataset.from_tensor_slices((*ranks, *padding))
     read_rows = interleaved(each, read, cycle_length=num_lanes, block_length=rows)
-    return _grouped(read_rows, epoch.number, assignment.group * rows * num_lanes)
+    groups = read_rows.batch(assignment.group * rows * num_lanes)
+
+    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> _Ranks:
+        (starts, counts), _ = ranks_of_lanes(assignment, epoch, reader, step, end)
+        return tf.reshape(starts, [-1]), tf.reshape(counts, [-1])
+
+    return _of_epoch(groups, assignment, records, epoch, step, assignment.num_steps, ranks_of)
 
 
 def ranks_of_lanes(
-    assignment: Assignment, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor
-) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return the ranks that the lanes of a reader give to an epoch, starting at a step.
+    assignment: Assignment, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor, end: int | tf.Tensor
+) -> tuple[_Ranks, tf.Tensor]:
+    """Return the ranks that the lanes of a reader give to the steps ``[step, end)`` of an epoch.
 
     Returns:
         Starts and counts of two intervals for each lane, shape ``(lanes, 2)`` int64 each; and the number of
@@ -100,7 +118,7 @@ def ranks_of_lanes(
         gather(tf.reshape(each, [-1, num_lanes]), row) for each in (bounds[:-1], bounds[1:], epoch.entries)
     )
     starts = begins + step * rows
-    wanted = (assignment.num_steps - step) * rows
+    wanted = (end - step) * rows
     counts = tf.clip_by_value(ends - starts, 0, wanted)
     return lane_ranks(begins, ends, entries, starts, counts), wanted - counts
 
@@ -109,22 +127,80 @@ def _read_steps(
     assignment: Assignment, records: RecordReader, epoch: Epoch, step: tf.Tensor
 ) -> tf.data.Dataset:
     """Return the groups of a stream by steps."""
-    batch_size, total = assignment.batch_size, tf.cast(assignment.num_positions, tf.int64)
-    steps = tf.minimum(tf.cast(assignment.chunk * assignment.group, tf.int64), assignment.num_steps - step)
+    batch_size, width = assignment.batch_size, tf.constant(assignment.chunk * assignment.group, tf.int64)
+    end = tf.minimum(step + width, assignment.num_steps)
+    ranks, missing = _ranks_of_steps(assignment, step, end)
+    padding = None if assignment.remainder == "drop" else tf.reduce_sum(missing)
+    groups = records.read(epoch, *ranks, padding).batch(assignment.group * batch_size)
+
+    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> _Ranks:
+        return _ranks_of_steps(assignment, step, end)[0]
+
+    return _of_epoch(groups, assignment, records, epoch, step, end, ranks_of)
+
+
+def _ranks_of_steps(assignment: Assignment, step: tf.Tensor, end: tf.Tensor) -> tuple[_Ranks, tf.Tensor]:
+    """Return the ranks of the steps ``[step, end)``, by steps, and the number that each interval lacks."""
+    batch_size, steps = assignment.batch_size, end - step
     if assignment.worker.count == 1:
         starts, wanted = (tf.expand_dims(each * batch_size, 0) for each in (step, steps))
     else:
         starts = tf.range(step, step + steps) * assignment.global_batch_size
         starts += assignment.worker.index * batch_size
         wanted = tf.fill([steps], tf.constant(batch_size, tf.int64))
-    counts = tf.clip_by_value(total - starts, 0, wanted)
-    padding = None if assignment.remainder == "drop" else tf.reduce_sum(wanted - counts)
-    read_rows = records.read(epoch, starts, counts, padding)
-    return _grouped(read_rows, epoch.number, assignment.group * batch_size)
+    counts = tf.clip_by_value(tf.cast(assignment.num_positions, tf.int64) - starts, 0, wanted)
+    return (starts, counts), wanted - counts
 
 
-def _grouped(rows: tf.data.Dataset, epoch: tf.Tensor, size: int) -> tf.data.Dataset:
-    return tf.data.Dataset.zip(tf.data.Dataset.from_tensors(epoch).repeat(), rows.batch(size))
+def _of_epoch(
+    groups: tf.data.Dataset,
+    assignment: Assignment,
+    records: RecordReader,
+    epoch: Epoch,
+    begin: tf.Tensor,
+    end: int | tf.Tensor,
+    ranks_of: Callable[[tf.Tensor, tf.Tensor], _Ranks],
+) -> tf.data.Dataset:
+    """Return the epoch with each group of the steps ``[begin, end)``, after checking those without numbers.
+
+    ``ranks_of`` returns the ranks of steps, given the first one and the one after the last one.
+    """
+    if not records.numbered:
+        steps = tf.data.Dataset.range(begin, end, assignment.group)
+        numbered = replace(records, numbered=True)
+
+        def explain(step: tf.Tensor) -> tf.Tensor:
+            starts, counts = ranks_of(step, tf.minimum(step + assignment.group, end))
+            rows = numbered.read(epoch, starts, counts)
+            numbers, _ = rows.batch(tf.reduce_sum(counts)).get_single_element()
+            return explained(records.shards, numbers)
+
+        groups = _checked(groups, steps, not_inlined(explain, [tf.TensorSpec([], tf.int64)]))
+    return tf.data.Dataset.zip(tf.data.Dataset.from_tensors(epoch.number).repeat(), groups)
+
+
+def _checked(
+    groups: tf.data.Dataset, steps: tf.data.Dataset, explain: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.data.Dataset:
+    """Return ``(records,)`` of each group; one that cannot be read, and all after it, fail.
+
+    Args:
+        groups: string vectors, records without numbers.
+        steps: the first step of each group.
+        explain: returns a message about the group that starts with a step.
+    """
+    # zip() uses up a step for each failure, so even a missing file fails at most once for each group; and no
+    # group after a failure has the step that is due.
+    read = tf.data.Dataset.zip(steps, groups).ignore_errors()
+    lacking = tf.data.Dataset.from_tensors((tf.constant(-1, tf.int64), tf.constant([MISSING]))).repeat()
+
+    def check(due: tf.Tensor, group: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor]:
+        step, records = group
+        is_sound = tf.logical_and(tf.equal(step, due), tf.reduce_all(tf.not_equal(records, MISSING)))
+        with tf.control_dependencies([fail_unless(is_sound, lambda: explain(due))]):
+            return (tf.identity(records),)
+
+    return mapped(tf.data.Dataset.zip(steps, read.concatenate(lacking)), check)
 
 
 def _iterations() -> tf.data.Dataset:

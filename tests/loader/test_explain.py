@@ -11,6 +11,10 @@ import tensorflow as tf
 
 from tests.tables import mostly_nightly
 from tfshards import loader
+from tfshards.loader.integrity.open import open_shards
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.source import open_source
+from tfshards.loader.records.explain import explained
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import index_path, parse_index
 
@@ -64,13 +68,13 @@ SHUFFLES = [None, loader.Shuffle(seed=2), loader.Shuffle(seed=2, run=2, lanes=1)
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
 @pytest.mark.parametrize(
-    ("fault", "shuffle"),
+    ("fault", "shuffle", "remainder"),
     mostly_nightly(
-        itertools.product(FLIPS, SHUFFLES),
-        [*zip(FLIPS, [*SHUFFLES, None], strict=True)],
+        itertools.product(FLIPS, SHUFFLES, ["keep", "drop"]),
+        [*zip(FLIPS, [*SHUFFLES, None], ["keep", "drop", "drop", "keep"], strict=True)],
     ),
 )
-def test_error_for_a_flipped_bit_names_file_record_and_offset(copied, fault, shuffle):
+def test_error_for_a_flipped_bit_names_file_record_and_offset(copied, fault, shuffle, remainder):
     within, from_end, _ = fault
     shard = second(copied)
     starts, lengths = offsets(shard)
@@ -79,7 +83,7 @@ def test_error_for_a_flipped_bit_names_file_record_and_offset(copied, fault, shu
         f"shard {re.escape(str(shard))} is damaged at record 11, offset {starts[11]}; .*verify DATASET --deep"
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        list(loader.load(copied, batch_size=3, remainder="keep", shuffle=shuffle))
+        list(loader.load(copied, batch_size=2, remainder=remainder, shuffle=shuffle))
 
 
 @pytest.mark.parametrize("made", ["none"], indirect=True)
@@ -92,6 +96,26 @@ def test_nothing_is_delivered_after_the_damage(copied):
         seen.extend(batch["number"].item() for batch in batches)
     assert seen == list(range(len(seen)))
     assert len(seen) <= SIZES[0] + 11
+
+
+@pytest.mark.parametrize("made", ["none"], indirect=True)
+@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2), loader.Shuffle(seed=2, how="full")])
+@pytest.mark.parametrize("record", [0, 24])
+def test_each_step_after_a_damaged_one_fails(copied, shuffle, record):
+    shard = second(copied)
+    flip(shard, int(offsets(shard)[0][record]) + 20)
+    iterator = iter(loader.load(copied, batch_size=2, shuffle=shuffle))
+    outcomes = []
+    for _ in range(sum(SIZES) // 2):
+        try:
+            next(iterator)
+        except tf.errors.OpError as error:
+            outcomes.append(str(error))
+        else:
+            outcomes.append("delivered")
+    first = next(i for i, outcome in enumerate(outcomes) if outcome != "delivered")
+    assert f"is damaged at record {record}," in outcomes[first]
+    assert "delivered" not in outcomes[first:]
 
 
 def cut(where):
@@ -157,6 +181,14 @@ def test_error_names_a_shard_with_damaged_compressed_data(copied, share, change)
     numbers, error = read(dataset)
     # Flipping an unused bit of the gzip header does no harm.
     assert re.search(message, error) if error else numbers == list(range(sum(SIZES)))
+
+
+@pytest.mark.parametrize("made", ["none"], indirect=True)
+def test_records_that_can_be_read_again_are_said_to_be(made):
+    options = LoadOptions(path=made, split=None, batch_size=1)
+    shards = open_shards(open_source(options), options)
+    text = explained(shards, tf.constant([8, 9], tf.int64)).numpy().decode()
+    assert text.startswith(f"shard {second(made)}: reading failed, but a second attempt succeeded: ")
 
 
 def read(dataset):

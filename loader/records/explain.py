@@ -1,10 +1,12 @@
 """Report, in the graph, the file and record of damage found while reading: TensorFlow reports only an offset.
 
-A record that cannot be read arrives empty (see ``records/shards.py``). Only then is its shard read again,
-from the beginning, to find the damaged record.
+A record that cannot be read arrives with a number that says so (see ``records/shards.py``). Only then is its
+shard read again, from the beginning, to find the damaged record.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -39,17 +41,33 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
     """
     missing = is_missing(numbers)
 
-    def explain() -> tf.Tensor:
-        first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
-        number = missing_number(first)
-        if shards.fetcher is None:
-            text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
-        else:
-            text = call_method(shards.fetcher.explain, [number], [tf.string])[0]
-        with tf.control_dependencies([fail(text)]):
+    return fail_unless(tf.logical_not(tf.reduce_any(missing)), lambda: explained(shards, numbers))
+
+
+def fail_unless(condition: tf.Tensor, explain: Callable[[], tf.Tensor]) -> tf.Operation:
+    """Return an operation that fails with the text of ``explain`` unless ``condition`` is true."""
+
+    def failed() -> tf.Tensor:
+        with tf.control_dependencies([fail(explain())]):
             return tf.constant(False)
 
-    return tf.cond(tf.reduce_any(missing), explain, lambda: tf.constant(True)).op
+    return tf.cond(condition, lambda: tf.constant(True), failed).op
+
+
+def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
+    """Return a message about the first record that could not be read, a scalar string.
+
+    Args:
+        shards: the shards of the split.
+        numbers: shape ``(rows,)`` int64, from ``read_intervals``.
+    """
+    missing = is_missing(numbers)
+    first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
+    # without a missing one, the file of the first record, which is sound
+    number = tf.where(tf.reduce_any(missing), missing_number(first), first)
+    if shards.fetcher is not None:
+        return call_method(shards.fetcher.explain, [number], [tf.string])[0]
+    return _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
 
 
 def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
