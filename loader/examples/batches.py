@@ -21,7 +21,8 @@ from tfshards.loader.examples.work import example_randomness, example_work
 from tfshards.loader.graph.stages import mapped, unbatched
 from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.records.explain import check_rows
-from tfshards.loader.records.shards import PADDING, Shards
+from tfshards.loader.records.intervals import PADDING
+from tfshards.loader.records.shards import Shards
 
 # Examples are delivered in order: with only one per processor, a slow example would block the others.
 DECODED_PER_CPU = 4

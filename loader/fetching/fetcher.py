@@ -25,8 +25,8 @@ from tfshards.loader.fetching.passes import Pass, epoch_after
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD, schedule
 from tfshards.loader.fetching.threads import NUM_THREADS
 from tfshards.loader.order.plan import Plan
+from tfshards.loader.records.intervals import PADDING
 from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.shards import PADDING
 from tfshards.schemas.storage import AnyPath
 
 _NOTHING = os.devnull.encode()

@@ -1,7 +1,7 @@
 """Report, in the graph, the file and record of damage found while reading: TensorFlow reports only an offset.
 
-A record that cannot be read arrives with a number that says so (see ``records/shards.py``). Only then is its
-shard read again, from the beginning, to find the damaged record.
+A record that cannot be read arrives with a number that says so (see ``records/intervals.py``). Only then is
+its shard read again, from the beginning, to find the damaged record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tfshards.loader.graph.raw_ops import (
     without_autograph,
 )
 from tfshards.loader.graph.stages import mapped
-from tfshards.loader.records.shards import BUFFER_BYTES, Shards, is_missing, missing_number
+from tfshards.loader.records.intervals import is_missing, missing_number
+from tfshards.loader.records.shards import BUFFER_BYTES, Shards
 from tfshards.schemas.index import FRAME_OVERHEAD
 
 # The length that marks the end of a shard.

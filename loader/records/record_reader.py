@@ -16,7 +16,8 @@ from tfshards.loader.graph.stages import flat_mapped
 from tfshards.loader.order.epoch import Epoch, RunOrder
 from tfshards.loader.order.population import Population, Ranges
 from tfshards.loader.records.interval_table import IntervalTable, interval_table
-from tfshards.loader.records.shards import PADDING, RecordIntervals, Shards, cut_at_blocks, read_intervals
+from tfshards.loader.records.intervals import PADDING, RecordIntervals, cut_at_blocks, read_intervals
+from tfshards.loader.records.shards import Shards
 
 # Number of runs whose intervals are computed together: a million of them would take hundreds of MB.
 BLOCK_RUNS = 1024

@@ -1,22 +1,14 @@
-"""The shards of a split as a table, and datasets that read intervals of their records.
-
-An interval is read from its offset in the shard's index; nothing before it is read.
-"""
+"""The shards of a split as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from tfshards.loader.graph.intervals import repeated
-from tfshards.loader.graph.python_calls import call_method
-from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
-from tfshards.loader.graph.stages import flat_mapped
 from tfshards.schemas import Split
 from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.manifest import Compression
@@ -26,12 +18,6 @@ from tfshards.schemas.storage import AnyPath
 # records between it and the requested one are skipped (5 microseconds each).
 MOST_OFFSETS = 1 << 17
 COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
-# Used instead of an example's number for a record that only pads a batch.
-PADDING = -2
-# This number and lower ones mean a record that could not be read; see ``missing_number``.
-_MISSING = -3
-# Takes the place of a record that is not there: no ``tf.train.Example`` consists of this byte.
-MISSING = b"\xff"
 # A larger buffer would only displace other data from the CPU cache.
 BUFFER_BYTES = 1 << 16
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
@@ -156,138 +142,3 @@ def shards_of(
         bad_ends=edges[1::2],
         versions=tuple(versions),
     )
-
-
-class RecordIntervals(NamedTuple):
-    """Intervals of records, each in one shard, as int64 vectors.
-
-    Attributes:
-        shards: the index of the shard.
-        firsts: the index of the first record in the shard.
-        counts: the number of records.
-        numbers: the number of the first example, or ``PADDING`` for a single record that fills a batch.
-    """
-
-    shards: tf.Tensor
-    firsts: tf.Tensor
-    counts: tf.Tensor
-    numbers: tf.Tensor
-
-
-def cut_at_blocks(intervals: RecordIntervals, unit: int) -> RecordIntervals:
-    """Split intervals at the multiples of ``unit`` records of their shards; none may be empty."""
-    shards, firsts, counts, numbers = intervals
-    blocks = firsts // unit
-    index, within = repeated((firsts + counts - 1) // unit - blocks + 1)
-    begins = (gather(blocks, index) + within) * unit
-    starts = gather(firsts, index)
-    low = tf.maximum(starts, begins)
-    high = tf.minimum(starts + gather(counts, index), begins + unit)
-    return RecordIntervals(gather(shards, index), low, high - low, gather(numbers, index) + low - starts)
-
-
-def read_intervals(
-    shards: Shards, intervals: RecordIntervals, epoch: tf.Tensor, *, numbered: bool
-) -> tf.data.Dataset:
-    """Return the records of ``intervals``, as ``(number, record)``, int64 and string, or only the strings.
-
-    With numbers, a record that cannot be read, and all after it in its interval, are empty strings with a
-    number that ``missing_number`` decodes, because TensorFlow's own error would not name the file.
-
-    Without numbers, which take a quarter of the time of small records, an error of TensorFlow takes the place
-    of such a record, and ``MISSING`` that of those after it, and of those after the end of a file.
-
-    Args:
-        shards: the shards of the split.
-        intervals: the intervals to read, one after the other.
-        epoch: the number of the epoch that is read, a scalar int64.
-        numbered: whether to return numbers; required with a fetcher.
-    """
-    firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
-    offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
-    hops = () if shards.stride == 1 else (firsts % shards.stride,)
-    columns = (intervals.shards, offsets, intervals.counts, intervals.numbers, *hops)
-    if shards.fetcher is None:
-        each = tf.data.Dataset.from_tensor_slices(columns)
-        if numbered:
-            return flat_mapped(each, lambda *interval: _read_interval(shards, *interval))
-        missing = tf.data.Dataset.from_tensors(MISSING).repeat()
-        return flat_mapped(each, lambda *interval: _read_records(shards, missing, *interval))
-    each = tf.data.Dataset.from_tensor_slices((firsts, *columns))
-    return flat_mapped(each, lambda *interval: _read_fetched(shards, epoch, *interval))
-
-
-def missing_number(number: tf.Tensor) -> tf.Tensor:
-    """Return the number of the first example of the interval in which this record is missing."""
-    return _MISSING - number
-
-
-def is_missing(numbers: tf.Tensor) -> tf.Tensor:
-    """Return which of these numbers mean that a record could not be read."""
-    return numbers <= _MISSING
-
-
-def _read_interval(
-    shards: Shards,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    path = gather(shards.paths, shard)
-    return _read_file(shards, path, offset, count, number, hop)
-
-
-def _read_records(
-    shards: Shards,
-    missing: tf.data.Dataset,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    _: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    records = _records_from(shards, gather(shards.paths, shard), offset, hop)
-    return records.concatenate(missing).take(count)
-
-
-def _read_fetched(
-    shards: Shards,
-    epoch: tf.Tensor,
-    first: tf.Tensor,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    assert shards.fetcher is not None
-    # This waits in the thread that requests the records, as reading a slow file would; the threads of the
-    # fetcher are none of TensorFlow's, so that it never waits for itself.
-    wanted = [epoch, shard, first, count, number]
-    path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
-    return _read_file(shards, path, offset - start, count, number, hop)
-
-
-def _read_file(
-    shards: Shards,
-    path: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None,
-) -> tf.data.Dataset:
-    records = _records_from(shards, path, offset, hop)
-    # zip() uses up a number for each failure, so even a missing file fails at most `count` times.
-    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
-    # TensorFlow's reader does not detect a file that ends early between two records.
-    missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
-    return numbered.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)
-
-
-def _records_from(
-    shards: Shards, path: tf.Tensor, offset: tf.Tensor, hop: tf.Tensor | None
-) -> tf.data.Dataset:
-    records = tfrecord_dataset(path, shards.compression, shards.buffer_bytes, offset)
-    return records if hop is None else records.skip(hop)

@@ -15,8 +15,8 @@ from tfshards.loader.order.assignment import Assignment, lane_start
 from tfshards.loader.order.epoch import Epoch, lane_ranks
 from tfshards.loader.order.plan import Plan
 from tfshards.loader.records.explain import explained, fail_unless
+from tfshards.loader.records.intervals import MISSING
 from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.shards import MISSING
 
 # By steps: the number of streams that are open and read at the same time.
 STREAMS_OPEN = 2

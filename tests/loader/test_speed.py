@@ -187,7 +187,7 @@ def test_the_command_prints_the_table_or_json(photos, rows, capsys):
     assert main(line, VERBS) == 0
     assert "delivered to Python" in capsys.readouterr().out
     line[1] = photos
-    flags = "--size 64x48 --dtype float32 --json --select image --shuffle 3".split()
+    flags = ["--size", "64x48", "--dtype", "float32", "--json", "--select", "image", "--shuffle", "3"]
     assert main([*line, *flags], VERBS) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["limit"] in ("disk", "records", "parsing", "decoding", "Python")
