@@ -26,8 +26,9 @@ train-on-digits:
 	$(BIN)/tfshards verify demo/data/digits --deep
 	$(BIN)/python examples/mirrored_fit.py demo/data/digits
 
+# make nightly has its files on the disk
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	.ci/in_memory $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
