@@ -246,7 +246,11 @@ def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
 
 # of one epoch, the second iteration looks like the pass that is expected after the first one
 @pytest.mark.parametrize(("batch_size", "epochs"), [(80, 2), (200, 1)])
-def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(dataset, tmp_path, batch_size, epochs):
+def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(
+    dataset, tmp_path, batch_size, epochs, monkeypatch
+):
+    # the second iterator fetches more than are held
+    monkeypatch.setattr(fetcher, "_MOST_EXTRAS", 128)
     options = {"batch_size": batch_size, "epochs": epochs, "start": loader.Position(0, 0)}
     expected = batches(dataset, **options)
     data = loader.load(dataset, shuffle=SHUFFLE, select=("number",), cache=disk(tmp_path, "500KB"), **options)
@@ -348,7 +352,8 @@ shuffle = loader.Shuffle(seed=3, run=20, lanes=8)
 data = loader.load(sys.argv[1], batch_size=32, shuffle=shuffle, cache=sys.argv[2])
 for step, _ in enumerate(data):
     print(step, flush=True)
-    time.sleep(0.02)
+    # after 20 steps the other process reads, however long that takes
+    time.sleep(0.01 if step < 20 else 1)
 """
 
 
