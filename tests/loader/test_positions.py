@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tfshards import loader
 from tfshards.loader import Position, Progress, Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign, divisors
-from tfshards.loader.order.continuation import check_same_order, check_workers, kept_shuffle, order_facts
+from tfshards.loader.order.continuation import (
+    check_same_order,
+    check_start,
+    check_workers,
+    kept_shuffle,
+    order_facts,
+)
 from tfshards.loader.order.epoch import RunOrder
 from tfshards.loader.order.population import ranges_of
 from tfshards.loader.order.source import Source
@@ -106,6 +112,102 @@ def test_each_example_occurs_once_even_if_the_number_of_workers_changes_often(
     together = [member for batch in consumed for member in batch]
     assert len(set(together)) == len(together)
     assert len(together) == (num_steps * global_batch_size if remainder == "drop" else num_examples)
+
+
+FACTS = {
+    "build_id": "0123abcd",
+    "split": "train",
+    "examples": "41 f58bed387a79c553",
+    "global_batch_size": 8,
+    "remainder": "keep",
+    "how": "runs",
+    "seed": 3,
+    "run": 2,
+    "lanes": 8,
+}
+STORED = {"how": "stored", "seed": 0, "run": 0, "lanes": 0}
+
+
+def assigned_to_one(shuffle, num_examples=41):
+    options = {"batch_size": 8, "worker": Worker(0, 1), "remainder": "keep", "shuffle": shuffle}
+    return assign(num_examples, Stored(100), **options)
+
+
+@pytest.mark.parametrize(("shuffle", "facts"), [(Shuffle(seed=3), FACTS), (None, {**FACTS, **STORED})])
+def test_the_facts_of_an_order_never_change_between_releases(shuffle, facts):
+    assert facts_of(41, assigned_to_one(shuffle), shuffle) == facts
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "order", "kept"),
+    [
+        (None, FACTS, None),
+        (Shuffle(), None, Shuffle()),
+        (Shuffle(), FACTS, Shuffle(run=2, lanes=8)),
+        (Shuffle(run=7), FACTS, Shuffle(run=7, lanes=8)),
+        (Shuffle(lanes=4), FACTS, Shuffle(run=2, lanes=4)),
+        (Shuffle(how="full"), FACTS, Shuffle(how="full")),
+        (Shuffle(), {**FACTS, **STORED}, Shuffle()),
+    ],
+)
+def test_a_shuffle_has_the_lanes_and_runs_of_the_position_unless_they_are_given(shuffle, order, kept):
+    assert kept_shuffle(shuffle, order) == kept
+
+
+@pytest.mark.parametrize(
+    ("order", "batch_size", "num_workers", "message"),
+    [
+        (FACTS, 8, 3, "^3 workers cannot resume a run whose 8 lanes they do not divide; use 1, 2, 4, 8 w"),
+        ({**FACTS, **STORED}, 8, 3, "whose global batch of 8 examples they .*; use 1, 2, 4, 8 workers"),
+        (FACTS, 16, 1, r"is 16 \(batch_size=16 on each of 1 worker\), .* a run with 8; use batch_size=8,"),
+        (FACTS, 3, 2, r"is 6 \(batch_size=3 on each of 2 workers\), .* a run with 8; use batch_size=4,"),
+    ],
+)
+def test_workers_that_cannot_resume_a_run_are_refused(order, batch_size, num_workers, message):
+    with pytest.raises(OptionsError, match=message):
+        check_workers(order, batch_size, Worker(0, num_workers))
+    check_workers(None, batch_size, Worker(0, num_workers))
+
+
+@pytest.mark.parametrize(
+    ("start", "epochs", "shuffle", "num_examples", "message"),
+    [
+        (Position(), 1, Shuffle(), 41, None),
+        (Position(0, 5), 1, None, 41, None),
+        (Position(0, 6), 1, None, 41, r"step=6\) does not exist: an epoch has 6 steps"),
+        (Position(), 1, None, 0, None),
+        (Position(1), 2, None, 41, None),
+        (Position(2), 2, None, 41, "is after the end, epochs=2; .* use at least 3"),
+        (Position(2, order=FACTS), 2, None, 41, None),
+        (Position(2, 1, order=FACTS), 2, None, 41, "is after the end"),
+        (Position(3, order=FACTS), 2, None, 41, "is after the end"),
+        (Position(9), None, None, 41, None),
+        (Position(), 0, None, 41, "epochs=0 must be at least 1"),
+    ],
+)
+def test_a_run_starts_before_its_end(start, epochs, shuffle, num_examples, message):
+    assignment = assigned_to_one(shuffle, num_examples)
+    if message is None:
+        check_start(start, epochs, assignment, shuffle)
+    else:
+        with pytest.raises(OptionsError, match=message):
+            check_start(start, epochs, assignment, shuffle)
+
+
+@pytest.mark.parametrize(
+    ("start", "lanes", "is_known"),
+    [(Position(), None, True), (Position(0, 1), None, False), (Position(0, 1), 16, True)],
+)
+def test_the_default_lanes_of_a_run_of_an_unknown_number_of_workers_are_refused(start, lanes, is_known):
+    shuffle = Shuffle(lanes=lanes)
+    options = {"batch_size": 17, "worker": Worker(0, 16), "remainder": "keep", "shuffle": shuffle}
+    assignment = assign(1000, Stored(100), **options)
+    if is_known:
+        check_start(start, None, assignment, shuffle)
+        return
+    message = r"16 workers do not divide the 136 lanes .* use \[1, 2, .*lanes=16\) if the run began with 16"
+    with pytest.raises(OptionsError, match=message):
+        check_start(start, None, assignment, shuffle)
 
 
 def test_one_worker_can_resume_the_run_of_two(numbered):

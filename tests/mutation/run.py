@@ -128,7 +128,8 @@ def survivors(
 ) -> list[Mutant | None]:
     """Return the mutants with which the module's tests pass; None is the module as it is.
 
-    Each has a forked process. One that takes longer than ``seconds`` is killed, and counts as found.
+    Each has a forked process. One that computes for longer than ``seconds`` is killed, and counts as found;
+    so does one that waits for ten times as long.
     """
     waiting = list(reversed(tried))
     running: dict[int, tuple[Mutant | None, float]] = {}
@@ -136,7 +137,8 @@ def survivors(
     while waiting or running:
         while waiting and len(running) < workers:
             mutant = waiting.pop()
-            running[_start(mutant, TESTS[module])] = (mutant, time.monotonic() + seconds)
+            child = _start(mutant, TESTS[module], seconds)
+            running[child] = (mutant, time.monotonic() + 10 * seconds)
         time.sleep(0.02)
         for child, (mutant, end) in list(running.items()):
             done, status = os.waitpid(child, os.WNOHANG)
@@ -150,7 +152,7 @@ def survivors(
     return passed
 
 
-def _start(mutant: Mutant | None, tests: tuple[str, ...]) -> int:
+def _start(mutant: Mutant | None, tests: tuple[str, ...], seconds: int) -> int:
     child = os.fork()
     if child:
         os.setpgid(child, child)
@@ -158,6 +160,8 @@ def _start(mutant: Mutant | None, tests: tuple[str, ...]) -> int:
     status = 1
     try:
         os.setpgid(0, 0)
+        # of processor time, so that other programs on the machine change no result
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         if mutant:
             _replace_source(ROOT / mutant.module, mutant.source)
         status = _run_tests(tests)
@@ -222,10 +226,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _try_all(module: str, sample: int | None, workers: int) -> tuple[int, int, int]:
-    started = time.monotonic()
+    before = _child_seconds()
     if not survivors(module, [None], seconds=600, workers=1):
         raise SystemExit(f"{module}: its tests fail without a mutant: pytest {' '.join(TESTS[module])}")
-    seconds = 10 + 5 * (time.monotonic() - started)
+    seconds = 5 + int(2 * (_child_seconds() - before))
     tried = list(mutants(module))
     if sample is not None and sample < len(tried):
         tried = random.Random(0).sample(tried, sample)
@@ -237,6 +241,11 @@ def _try_all(module: str, sample: int | None, workers: int) -> tuple[int, int, i
             print(f"  {module}:{mutant.number}\n    - {mutant.before}\n    + {mutant.after}")
     sys.stdout.flush()
     return len(tried), len(passed), len(equivalent)
+
+
+def _child_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -19,6 +19,17 @@ _EPOCH = (
     _IN_ORDER + "a_full_permutation_leaves_no_neighbors_together",
 )
 
+_IN_POSITIONS = "tests/loader/test_positions.py::test_"
+_RESUMED = (
+    _IN_POSITIONS + "the_facts_of_an_order_never_change_between_releases",
+    _IN_POSITIONS + "a_shuffle_has_the_lanes_and_runs_of_the_position_unless_they_are_given",
+    _IN_POSITIONS + "workers_that_cannot_resume_a_run_are_refused",
+    _IN_POSITIONS + "a_run_starts_before_its_end",
+    _IN_POSITIONS + "the_default_lanes_of_a_run_of_an_unknown_number_of_workers_are_refused",
+    _IN_POSITIONS + "a_run_with_a_different_order_cannot_be_resumed",
+    _IN_POSITIONS + "a_run_of_a_different_split_or_dataset_cannot_be_resumed",
+)
+
 # The tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
     "prep/planning/shard_counts.py": ("tests/prep/test_shard_counts.py",),
@@ -31,13 +42,19 @@ TESTS: dict[str, tuple[str, ...]] = {
     "loader/order/random_bits.py": _BITS,
     "loader/order/epoch.py": _EPOCH,
     "loader/order/assignment.py": ("tests/loader/test_assign.py",),
+    "loader/order/population.py": ("tests/loader/test_population.py",),
+    "loader/order/continuation.py": _RESUMED,
     "prep/records/example.py": (
         "tests/prep/test_example.py",
         "tests/prep/test_relabel.py::test_a_label_is_replaced_wherever_it_is_and_nothing_else",
         "tests/prep/test_merge_splits.py::test_a_prefix_of_the_key_keeps_the_bytes_of_all_other_values",
         "tests/prep/test_merge_splits.py::test_a_record_without_a_key_is_not_prefixed",
     ),
-    "prep/planning/group_splits.py": ("tests/prep/test_group_splits.py",),
+    "prep/planning/group_splits.py": (
+        # finds most of them, and quickly
+        "tests/prep/test_group_splits.py::test_membership_of_many_small_datasets_never_changes_between_releases",
+        "tests/prep/test_group_splits.py",
+    ),
 }
 
 _CACHE = "the size of a cache changes no value"
@@ -58,6 +75,8 @@ _HASHED = "bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entere
 _MOVED = "moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)"
 _VECTORS = "the first axis of a vector is also its last one"
 _ASSIGNMENT = "loader/order/assignment.py"
+_POPULATION = "loader/order/population.py"
+_PAIRED = "pairs = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)"
 _DIVISORS = "return [divisor for divisor in range(1, number + 1) if number % divisor == 0]"
 _DIVISOR = "return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)"
 _LISTED = (
@@ -106,6 +125,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_ASSIGNMENT, _DIVISORS, _DIVISORS.replace("+ 1", "+ 2")): "number + 1 never divides number",
     (_ASSIGNMENT, _DIVISOR, _DIVISOR.replace("0, -1", "-1, -1")): "1 divides each number",
     (_ASSIGNMENT, _LISTED, _LISTED.replace("[0]", "[ -1]")): "of one number",
+    (_POPULATION, "return int(self.pattern.shape[0])", "return int(self.pattern.shape[ -1])"): _VECTORS,
+    (_POPULATION, "return int(self.members.shape[0])", "return int(self.members.shape[ -1])"): _VECTORS,
+    (_POPULATION, _PAIRED, _PAIRED.replace("True", "False")): "there is one size for each start",
     (_GROUPS, "_MAX_TERMS = 300_000_000", "_MAX_TERMS = 300000001"): _STEPS,
     (_GROUPS, "_MAX_TERMS = 300_000_000", "_MAX_TERMS = 299999999"): _STEPS,
     (_GROUPS, "_MIN_STEPS = 100", "_MIN_STEPS = 101"): _STEPS,

@@ -260,6 +260,33 @@ def test_pairs_of_up_to_512_groups_are_exchanged(num_groups, are_exchanged, move
     assert found == (with_pairs if are_exchanged else without)
 
 
+def evened(sizes, splits):
+    """The splits of groups of one class after the search; the ratios are equal."""
+    numbers = np.arange(len(sizes))
+    table = group_splits._Table(numbers, 0 * numbers, np.array(sizes), np.array([sum(sizes)]), len(sizes))
+    count = max(splits) + 1
+    return group_splits._evened(table, np.array(splits), [1 / count] * count).tolist()
+
+
+def test_a_step_exchanges_two_groups_of_the_first_pair_of_splits(monkeypatch):
+    monkeypatch.setattr(group_splits, "_MAX_TERMS", 0)
+    monkeypatch.setattr(group_splits, "_MIN_STEPS", 1)
+    # no move helps, and exchanges with the last split help as much
+    assert evened([4.0, 3.0, 3.0, 2.0, 3.0, 2.0], [0, 0, 1, 1, 2, 2]) == [1, 0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("size", "splits"), [(1e9, [0, 0, 0, 1]), (1e8, [0, 1, 0, 1])])
+def test_a_change_of_a_billionth_is_a_rounding_error(size, splits):
+    assert evened([size - 1, 1.0, 1.0, size - 1], [0, 0, 0, 1]) == splits
+
+
+def test_changes_are_rounded_so_that_equal_ones_compare_as_equal():
+    table = group_splits._table(np.array([0, 0, 1]), np.zeros(3, dtype=np.int64))
+    excess = group_splits._excess(table, np.arange(2), [0.5, 0.5])
+    changes = group_splits._changes(table, np.arange(2), excess)
+    assert changes.tolist() == [[2.666666667, 1.333333333], [1.333333333, 0.666666667]]
+
+
 def test_a_split_after_the_last_group_has_the_highest_cut():
     ratios = {"train": Fraction(4, 5), "val": Fraction(1, 5)}
     membership = split_groups_by_class([b"one"] + [b"nine"] * 9, ratios, 6, np.zeros(10, dtype=np.int64))
