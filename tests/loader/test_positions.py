@@ -169,6 +169,11 @@ def test_workers_that_cannot_resume_a_run_are_refused(order, batch_size, num_wor
     check_workers(None, batch_size, Worker(0, num_workers))
 
 
+@pytest.mark.parametrize(("batch_size", "num_workers"), [(8, 1), (4, 2), (1, 8)])
+def test_workers_that_divide_the_lanes_can_resume_a_run(batch_size, num_workers):
+    check_workers(FACTS, batch_size, Worker(0, num_workers))
+
+
 @pytest.mark.parametrize(
     ("start", "epochs", "shuffle", "num_examples", "message"),
     [

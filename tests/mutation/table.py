@@ -24,6 +24,7 @@ _RESUMED = (
     _IN_POSITIONS + "the_facts_of_an_order_never_change_between_releases",
     _IN_POSITIONS + "a_shuffle_has_the_lanes_and_runs_of_the_position_unless_they_are_given",
     _IN_POSITIONS + "workers_that_cannot_resume_a_run_are_refused",
+    _IN_POSITIONS + "workers_that_divide_the_lanes_can_resume_a_run",
     _IN_POSITIONS + "a_run_starts_before_its_end",
     _IN_POSITIONS + "the_default_lanes_of_a_run_of_an_unknown_number_of_workers_are_refused",
     _IN_POSITIONS + "a_run_with_a_different_order_cannot_be_resumed",
