@@ -33,6 +33,10 @@ from tfshards.loader.resources.cache import cached_shards
 from tfshards.loader.training.progress import Progress
 from tfshards.loader.training.scope import warn_of_other_workers, warn_of_uneven_replicas
 
+# With fewer positions, numbering the records takes less time than tracing the functions that name a damaged
+# record without numbers: 1 microsecond for each, against a tenth of a second.
+FEW_POSITIONS = 10_000
+
 
 def load(
     path: str | os.PathLike[str] | Mix,
@@ -168,7 +172,8 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
-    reader = replace(reader, numbered=fetches or needs_numbers(content, assignment))
+    is_small = assignment.num_positions < FEW_POSITIONS
+    reader = replace(reader, numbered=is_small or fetches or needs_numbers(content, assignment))
     groups = read_groups(plan, reader)
     batches = make_batches(groups, content, shards=reader.shards, assignment=assignment, ahead=ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps

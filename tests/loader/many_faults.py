@@ -17,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from tfshards import loader
+from tfshards.loader import pipeline
 from tfshards.loader.integrity.files import inspect_shards
 from tfshards.schemas import TfshardsError, read_manifest
 from tfshards.schemas.index import index_path
@@ -72,7 +73,7 @@ def loaded(root, name):
 
 
 def load(root):
-    return loader.load(root, batch_size=16, remainder="keep", select=("number", "text"))
+    return loader.load(root, batch_size=15, remainder=REMAINDER, select=("number", "text"))
 
 
 def main(root, number, number_read):
@@ -106,4 +107,6 @@ def main(root, number, number_read):
 
 
 if __name__ == "__main__":
+    # "keep" reads the records with their numbers, "drop" without
+    REMAINDER, pipeline.FEW_POSITIONS = sys.argv[4], 0
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

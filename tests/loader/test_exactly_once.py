@@ -5,7 +5,7 @@ import pytest
 
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader import Position, Shuffle, Worker
+from tfshards.loader import Position, Shuffle, Worker, pipeline
 from tfshards.loader.records import shards as shard_tables
 from tfshards.schemas import OptionsError
 
@@ -196,6 +196,27 @@ def test_large_splits_with_only_some_offsets_in_memory_are_read_the_same(numbere
     wanted = batches(loader.load(path, **options))
     monkeypatch.setattr(shard_tables, "MOST_OFFSETS", 9)  # every fifth of 41 then
     assert batches(loader.load(path, **options)) == wanted
+
+
+@pytest.mark.parametrize("gaps", [1 << 17, 9], ids=["all offsets", "every fifth offset"])
+@pytest.mark.parametrize(
+    ("num_workers", "options"),
+    [
+        (1, {}),
+        (3, {"epochs": 2}),
+        (1, {"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}),
+        (2, {"shuffle": MIXED}),
+        (4, {"shuffle": Shuffle(seed=1, run=3, lanes=4)}),
+        (2, {"shuffle": Shuffle(seed=1, how="full"), "epochs": 2}),
+        (1, {"take": loader.Part(1, 2), "shuffle": Shuffle(seed=1, lanes=1)}),
+    ],
+)
+def test_records_without_numbers_are_the_same(numbered, monkeypatch, num_workers, options, gaps):
+    path = numbered([11, 0, 23, 7])
+    monkeypatch.setattr(shard_tables, "MOST_OFFSETS", gaps)
+    wanted = load_all(path, num_workers, 2, **options)
+    monkeypatch.setattr(pipeline, "FEW_POSITIONS", 0)
+    assert load_all(path, num_workers, 2, **options) == wanted
 
 
 def test_values_have_the_dtype_of_the_schema(numbered):

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tests.tables import mostly_nightly
 from tfshards import loader
+from tfshards.loader import pipeline
 from tfshards.loader.integrity.open import open_shards
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
@@ -20,6 +21,12 @@ from tfshards.schemas.index import index_path, parse_index
 
 SIZES = [6, 25, 7]
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+
+
+@pytest.fixture(autouse=True)
+def _without_numbers(monkeypatch):
+    """Read without numbers, but with remainder="keep", which needs them."""
+    monkeypatch.setattr(pipeline, "FEW_POSITIONS", 0)
 
 
 @pytest.fixture(scope="module", params=["none", "gzip"])
@@ -222,7 +229,9 @@ REMOVED = """
     import tensorflow as tf
     from pathlib import Path
     from tfshards import loader
+    from tfshards.loader import pipeline
 
+    pipeline.FEW_POSITIONS = 0
     dataset = loader.load(sys.argv[1], batch_size=2, epochs=None, shuffle=loader.Shuffle(seed=0))
     iterator = iter(dataset)
     next(iterator)

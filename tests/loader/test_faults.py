@@ -21,20 +21,34 @@ def examples(lengths):
     return [{"number": number, "text": bytes([number]) * length} for number, length in enumerate(lengths)]
 
 
+MANY = [number * 7 % 40 for number in range(30)]
+RARELY = [] if "TORTURE_FAULTS" in os.environ else [pytest.mark.nightly]
+
+
 @pytest.mark.parametrize(
-    ("compression", "lengths"),
+    ("compression", "lengths", "remainder"),
     [
-        ("none", [number * 7 % 40 for number in range(30)]),
-        pytest.param("none", [20] * 30, marks=[] if "TORTURE_FAULTS" in os.environ else pytest.mark.nightly),
-        ("gzip", [number * 7 % 40 for number in range(30)]),
+        ("none", MANY, "drop"),
+        pytest.param("none", MANY, "keep", marks=RARELY),
+        pytest.param("none", [20] * 30, "drop", marks=RARELY),
+        ("gzip", MANY, "keep"),
+        pytest.param("gzip", MANY, "drop", marks=RARELY),
     ],
-    ids=["records of many lengths", "records of one length", "gzip"],
+    ids=[
+        "records of many lengths",
+        "records of many lengths, numbered",
+        "records of one length",
+        "gzip, numbered",
+        "gzip",
+    ],
 )
-def test_every_fault_raises_or_is_harmless(programs, write_dataset, tmp_path, compression, lengths):
+def test_every_fault_raises_or_is_harmless(
+    programs, write_dataset, tmp_path, compression, lengths, remainder
+):
     rows = examples(lengths)
     shards = {"train": [rows[:10], rows[10:21], rows[21:]]}
     root = write_dataset(tmp_path / "dataset", SCHEMA, shards, compression=compression)
-    done = programs.run([PROGRAM, root, FAULTS, SHARD_FAULTS], timeout=300 + 6 * SHARD_FAULTS)
+    done = programs.run([PROGRAM, root, FAULTS, SHARD_FAULTS, remainder], timeout=300 + 6 * SHARD_FAULTS)
     assert done.returncode == 0, done.stderr[-3000:]
     counts = {kind: Counter(outcomes) for kind, outcomes in json.loads(done.stdout).items()}
     for kind, outcomes in counts.items():
