@@ -19,7 +19,7 @@ from tfshards.loader.records.shards import Shards
 PADDING = -2
 # This number and lower ones mean a record that could not be read; see ``missing_number``.
 _MISSING = -3
-# Takes the place of a record that is not there: no ``tf.train.Example`` consists of this byte.
+# Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
 MISSING = b"\xff"
 
 
