@@ -59,7 +59,7 @@ def read_intervals(
     With numbers, a record that cannot be read, and all after it in its interval, are empty strings with a
     number that ``missing_number`` decodes, because TensorFlow's own error would not name the file.
 
-    Without numbers, which take a quarter of the time of small records, an error of TensorFlow takes the place
+    Without numbers, which take an eighth of the time of small records, an error of TensorFlow takes the place
     of such a record, and ``MISSING`` that of those after it, and of those after the end of a file.
 
     Args:
