@@ -24,6 +24,7 @@ from tfshards.loader.options.position import Position
 from tfshards.loader.options.selection import Classes, Mix, Part
 from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.options.worker import Worker
+from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.order.source import open_source
 from tfshards.loader.records.record_reader import RecordReader
@@ -172,8 +173,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
-    is_small = assignment.num_positions < FEW_POSITIONS
-    reader = replace(reader, numbered=is_small or fetches or needs_numbers(content, assignment))
+    reader = replace(reader, numbered=fetches or is_numbered(content, assignment))
     groups = read_groups(plan, reader)
     batches = make_batches(groups, content, shards=reader.shards, assignment=assignment, ahead=ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
@@ -184,6 +184,11 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if options.tracker is not None and plan.facts is not None:
         options.tracker.load_from_here(plan.facts, assignment.num_steps, options.epochs)
     return dataset
+
+
+def is_numbered(content: Content, assignment: Assignment) -> bool:
+    """Return whether the records of local files are read with their numbers."""
+    return assignment.num_positions < FEW_POSITIONS or needs_numbers(content, assignment)
 
 
 def _delivered_spec(content: Content) -> tuple[Content, object]:

@@ -18,7 +18,7 @@ from tfshards.loader.options.selection import Mix
 from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.order.plan import Plan, make_plan
 from tfshards.loader.order.source import Source, open_source
-from tfshards.loader.pipeline import load_dataset
+from tfshards.loader.pipeline import is_numbered, load_dataset
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
 from tfshards.loader.speed.disk import cold_bytes_per_second
@@ -109,7 +109,8 @@ def bench(
         smallest = source.manifest.schema.names[-1]
         records = rate_in_graph(load_dataset(replace(encoded, select=(smallest,))), of_batch, seconds)
     else:
-        reader = RecordReader(open_shards(source, options), plan.population, plan.order, plan.record_bytes)
+        shards, numbered = open_shards(source, options), is_numbered(content, plan.assignment)
+        reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes, numbered)
         groups = read_groups(plan, reader).prefetch(2)
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
     is_decoded = content.by_example
