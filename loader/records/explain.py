@@ -32,6 +32,12 @@ REMEDY = (
     "remainder='pad'"
 )
 
+# The shard can be read from its beginning, although reading by its index failed.
+_AGAIN = (
+    ": reading failed, but a second attempt succeeded: the storage failed temporarily, or the file was "
+    "replaced after it was opened"
+)
+
 
 def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
     """Return an operation that fails if records could not be read; the error names file, record and offset.
@@ -40,9 +46,8 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
         shards: the shards of the split.
         numbers: shape ``(rows,)`` int64, from ``read_intervals``.
     """
-    missing = is_missing(numbers)
-
-    return fail_unless(tf.logical_not(tf.reduce_any(missing)), lambda: explained(shards, numbers))
+    all_read = tf.logical_not(tf.reduce_any(is_missing(numbers)))
+    return fail_unless(all_read, lambda: explained(shards, numbers))
 
 
 def fail_unless(condition: tf.Tensor, explain: Callable[[], tf.Tensor]) -> tf.Operation:
@@ -60,15 +65,18 @@ def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
 
     Args:
         shards: the shards of the split.
-        numbers: shape ``(rows,)`` int64, from ``read_intervals``.
+        numbers: shape ``(rows,)`` int64, from ``read_intervals``; records without numbers are read a second
+            time for them, by which none may be missing.
     """
     missing = is_missing(numbers)
     first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
-    # without a missing one, the file of the first record, which is sound
-    number = tf.where(tf.reduce_any(missing), missing_number(first), first)
     if shards.fetcher is not None:
-        return call_method(shards.fetcher.explain, [number], [tf.string])[0]
-    return _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
+        return call_method(shards.fetcher.explain, [missing_number(first)], [tf.string])[0]
+    some = tf.reduce_any(missing)
+    number = tf.where(some, missing_number(first), first)
+    text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
+    # the shard of the first record need not be the one that could not be read
+    return tf.where(some, text, f"one of the shards {shards.paths[0]} to {shards.paths[-1]}{_AGAIN}{REMEDY}")
 
 
 def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -100,14 +108,9 @@ def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number:
     )
     damaged = tf.strings.format(" is damaged at record {}, offset {}", (num_sound, offset))
     unread = " cannot be read: it was removed, or its storage failed, after it was opened"
-    # The shard can be read from its beginning, although reading by its index failed.
-    sound = (
-        ": reading failed, but a second attempt succeeded: the storage failed temporarily, or the file was "
-        "replaced after it was opened"
-    )
     text = tf.where(ended == num_sound, cut, damaged)
     text = tf.where(tf.logical_and(ended < 0, num_sound == 0), unread, text)
-    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, sound, text), REMEDY])
+    return tf.strings.join(["shard ", path, tf.where(num_sound >= end, _AGAIN, text), REMEDY])
 
 
 _EXPLAINED = not_inlined(

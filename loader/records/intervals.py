@@ -74,10 +74,8 @@ def read_intervals(
     columns = (intervals.shards, offsets, intervals.counts, intervals.numbers, *hops)
     if shards.fetcher is None:
         each = tf.data.Dataset.from_tensor_slices(columns)
-        if numbered:
-            return flat_mapped(each, lambda *interval: _read_interval(shards, *interval))
-        missing = tf.data.Dataset.from_tensors(MISSING).repeat()
-        return flat_mapped(each, lambda *interval: _read_records(shards, missing, *interval))
+        missing = None if numbered else tf.data.Dataset.from_tensors(MISSING).repeat()
+        return flat_mapped(each, lambda *interval: _read_interval(shards, missing, *interval))
     each = tf.data.Dataset.from_tensor_slices((firsts, *columns))
     return flat_mapped(each, lambda *interval: _read_fetched(shards, epoch, *interval))
 
@@ -94,6 +92,7 @@ def is_missing(numbers: tf.Tensor) -> tf.Tensor:
 
 def _read_interval(
     shards: Shards,
+    missing: tf.data.Dataset | None,
     shard: tf.Tensor,
     offset: tf.Tensor,
     count: tf.Tensor,
@@ -101,20 +100,9 @@ def _read_interval(
     hop: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
     path = gather(shards.paths, shard)
-    return _read_file(shards, path, offset, count, number, hop)
-
-
-def _read_records(
-    shards: Shards,
-    missing: tf.data.Dataset,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    _: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    records = _records_from(shards, gather(shards.paths, shard), offset, hop)
-    return records.concatenate(missing).take(count)
+    if missing is None:
+        return _read_file(shards, path, offset, count, number, hop)
+    return _records_from(shards, path, offset, hop).concatenate(missing).take(count)
 
 
 def _read_fetched(
