@@ -201,7 +201,7 @@ def num_lanes(
     if wanted % num_workers:
         raise OptionsError(
             f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple of "
-            f"{num_workers}, or {_listed(divisors(wanted))} workers"
+            f"{num_workers}, or change the number of workers to {_listed(divisors(wanted))}"
         )
     return wanted
 
