@@ -4,7 +4,8 @@
 
 SPLIT is a hash of the digests of the split's shards. Each pipeline writes and removes only files of its own
 folder, on which it holds a lock, so that no process removes what another one reads. It takes hard links of
-what other pipelines of the split have fetched, and takes over the folders of those that have ended.
+what other pipelines of the split have fetched. A pipeline that begins takes over the folders of those of its
+split that have ended.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,7 +35,8 @@ class BlockFolder:
     """A folder of blocks that belongs to one pipeline, until ``close``.
 
     The pipelines of a cache divide ``bound`` among themselves: each may have as much as it wants if all do,
-    and otherwise an equal part. A pipeline that begins while others run waits for nobody: for the seconds
+    and otherwise an equal part. One that has ended counts as one that wants what it has left, and whatever
+    exceeds its part is removed. A pipeline that begins while others run waits for nobody: for the seconds
     until they have seen it, the files of all together may exceed the bound by what they wait to remove.
 
     Attributes:
@@ -77,11 +80,15 @@ class BlockFolder:
         changed = self._num_changes()
         if changed == self._seen:
             return False
+        # what has been left before is about to be taken over
+        is_first = self._seen < 0
         self._seen, share = changed, self.share
-        running = [folder for folder in self._folders() if folder != self.path and _is_locked(folder)]
-        self._others = [folder for folder in running if folder.parent == self.path.parent]
+        others = self._wanted_by_others()
+        self._others = [folder for folder in others if folder.parent == self.path.parent]
         if self._bound is not None:
-            self.share = _share(self._bound, self._wanted, [_wanted_by(folder) for folder in running])
+            left = {} if is_first else _left_in(self._ended())
+            self.share = _share(self._bound, self._wanted, [*others.values(), *left.values()])
+            self._trim(self._bound, left, [self._wanted, *others.values()])
         return self.share != share
 
     def link(self, name: str, num_bytes: int) -> bool:
@@ -124,8 +131,12 @@ class BlockFolder:
                 path.unlink(missing_ok=True)
         if not names:
             shutil.rmtree(self.path, ignore_errors=True)
-        self._note_change()
         self._lock.close()
+        self._note_change()
+        if self._bound is not None:
+            # perhaps nobody runs who would see that this one has ended
+            left = _left_in([self.path, *self._ended()])
+            self._trim(self._bound, left, self._wanted_by_others().values())
 
     def _folders(self) -> list[Path]:
         return sorted(path.parent for path in self._base.glob(f"*/*/{_LOCK}"))
@@ -133,16 +144,15 @@ class BlockFolder:
     def _ended(self) -> list[Path]:
         return [folder for folder in self._folders() if folder != self.path and not _is_locked(folder)]
 
+    def _wanted_by_others(self) -> dict[Path, int]:
+        """Return the folders of the other pipelines that run, and how many bytes each of them wants."""
+        running = [each for each in self._folders() if each != self.path and _is_locked(each)]
+        return {folder: _wanted_by(folder) for folder in running}
+
     def _take_over(self, folder: Path) -> None:
         """Move the blocks of an ended pipeline here, if they are of this split; remove what is too much."""
-        try:
-            lock = (folder / _LOCK).open("rb")
-        except FileNotFoundError:
-            return
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with _locked(folder) as is_ended:
+            if not is_ended:
                 return
             same = folder.parent == self.path.parent
             if not same and self._bound is not None and self._have_room(self._bound, folder):
@@ -162,6 +172,30 @@ class BlockFolder:
         running = [each for each in self._folders() if each != ended and _is_locked(each)]
         left = [each for each in self._folders() if each not in running]
         return sum(map(_wanted_by, running)) + sum(map(_size_of, left)) <= bound
+
+    def _trim(self, bound: int, left: Mapping[Path, int], wanted: Iterable[int]) -> None:
+        """Remove what ended pipelines have left beyond their parts of ``bound``.
+
+        Args:
+            bound: the bytes of all pipelines together.
+            left: the folders of ended pipelines, and how many bytes are in each.
+            wanted: how many bytes each running pipeline wants.
+        """
+        running, is_trimmed = list(wanted), False
+        for folder, num_bytes in left.items():
+            elsewhere = [size for each, size in left.items() if each != folder]
+            too_many = num_bytes - _share(bound, num_bytes, [*running, *elsewhere])
+            if too_many <= 0:
+                continue
+            with _locked(folder) as is_ended:
+                for path in folder.iterdir() if is_ended else ():
+                    if too_many > 0 and path.name != _LOCK:
+                        too_many -= path.stat().st_size
+                        path.unlink()
+                        is_trimmed = True
+        if is_trimmed:
+            # while it was locked, the folder seemed to be one of a running pipeline
+            self._note_change()
 
     def _note_change(self) -> None:
         with (self._base / _CHANGED).open("ab") as file:
@@ -185,6 +219,28 @@ def _share(bound: int, wanted: int, others: Sequence[int]) -> int:
     raise AssertionError
 
 
+def _left_in(ended: Iterable[Path]) -> dict[Path, int]:
+    """Return how many bytes ended pipelines have left, by their folders."""
+    return {folder: _size_of(folder) for folder in ended}
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock of an ended pipeline; False if it runs, or another one has the lock or took it over."""
+    try:
+        lock = (folder / _LOCK).open("rb")
+    except FileNotFoundError:
+        yield False
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield (folder / _LOCK).exists()
+
+
 def _is_locked(folder: Path) -> bool:
     try:
         with (folder / _LOCK).open("rb") as lock:
@@ -205,6 +261,6 @@ def _wanted_by(folder: Path) -> int:
 
 def _size_of(folder: Path) -> int:
     try:
-        return sum(path.stat().st_size for path in folder.iterdir())
+        return sum(path.stat().st_size for path in folder.iterdir() if path.name != _LOCK)
     except OSError:
         return 0

@@ -159,7 +159,8 @@ def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int 
     if bound is not None:
         ahead = max(_LEAST_AHEAD * block, min(ahead, bound // _AHEAD_PART))
         if reading + ahead > bound:
-            fewer = ", or fewer Shuffle.lanes" if plan.assignment.lanes else ""
+            lanes = plan.assignment.lanes
+            fewer = f", or fewer Shuffle.lanes than {lanes}" if lanes else ""
             raise OptionsError(
                 f"cache= has {size(bound)}, but the blocks that are read at the same time need "
                 f"{size(reading + ahead)}; use that much{fewer}"
