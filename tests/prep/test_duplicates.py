@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import zlib
@@ -14,10 +15,11 @@ from tests.prep.test_resume import build_command, killed_when
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.building.decisions import up_to_date
-from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.content import content_digest
+from tfshards.prep.records.example import decode_example, example_encoder
 from tfshards.prep.records.reader import read_records
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas import BuildError, Feature, InputError, Manifest, Schema
 
 DROP = Options(duplicates="drop")
 FAIL = Options(duplicates="fail")
@@ -237,6 +239,20 @@ def test_the_label_of_a_table_is_excluded_under_any_name(tmp_path, quiet_build):
     source = Table(tmp_path / "t.csv", columns=ColumnRoles(label="species"))
     manifest = quiet_build(source, tmp_path / "out", options=DROP)
     assert kept(tmp_path / "out", manifest) == ["0", "1"]
+
+
+def test_the_digest_of_content_is_that_of_the_record_without_key_and_label():
+    image, key, label = (
+        Feature("i", "image", "uint8", (None, None, 3)),
+        Feature("key", "bytes", "bytes"),
+        Feature("y", "label", "int64"),
+    )
+    digest = content_digest(Schema((key, label, image)))
+    # encoded in several parts
+    data = bytes(5000)
+    record = b"".join(example_encoder(Schema((image,)))([data]))
+    assert digest([b"k", 0, data]) == hashlib.blake2b(record, digest_size=16).hexdigest()
+    assert digest([b"k", 0, data]) == digest([b"l", 1, data]) != digest([b"k", 0, data[1:]])
 
 
 def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):

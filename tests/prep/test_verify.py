@@ -427,8 +427,10 @@ RECORDS = {
 }
 
 
-def test_an_intact_record_has_no_fault(tmp_path):
-    assert verify(dataset_of(tmp_path, [record(SCHEMA, SOUND)]), deep=True)
+def test_intact_records_have_no_fault(tmp_path):
+    # an example without a class has the label -1
+    records = [record(SCHEMA, SOUND), record(SCHEMA, [*SOUND[:4], -1, [], b"8"])]
+    assert verify(dataset_of(tmp_path, records), deep=True)
 
 
 @pytest.mark.parametrize(("data", "fault"), RECORDS.values(), ids=RECORDS.keys())
@@ -461,20 +463,26 @@ def test_lists_of_any_length_are_valid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "sound", "beyond"),
+    ("dtype", "least", "most"),
     [
-        ("bool", [0, 1], 2),
-        ("int8", [-128, 127], 128),
-        ("uint16", [0, 65_535], -1),
-        ("int32", [-(1 << 31)], 1 << 31),
-        ("uint32", [(1 << 32) - 1], 1 << 32),
+        ("bool", 0, 1),
+        ("int8", -128, 127),
+        ("uint8", 0, 255),
+        ("int16", -32_768, 32_767),
+        ("uint16", 0, 65_535),
+        ("int32", -(1 << 31), (1 << 31) - 1),
+        ("uint32", 0, (1 << 32) - 1),
     ],
 )
-def test_integers_beyond_their_dtype_are_named(dtype, sound, beyond, tmp_path):
+def test_integers_beyond_their_dtype_are_named(dtype, least, most, tmp_path):
     schema = Schema((Feature("n", "int", dtype, (None,)), Feature("key", "bytes", "bytes")))
-    records = [record(schema, [sound, b"0"]), record(schema, [[*sound, beyond], b"1"])]
-    (found,) = of_records(verify(dataset_of(tmp_path, records, schema), deep=True))
-    assert found == f"record 1, key '1': the feature 'n' holds {beyond}, which is out of range for {dtype}"
+    below, above = least - 1, most + 1
+    lists = [[least, most], [least, below], [most, above], [0, above, below]]
+    records = [record(schema, [values, str(key).encode()]) for key, values in enumerate(lists)]
+    assert of_records(verify(dataset_of(tmp_path, records, schema), deep=True)) == [
+        f"record {key}, key '{key}': the feature 'n' holds {beyond}, which is out of range for {dtype}"
+        for key, beyond in ((1, below), (2, above), (3, above))
+    ]
 
 
 @pytest.mark.parametrize(
