@@ -5,13 +5,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Mix, Part, Position, Shuffle, Worker
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.choose import choose_population
 from tfshards.loader.order.population import quotas_of
+from tfshards.loader.order.source import open_source
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
 
 CLASSES = ("cat", "dog", "eel", "fox")
@@ -62,6 +66,14 @@ def numbers(path, num_workers=1, batch_size=8, **options):
 
 def flat(steps):
     return [number for step in steps for number in step]
+
+
+def chosen(path, **options):
+    """Return the numbers of the examples of the first epoch in its stored order, without reading them."""
+    checked = LoadOptions(path=path, batch_size=1, **options)
+    population = choose_population(checked, open_source(checked))
+    positions = tf.range(population.num_positions, dtype=tf.int64)
+    return population.numbers(tf.constant(0, tf.int64), positions).numpy().tolist()
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,7 @@ def test_parts_are_disjoint_and_complete_and_a_rest_is_the_complement(animals, s
     rest = flat(numbers(animals, take=Part(1, 3, rest=True), **options))
     assert sorted(rest + parts[1]) == list(range(COUNT))
     assert sorted(flat(numbers(animals, take=10, **options))) == list(range(10))
+    assert chosen(animals, take=COUNT) == list(range(COUNT))
 
 
 def test_parts_of_classes_are_disjoint_and_complete(animals):
@@ -149,6 +162,38 @@ def test_parts_of_classes_are_disjoint_and_complete(animals):
     assert (
         flat(numbers(animals, take=3, **options)) == [n for n, label in enumerate(LABELS) if label == 1][:3]
     )
+
+
+def test_parts_of_ratios_are_disjoint_and_complete(animals):
+    # in the ratios of the examples, each of them has one position
+    parts = [chosen(animals, classes={"cat": 60, "dog": 25}, take=Part(index, 5)) for index in range(5)]
+    assert [len(part) for part in parts] == [17] * 5
+    assert sorted(itertools.chain(*parts)) == [n for n, label in enumerate(LABELS) if label in (0, 1)]
+
+
+def test_a_class_is_chosen_by_its_name_or_its_number(animals, write_dataset, tmp_path):
+    assert chosen(animals, classes=[0]) == chosen(animals, classes=["cat"])
+    assert chosen(animals, classes=[np.int64(2)]) == chosen(animals, classes=["eel"])
+    unnamed = Schema(SCHEMA.features)
+    path = write_dataset(tmp_path / "unnamed", unnamed, {"train": [examples_of(0, [5, 0, -1, 5])]})
+    assert chosen(path, classes=[5]) == [0, 3]
+    assert chosen(path, classes=[0, -1]) == [1, 2]
+    with pytest.raises(OptionsError, match=r"'cat', which is not a class; the classes are numbers only$"):
+        chosen(path, classes=["cat"])
+
+
+def test_any_number_of_datasets_is_mixed(animals, more, write_dataset, tmp_path):
+    third = write_dataset(tmp_path / "third", SCHEMA, {"train": [examples_of(2000, [0, 1, 2])]})
+    assert chosen(Mix({third: 1})) == [0, 1, 2]
+    # in the ratios of the examples, each of them has one position
+    assert sorted(chosen(Mix({animals: COUNT, more: 20, third: 3}))) == list(range(COUNT + 20 + 3))
+    halves = [chosen(Mix({more: 20, third: 3}), take=Part(index, 2)) for index in range(2)]
+    assert sorted(itertools.chain(*halves)) == list(range(23))
+
+
+def test_one_directory_in_two_spellings_is_not_mixed_as_one(animals):
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        chosen(Mix({animals: 1, str(animals): 1}))
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
@@ -222,6 +267,8 @@ def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp
             "names 'cow', which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'",
         ),
         ({"classes": [4]}, "names 4, which is not a class"),
+        ({"classes": [-1]}, "names -1, which is not a class"),
+        ({"classes": [True]}, "names True, which is not a class"),
         ({"classes": ["fox"]}, r"has no examples of classes=\['fox'\]"),
         ({"classes": {"cat": 1, "fox": 1}}, "has no examples of 'fox'; leave it out of the ratios"),
         (
