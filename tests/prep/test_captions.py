@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.prep.test_table_nested import IMAGES, encoded, write_parquet
-from tfshards.prep import Options, Table, append
+from tfshards.prep import Options, Table, append, plan
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
 from tfshards.prep.sources.tables.images import same_images
@@ -65,6 +65,7 @@ def test_rows_of_one_image_stay_in_one_split(spellings, image_folder, quiet_buil
     assert not images_of(splits["train"]) & images_of(splits["val"])
     assert manifest.splits["train"].num_examples == 18
     assert f"{LINE}groups" in log
+    assert "same_image" not in plan(Table(table), tmp_path / "whole").options
 
 
 def test_other_groups_are_those_of_the_user(image_folder, quiet_build, tmp_path, log):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.prep.test_table_nested import encoded, write_parquet
-from tfshards.prep import ColumnRoles, Options, Table, append, merge, verify
+from tfshards.prep import ColumnRoles, Options, Table, append, merge, plan, verify
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.reader import read_records
 from tfshards.schemas import InputError, read_manifest
@@ -166,6 +167,32 @@ def test_rows_without_a_class_are_stratified_with_the_others(quiet_build, tmp_pa
         options = Options(splits={"a": "1/2", "b": "1/2"}, stratify=True, group_by=by)
         manifest = quiet_build(Table(path), tmp_path / f"{number}", options=options)
         assert sum(split.num_examples for split in manifest.splits.values()) == 24
+
+
+def test_rows_without_a_class_are_of_no_class_in_a_plan(tmp_path):
+    splits = ["train"] * 3 + ["val"] * 2 + ["test"] * 2 + ["more"]
+    rows = pa.table({"label": [0, 1, 2, 0, 1, -1, 0, 2], "split": splits})
+    path = write_parquet(tmp_path / "rows.parquet", rows, {"label": CLASSES})
+    found = plan(Table(path), tmp_path / "out")
+    # an example of "test" may have any class
+    assert [line for line in found.warnings if "keep their numbers" in line] == [
+        "the split 'val' has no examples of 'c'; the classes keep their numbers",
+        "the split 'more' has no examples of 'a', 'b'; the classes keep their numbers",
+    ]
+    assert {split: label_counts(found.listing, layout) for split, layout in found.layouts.items()} == {
+        "more": {"a": 0, "b": 0, "c": 1},
+        "test": {},
+        "train": {"a": 1, "b": 1, "c": 1},
+        "val": {"a": 1, "b": 1, "c": 0},
+    }
+
+
+def test_the_evenness_of_groups_is_that_of_the_rows_with_a_class(tmp_path):
+    rows = pa.table({"label": [0, 0, 0, 1, -1, 1, -1, 1, 0], "g": [0, 0, 0, 1, 1, 1, 2, 2, 2]})
+    path = write_parquet(tmp_path / "rows.parquet", rows, {"label": CLASSES})
+    options = Options(splits={"a": "2/3", "b": "1/3"}, stratify=True, group_by="g")
+    (note,) = plan(Table(path), tmp_path / "out", options=options).notes
+    assert note.endswith("the ratio by at most 8.3%: 3 of the 4 examples of 'a' are in 'a'")
 
 
 def test_labels_that_are_no_classes_do_not_lose_their_names(quiet_build, tmp_path):

@@ -378,3 +378,11 @@ def test_class_folders_that_are_groups_are_named(patients, tmp_path):
         InputError, match=r"would be empty: .*; with group_by='folder' each class folder is a"
     ):
         plan(ImageFolder(patients), tmp_path / "out", options=options)
+    # with other groups, and without classes, the error has no more to say
+    for source, group_by in (
+        (ImageFolder(patients), "^(ill|well)/"),
+        (ImageFolder(patients / "ill"), "folder"),
+    ):
+        options = Options(splits={"train": "0.8", "val": "0.1", "test": "0.1"}, group_by=group_by)
+        with pytest.raises(InputError, match=r"^split 'val' would be empty: .* or more data$"):
+            plan(source, tmp_path / "out", options=options)

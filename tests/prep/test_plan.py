@@ -14,6 +14,8 @@ from tests.prep.test_splits import split_of
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Table
 from tfshards.prep.planning.balance import lay_out, permutation, rebalance
+from tfshards.prep.planning.plan import plan_id_of
+from tfshards.schemas import OptionsError
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -42,6 +44,34 @@ def test_the_digest_of_the_inputs_does_not_depend_on_how_many_keys_are_joined(
     expected = prep.plan(source, tmp_path / "out").inputs_digest
     monkeypatch.setattr("tfshards.prep.planning.plan._KEYS_AT_ONCE", keys_at_once)
     assert prep.plan(source, tmp_path / "out").inputs_digest == expected
+
+
+def test_the_plan_id_depends_on_all_options_but_not_on_their_order(tmp_path):
+    found = prep.plan(Arrays({"x": np.arange(4)}), tmp_path / "out", seed=3)
+    schema, options, digest = found.listing.schema, dict(found.options), found.inputs_digest
+    # a manifest may list its options in any order
+    other = dict(reversed(options.items()))
+    assert list(other) != list(options)
+    assert (
+        plan_id_of("out", schema, other, digest)
+        == plan_id_of("out", schema, options, digest)
+        == found.plan_id
+    )
+    different = [
+        plan_id_of("out", schema, options | {"seed": 4}, digest),
+        plan_id_of("in", schema, options, digest),
+        plan_id_of("out", schema, options, digest + "0"),
+    ]
+    assert len({found.plan_id, *different}) == 4
+
+
+def test_a_seed_fits_in_int64_and_is_not_negative(tmp_path):
+    source = Arrays({"x": np.arange(4)})
+    for seed in (0, 2**63 - 1):
+        assert prep.plan(source, tmp_path / "out", seed=seed).options["seed"] == seed
+    for seed in (-1, 2**63):
+        with pytest.raises(OptionsError, match=rf"^seed={seed} must lie between 0 and 2\^63 - 1$"):
+            prep.plan(source, tmp_path / "out", seed=seed)
 
 
 def test_each_example_of_a_source_with_splits_is_in_one_of_them(image_folder, tmp_path):
