@@ -34,6 +34,12 @@ LEAKS = [
     ("frames in the folder of a video", ["v1/frame1.jpg", "v1/frame2.jpg"], "named as parts"),
     ("augmented by Roboflow", [f"a/x_jpg.rf.{d * 32}.jpg" for d in "ab"], "named as parts"),
     (
+        "slices with other separators",
+        ["ct/p7-slice1.png", "ct/p7_slice2.png"],
+        "2 examples are named as parts",
+    ),
+    ("frames without a name", ["frame1.jpg", "Frame2.jpg"], "2 examples are named as parts"),
+    (
         "two words of parts in a name",
         ["a/clip1_crop_1.jpg", "a/clip1_crop_2.jpg"],
         "2 examples are named as parts",
@@ -75,6 +81,29 @@ def test_equal_names_and_sizes_are_reported_unless_chance_explains_them():
     assert warnings_of(names) == []
 
 
+# Each number is a file: its size, or None for one of its own. The first ones are in two folders.
+CHANCE = [
+    ("one pair", [1000] * 2, 100, False),
+    ("three files", [1000] * 3, 100, True),
+    ("files of one byte", [1] * 4, 100, True),
+    ("empty files", [0] * 4, 100, False),
+    ("as many as four times chance, and two", [1000, 1000, 2000, 2000], 0, False),
+    ("more", [1000, 1000, 2000, 2000], 1, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "others", "is_reported"), [row[1:] for row in CHANCE], ids=[row[0] for row in CHANCE]
+)
+def test_few_equal_names_and_sizes_are_by_chance(sizes, others, is_reported):
+    # pairs of other names have equal sizes: of two of 16 files, the sizes are equal with a probability of 1/8
+    pairs = [] if others > 1 else [3000 + number // 2 for number in range(12)]
+    apart = [5000 + number for number in range(others)]
+    names = [f"{number}/{size}.jpg" for number, size in enumerate(sizes)]
+    names += [f"c/{number}.png" for number in range(len(pairs) + len(apart))]
+    assert len(warnings_of(names, sizes=[*sizes, *pairs, *apart])) == is_reported
+
+
 def test_the_splits_of_folders_have_another_remedy():
     names = ["train/a/v1_frame1.jpg", "val/a/v1_frame2.jpg"]
     (line,) = warnings_of(names, by_ratio=False)
@@ -85,8 +114,27 @@ def test_the_splits_of_folders_have_another_remedy():
 
 def test_of_many_examples_some_are_looked_at():
     names = [f"a/v{n // 4}_frame{n}.jpg" for n in range(3000)]
-    (line,) = warnings_of(names, limit=2000)
-    assert line.startswith("2,000 examples of 2,000 looked at are named as parts")
+    text = (
+        "named as parts of one whose other parts are in another split, such as 'a/v0_frame0.jpg' in 'train'"
+    )
+    # blocks of 1,000
+    for limit, looked_at in ((1, "1,000"), (2000, "2,000"), (2999, "2,000")):
+        (line,) = warnings_of(names, limit=limit)
+        assert line.startswith(f"{looked_at} examples of {looked_at} looked at are {text}")
+    (line,) = warnings_of(names, limit=3000)
+    assert line.startswith(f"3,000 examples are {text}")
+
+
+def test_at_most_a_hundred_thousand_examples_are_looked_at():
+    names = ["a.jpg", "a (1).jpg", *(f"{number}.jpg" for number in range(99_998))]
+    for count, of in ((100_000, ""), (100_001, " of 100,000 looked at")):
+        names += [f"{number}.png" for number in range(count - len(names))]
+        keys = [name.encode() for name in names]
+        sizes = np.arange(count)
+        listing = Listing(Schema((KEY_FEATURE,)), keys, sizes, np.zeros(count, np.int64))
+        splits = {"train": np.arange(0, count, 2), "val": np.arange(1, count, 2)}
+        (line,) = leak_warnings(listing, splits, by_ratio=True)
+        assert line.startswith(f"2 examples{of} look like copies")
 
 
 def test_a_plan_reports_leaks_and_groups_remove_them(image_folder, tmp_path):
