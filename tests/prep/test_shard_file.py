@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 
 import pytest
 import tensorflow as tf
@@ -91,6 +92,37 @@ def test_labels_are_stored_next_to_a_shard_and_match_its_records(compression, tm
             scan_shard(tmp_path, "a.tfrecord", compression, label=Feature(name, "label", "int64"))
 
 
+@pytest.mark.parametrize("size", [1, 4096])
+def test_any_number_of_records_is_written_together(size, tmp_path):
+    # in one call, an operating system writes at most 1024 buffers
+    records = [bytes([number % 256]) * size for number in range(1500)]
+    write(tmp_path, "none", [[(bytes(1 << 17),), *((record,) for record in records)]])
+    assert [data for _, data in read_records(tmp_path / "a.tfrecord", "none")] == [bytes(1 << 17), *records]
+
+
+def test_a_finished_file_stays_and_an_abandoned_one_does_not(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    file = write(tmp_path, "none")
+    file.finish()
+    file.abandon()
+    assert [data for _, data in read_records(path, "none")] == RECORDS
+    path.unlink()
+    unfinished = ShardFile(path)
+
+    def fail():
+        with unfinished:
+            unfinished.append(frames_of(RUNS[0], "none"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert not path.exists()
+    # the file of a second attempt
+    path.touch()
+    unfinished.abandon()
+    assert path.exists()
+
+
 def test_only_an_empty_shard_has_fewer_than_eight_last_bytes(tmp_path):
     file = write(tmp_path, "none", [[(b"",)]])
     assert file.describe("a")[0].last_bytes == (tmp_path / "a.tfrecord").read_bytes()[-8:].hex()
@@ -101,6 +133,12 @@ def test_compressed_files_are_reproducible_and_hold_no_timestamp(tmp_path):
         (tmp_path / name).mkdir()
         write(tmp_path / name, "gzip")
     data = (tmp_path / "one" / "a.tfrecord").read_bytes()
+    # a member for each run with records, of zlib's default level
+    runs = [b"".join(frames_of(run, "none").buffers) for run in RUNS if run]
+    compressors = [zlib.compressobj(wbits=31) for _ in runs]
+    assert data == b"".join(
+        made.compress(run) + made.flush() for made, run in zip(compressors, runs, strict=True)
+    )
     assert data == (tmp_path / "other" / "a.tfrecord").read_bytes()
     # the time in the header of a member: RFC 1952, section 2.3
     assert data[4:8] == bytes(4)
