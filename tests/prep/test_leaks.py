@@ -121,8 +121,8 @@ def test_of_many_examples_some_are_looked_at():
     for limit, looked_at in ((1, "1,000"), (2000, "2,000"), (2999, "2,000")):
         (line,) = warnings_of(names, limit=limit)
         assert line.startswith(f"{looked_at} examples of {looked_at} looked at are {text}")
-    (line,) = warnings_of(names, limit=3000)
-    assert line.startswith(f"3,000 examples are {text}")
+    (line,) = warnings_of(names[:2500], limit=2500)
+    assert line.startswith(f"2,500 examples are {text}")
 
 
 def test_at_most_a_hundred_thousand_examples_are_looked_at():

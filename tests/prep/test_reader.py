@@ -85,6 +85,17 @@ def test_damaged_compressed_data_are_reported_with_the_frame(tmp_path):
         reader.read(5)
 
 
+def test_damaged_compressed_data_end_the_frames(tmp_path):
+    path = tmp_path / "shard"
+    path.write_bytes(gzip.compress(b"".join(FRAMES))[:-1])
+    *found, lost = found_in((path, "gzip"))
+    assert found == list(map(sound, range(6)))
+    fault = (
+        "the compressed data are damaged: Compressed file ended before the end-of-stream marker was reached"
+    )
+    assert lost == (6, SIZE, None, 0, False, fault + LOST, True)
+
+
 def found_in(file, **options) -> list[tuple[object, ...]]:
     return [tuple(found) for found in read_frames(*file, **options)]
 
@@ -120,7 +131,7 @@ def test_data_after_a_damaged_header_may_be_damaged_too(write):
 
 def test_a_damaged_header_that_is_not_in_the_index_is_passed_over(write):
     # of two frames the index knows only where both begin and end, as of one
-    for first in (0, 2, 4):
+    for first in (0, 2, 3, 4):
         lengths = [len(each) for each in FRAMES]
         lengths[first : first + 2] = [sum(lengths[first : first + 2])]
         index = RecordIndex(np.array(lengths, np.int64))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+import os
+import random
 import zlib
 
 import pytest
@@ -32,7 +35,7 @@ RECORDS = [b"".join(parts) for run in RUNS for parts in run]
 def write(root, compression, runs=RUNS, labels=()):
     """Write the shard, and its labels if there are any."""
     left = iter(labels)
-    with ShardFile(root / "a.tfrecord", bool(labels)) as file:
+    with ShardFile(root / "a.tfrecord", **({"has_labels": True} if labels else {})) as file:
         for run in runs:
             file.append(frames_of(run, compression), [next(left) for _ in run] if labels else ())
     return file
@@ -133,16 +136,33 @@ def test_compressed_files_are_reproducible_and_hold_no_timestamp(tmp_path):
         (tmp_path / name).mkdir()
         write(tmp_path / name, "gzip")
     data = (tmp_path / "one" / "a.tfrecord").read_bytes()
-    # a member for each run with records, of zlib's default level
-    runs = [b"".join(frames_of(run, "none").buffers) for run in RUNS if run]
-    compressors = [zlib.compressobj(wbits=31) for _ in runs]
-    assert data == b"".join(
-        made.compress(run) + made.flush() for made, run in zip(compressors, runs, strict=True)
-    )
     assert data == (tmp_path / "other" / "a.tfrecord").read_bytes()
     # the time in the header of a member: RFC 1952, section 2.3
     assert data[4:8] == bytes(4)
     assert len(data) < sum(map(len, RECORDS)) / 10
+
+
+def test_the_records_of_a_call_are_one_member_of_zlibs_default_level(tmp_path):
+    # other levels find other matches in letters, and a smaller window none in repeated noise
+    text = bytes(random.Random(0).choices(b"abcd", k=20_000)) + random.Random(0).randbytes(20_000) * 2
+    write(tmp_path, "gzip", [[(text,), (b"short",)], [(b"next",)]])
+    plain = [b"".join(frames_of(run, "none").buffers) for run in ([(text,), (b"short",)], [(b"next",)])]
+    members = []
+    for data in plain:
+        # with the header of gzip
+        compressor = zlib.compressobj(wbits=31)
+        members.append(compressor.compress(data) + compressor.flush())
+    assert (tmp_path / "a.tfrecord").read_bytes() == b"".join(members)
+
+
+def test_a_file_that_cannot_be_finished_is_removed(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write(tmp_path, "none")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path):
