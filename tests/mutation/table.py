@@ -31,6 +31,61 @@ _RESUMED = (
     _IN_POSITIONS + "a_run_of_a_different_split_or_dataset_cannot_be_resumed",
 )
 
+_IN_VERIFY = "tests/prep/test_verify.py::test_"
+_CHECKED = (
+    _IN_VERIFY + "a_record_that_violates_the_schema_is_named",
+    _IN_VERIFY + "intact_records_have_no_fault",
+    _IN_VERIFY + "lists_of_any_length_are_valid",
+    _IN_VERIFY + "integers_beyond_their_dtype_are_named",
+    _IN_VERIFY + "a_list_of_another_type_than_in_the_schema_is_named",
+    "tests/prep/test_adopt.py::test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses",
+    "tests/prep/test_adopt.py::test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is",
+)
+
+_IN_DUPLICATES = "tests/prep/test_duplicates.py::test_"
+_COMPARED = (
+    _IN_DUPLICATES + "the_digest_of_content_is_that_of_the_record_without_key_and_label",
+    _IN_DUPLICATES + "the_first_of_equal_rows_is_kept",
+    _IN_DUPLICATES + "the_label_of_a_table_is_excluded_under_any_name",
+    _IN_DUPLICATES + "labels_alone_cannot_be_compared",
+    _IN_DUPLICATES + "stored_values_are_compared",
+)
+
+_IN_CHOOSE = "tests/loader/test_choose.py::test_"
+_CHOSEN = (
+    _IN_CHOOSE + "a_class_is_chosen_by_its_name_or_its_number",
+    _IN_CHOOSE + "any_number_of_datasets_is_mixed",
+    _IN_CHOOSE + "one_directory_in_two_spellings_is_not_mixed_as_one",
+    _IN_CHOOSE + "parts_of_ratios_are_disjoint_and_complete",
+    _IN_CHOOSE + "invalid_selections_are_refused",
+    _IN_CHOOSE + "a_mix_names_the_differences_of_its_datasets",
+    _IN_CHOOSE + "parts_are_disjoint_and_complete_and_a_rest_is_the_complement",
+)
+
+_IN_CLASSES = "tests/prep/test_class_numbers.py::test_"
+_IN_GROUPS = "tests/prep/test_group_splits.py::test_"
+_IN_CAPTIONS = "tests/prep/test_captions.py::test_"
+_PLANNED = (
+    # finds most of them
+    "tests/prep/test_golden.py::test_the_bytes_of_a_build_never_change_between_releases",
+    "tests/prep/test_plan.py::test_a_seed_fits_in_int64_and_is_not_negative",
+    "tests/prep/test_plan.py::test_the_plan_id_depends_on_all_options_but_not_on_their_order",
+    "tests/prep/test_build.py::test_the_number_of_shards_follows_from_their_size",
+    "tests/prep/test_build.py::test_ratios_for_a_source_that_has_splits_are_an_error",
+    "tests/prep/test_build.py::test_stratifying_requires_labels",
+    _IN_CLASSES + "rows_without_a_class_are_of_no_class_in_a_plan",
+    _IN_CLASSES + "the_evenness_of_groups_is_that_of_the_rows_with_a_class",
+    "tests/prep/test_classes.py::test_many_classes_missing_from_a_split_are_reported_in_one_line",
+    "tests/prep/test_print.py::test_classes_are_listed_by_their_numbers_and_numbers_as_names_are_warned_of",
+    _IN_GROUPS + "class_folders_that_are_groups_are_named",
+    _IN_GROUPS + "plan_and_build_report_how_even_the_classes_are",
+    _IN_GROUPS + "numbers_of_classes_are_reported_where_they_have_no_names",
+    _IN_CAPTIONS + "rows_of_one_image_stay_in_one_split",
+    _IN_CAPTIONS + "other_groups_are_those_of_the_user",
+    _IN_CAPTIONS + "one_row_per_image_is_split_as_before",
+    "tests/test_mistakes.py::test_build_and_plan_name_the_argument_of_a_wrong_type",
+)
+
 # The tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
     "prep/planning/shard_counts.py": ("tests/prep/test_shard_counts.py",),
@@ -56,6 +111,22 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/prep/test_group_splits.py::test_membership_of_many_small_datasets_never_changes_between_releases",
         "tests/prep/test_group_splits.py",
     ),
+    "prep/records/values.py": _CHECKED,
+    "prep/records/content.py": _COMPARED,
+    "loader/order/choose.py": _CHOSEN,
+    "prep/planning/plan.py": _PLANNED,
+    "loader/order/plan.py": ("tests/loader/test_plan.py",),
+    "prep/records/shard_file.py": (
+        "tests/prep/test_shard_file.py",
+        "tests/prep/test_golden.py::test_the_bytes_of_a_build_never_change_between_releases",
+    ),
+    "prep/records/reader.py": (
+        "tests/prep/test_reader.py",
+        "tests/prep/test_tfrecord.py",
+        "tests/prep/test_shard_file.py::test_a_length_beyond_the_compressed_data_takes_no_memory",
+        "tests/storage/test_remote_verbs.py::test_the_frames_of_a_shard_in_a_bucket_are_those_on_a_disk",
+    ),
+    "prep/planning/leaks.py": ("tests/prep/test_leaks.py",),
 }
 
 _CACHE = "the size of a cache changes no value"
@@ -95,6 +166,48 @@ _KEY = "return strings[0] if len(strings) == 1 else None"
 _FEATURE = 'return cast("bytes", self._features[name].SerializeToString(deterministic=True))'
 _PARTED = "the bytes are the same in any number of parts"
 _NUMBER = "yield _Field(tag >> 3 if wire_type == 2 else 0, start, value, at)"
+
+_VALUES = "prep/records/values.py"
+_IS_WANTED = "if values and not isinstance(values[0], wanted):"
+_FOUND = 'return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"'
+_BYTES = 'length = len(cast("list[bytes]", values)[0])'
+_ONE_TYPE = "all values of a list have one type"
+_CHOOSE = "loader/order/choose.py"
+_BASES = "taken(np.arange(base, base + size), part) for base, size in zip(bases, source.sizes, strict=True)"
+_QUOTAS = "for name, quota in zip(ratios, quotas, strict=True):"
+_PLAN = "prep/planning/plan.py"
+_AT_ONCE = "_KEYS_AT_ONCE = 1 << 16"
+_JOINED = "the digest is the same for any number of keys that are joined"
+_WORST = 'worst, text = Fraction(-1), ""'
+_ARE_CLASSES = "return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))"
+_COUNTED = "found = dict(zip(values.tolist(), counts.tolist(), strict=True))"
+_ORDER = "loader/order/plan.py"
+_STEPS_LEFT = "return max(0, ((self.epochs or 1) - self.begin.epoch) * steps - self.begin.step)"
+_NO_STEPS = "without an end, and with steps, the line before has returned"
+_SEED = "seed=order_seed(shuffle.seed, source.manifest.build_id) if shuffle is not None else 0,"
+_UNUSED = "the stored order has no runs, which alone need the seed"
+_LEAKS = "prep/planning/leaks.py"
+_COMPARED_SPLITS = "if len(splits) < 2 or isinstance(listing.keys, RowKeys):"
+_NO_LEAKS = "within one split, and among numbers of rows, no rule finds any"
+_SHARED_NAMES = (
+    "shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and sizes[index] > 0}"
+)
+_ONE_FILE = "a name that occurs once is in one split"
+_SHARD_FILE = "prep/records/shard_file.py"
+_WRITTEN = "_WRITE_BYTES = 1 << 16"
+_HASHED_AT_ONCE = "_HASHED_BYTES = 1 << 20"
+_GROUPED = "groups of any size have the same bytes"
+_UPDATED = 'self._digest.update(group[0] if len(group) == 1 else b"".join(group))'
+_IS_FILLED = "if filled >= num_bytes:"
+_IS_SMALL = "if len(buffer) < SMALL_BYTES:"
+_NEXT_GROUP = "group, filled = [], 0"
+_READER = "prep/records/reader.py"
+_BUFFERED = "_BUFFER_BYTES = 1 << 20"
+_PART_SIZE = "_PART_BYTES = 1 << 26"
+_READ = "data = file.read(length) if length <= _BUFFER_BYTES else _read_long(file, length)"
+_ANY_BUFFER = "the same bytes are read with buffers and in parts of any size"
+_NO_FRAME = "no frame begins there, and the first one is found by a seek"
+_FOOTER = "if FOOTER.unpack(footer)[0] == checksum:"
 
 # (module, line before, line after): the reason
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -157,4 +270,63 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         _FEATURE,
         _FEATURE.replace("True", "False"),
     ): "the order is that of maps, and a feature has none",
+    (_VALUES, _IS_WANTED, _IS_WANTED.replace("[0]", "[ -1]")): _ONE_TYPE,
+    (_VALUES, _FOUND, _FOUND.replace("[0]", "[ -1]")): _ONE_TYPE,
+    (_VALUES, _BYTES, _BYTES.replace("[0]", "[ -1]")): "of one value",
+    (_CHOOSE, _BASES, _BASES.replace("True", "False")): "there is one base for each size",
+    (_CHOOSE, _QUOTAS, _QUOTAS.replace("True", "False")): "there is one quota for each ratio",
+    (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 2 << 16"): _JOINED,
+    (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 17"): _JOINED,
+    (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 15"): _JOINED,
+    (_PLAN, _WORST, _WORST.replace("-1", "- 2")): "any negative number is less than each difference",
+    (_PLAN, _ARE_CLASSES, _ARE_CLASSES.replace("True", "False")): "each example has a group and a label",
+    (_PLAN, _COUNTED, _COUNTED.replace("True", "False")): "there is one count for each value",
+    (_ORDER, _STEPS_LEFT, _STEPS_LEFT.replace("or 1", "or 2")): _NO_STEPS,
+    (_ORDER, _STEPS_LEFT, _STEPS_LEFT.replace("or 1", "or 0")): _NO_STEPS,
+    (
+        _ORDER,
+        _STEPS_LEFT,
+        _STEPS_LEFT.replace("max(0", "max( -1"),
+    ): "a run that begins after its end is refused before, so that the number is never negative",
+    (_ORDER, _SEED, _SEED.replace("else 0", "else 1")): _UNUSED,
+    (_ORDER, _SEED, _SEED.replace("else 0", "else -1")): _UNUSED,
+    (_SHARD_FILE, _WRITTEN, "_WRITE_BYTES = 1 >> 16"): _GROUPED,
+    (_SHARD_FILE, _WRITTEN, "_WRITE_BYTES = 2 << 16"): _GROUPED,
+    (_SHARD_FILE, _WRITTEN, "_WRITE_BYTES = 0 << 16"): _GROUPED,
+    (_SHARD_FILE, _WRITTEN, "_WRITE_BYTES = 1 << 17"): _GROUPED,
+    (_SHARD_FILE, _WRITTEN, "_WRITE_BYTES = 1 << 15"): _GROUPED,
+    (_SHARD_FILE, _HASHED_AT_ONCE, "_HASHED_BYTES = 1 >> 20"): _GROUPED,
+    (_SHARD_FILE, _HASHED_AT_ONCE, "_HASHED_BYTES = 2 << 20"): _GROUPED,
+    (_SHARD_FILE, _HASHED_AT_ONCE, "_HASHED_BYTES = 0 << 20"): _GROUPED,
+    (_SHARD_FILE, _HASHED_AT_ONCE, "_HASHED_BYTES = 1 << 21"): _GROUPED,
+    (_SHARD_FILE, _HASHED_AT_ONCE, "_HASHED_BYTES = 1 << 19"): _GROUPED,
+    (_SHARD_FILE, _UPDATED, _UPDATED.replace("[0]", "[ -1]")): "of one buffer",
+    (_SHARD_FILE, _UPDATED, _UPDATED.replace("== 1", "== 0")): "one buffer is joined to itself",
+    (_SHARD_FILE, "filled = 0", "filled = 1"): _GROUPED,
+    (_SHARD_FILE, "filled = 0", "filled = -1"): _GROUPED,
+    (_SHARD_FILE, _NEXT_GROUP, "group, filled = [], 1"): _GROUPED,
+    (_SHARD_FILE, _NEXT_GROUP, "group, filled = [], -1"): _GROUPED,
+    (_SHARD_FILE, _IS_FILLED, "if filled > num_bytes:"): _GROUPED,
+    (_SHARD_FILE, _IS_SMALL, "if len(buffer) <= SMALL_BYTES:"): _PARTED,
+    (_READER, _BUFFERED, "_BUFFER_BYTES = 1 >> 20"): _ANY_BUFFER,
+    (_READER, _BUFFERED, "_BUFFER_BYTES = 2 << 20"): _ANY_BUFFER,
+    (_READER, _BUFFERED, "_BUFFER_BYTES = 0 << 20"): _ANY_BUFFER,
+    (_READER, _BUFFERED, "_BUFFER_BYTES = 1 << 21"): _ANY_BUFFER,
+    (_READER, _BUFFERED, "_BUFFER_BYTES = 1 << 19"): _ANY_BUFFER,
+    (_READER, _PART_SIZE, "_PART_BYTES = 2 << 26"): _ANY_BUFFER,
+    (_READER, _PART_SIZE, "_PART_BYTES = 1 << 27"): _ANY_BUFFER,
+    (_READER, _PART_SIZE, "_PART_BYTES = 1 << 25"): _ANY_BUFFER,
+    (_READER, _READ, _READ.replace("<=", "<")): _ANY_BUFFER,
+    (
+        _READER,
+        "file.seek(0)",
+        "file.seek( -1)",
+    ): "an object has no offset before its start, and is read from it",
+    (_READER, "self._at = 0", "self._at = 1"): _NO_FRAME,
+    (_READER, "self._at = 0", "self._at = -1"): _NO_FRAME,
+    (_READER, _FOOTER, _FOOTER.replace("[0]", "[ -1]")): "of one number",
+    (_LEAKS, _COMPARED_SPLITS, _COMPARED_SPLITS.replace("< 2", "< 1")): _NO_LEAKS,
+    (_LEAKS, _COMPARED_SPLITS, _COMPARED_SPLITS.replace("or", "and", 1)): _NO_LEAKS,
+    (_LEAKS, _SHARED_NAMES, _SHARED_NAMES.replace("[name] > 1", "[name] >= 1")): _ONE_FILE,
+    (_LEAKS, _SHARED_NAMES, _SHARED_NAMES.replace("[name] > 1", "[name] > 0")): _ONE_FILE,
 }
