@@ -58,6 +58,10 @@ class Mix:
                 'Mix({"data/photos": 0.7, "data/drawings": 0.3})'
             )
         check_ratios("Mix.weights", self.weights)
+        if len({str(path) for path in self.weights}) < len(self.weights):
+            raise OptionsError(
+                f"Mix.weights={self.weights!r} names a directory as text and as a path; give it one weight"
+            )
 
 
 def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:

@@ -191,9 +191,9 @@ def test_any_number_of_datasets_is_mixed(animals, more, write_dataset, tmp_path)
     assert sorted(itertools.chain(*halves)) == list(range(23))
 
 
-def test_one_directory_in_two_spellings_is_not_mixed_as_one(animals):
-    with pytest.raises(ValueError, match="argument 2 is longer"):
-        chosen(Mix({animals: 1, str(animals): 1}))
+def test_a_directory_has_one_weight_in_a_mix(animals):
+    with pytest.raises(OptionsError, match="names a directory as text and as a path; give it one weight"):
+        Mix({animals: 1, str(animals): 1})
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
