@@ -61,8 +61,8 @@ packages: $(VENV)/.installed
 sbom: $(VENV)/.installed
 	$(BIN)/python .ci/sbom.py sbom.cdx.json
 
-# Changes operators and numbers in the modules of tests/mutation/table.py, and lists what no test finds: over half
-# an hour for all of them. MUTANTS="--sample 10" or "schemas/index.py" tries fewer.
+# Changes operators and numbers in the modules of tests/mutation/table.py, and lists what no test finds: an hour
+# for all of them. MUTANTS="--sample 10" or "schemas/index.py" tries fewer.
 MUTANTS ?=
 mutants: $(VENV)/.installed
 	PYTHONPATH=.namespace $(BIN)/uv run -q --no-project --python $(BIN)/python --with cosmic-ray==8.7.0 \

@@ -174,6 +174,7 @@ _BYTES = 'length = len(cast("list[bytes]", values)[0])'
 _ONE_TYPE = "all values of a list have one type"
 _CHOOSE = "loader/order/choose.py"
 _BASES = "taken(np.arange(base, base + size), part) for base, size in zip(bases, source.sizes, strict=True)"
+_GROUPED = "for name, numbers in zip(ratios, members, strict=True):"
 _QUOTAS = "for name, quota in zip(ratios, quotas, strict=True):"
 _PLAN = "prep/planning/plan.py"
 _AT_ONCE = "_KEYS_AT_ONCE = 1 << 16"
@@ -274,6 +275,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_VALUES, _FOUND, _FOUND.replace("[0]", "[ -1]")): _ONE_TYPE,
     (_VALUES, _BYTES, _BYTES.replace("[0]", "[ -1]")): "of one value",
     (_CHOOSE, _BASES, _BASES.replace("True", "False")): "there is one base for each size",
+    (_CHOOSE, _GROUPED, _GROUPED.replace("True", "False")): "there is one group for each ratio",
     (_CHOOSE, _QUOTAS, _QUOTAS.replace("True", "False")): "there is one quota for each ratio",
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 2 << 16"): _JOINED,
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 17"): _JOINED,
