@@ -55,7 +55,7 @@ _IN_CHOOSE = "tests/loader/test_choose.py::test_"
 _CHOSEN = (
     _IN_CHOOSE + "a_class_is_chosen_by_its_name_or_its_number",
     _IN_CHOOSE + "any_number_of_datasets_is_mixed",
-    _IN_CHOOSE + "one_directory_in_two_spellings_is_not_mixed_as_one",
+    _IN_CHOOSE + "a_directory_has_one_weight_in_a_mix",
     _IN_CHOOSE + "parts_of_ratios_are_disjoint_and_complete",
     _IN_CHOOSE + "invalid_selections_are_refused",
     _IN_CHOOSE + "a_mix_names_the_differences_of_its_datasets",
@@ -174,7 +174,7 @@ _BYTES = 'length = len(cast("list[bytes]", values)[0])'
 _ONE_TYPE = "all values of a list have one type"
 _CHOOSE = "loader/order/choose.py"
 _BASES = "taken(np.arange(base, base + size), part) for base, size in zip(bases, source.sizes, strict=True)"
-_GROUPED = "for name, numbers in zip(ratios, members, strict=True):"
+_RATED = "for name, numbers in zip(ratios, members, strict=True):"
 _QUOTAS = "for name, quota in zip(ratios, quotas, strict=True):"
 _PLAN = "prep/planning/plan.py"
 _AT_ONCE = "_KEYS_AT_ONCE = 1 << 16"
@@ -275,7 +275,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_VALUES, _FOUND, _FOUND.replace("[0]", "[ -1]")): _ONE_TYPE,
     (_VALUES, _BYTES, _BYTES.replace("[0]", "[ -1]")): "of one value",
     (_CHOOSE, _BASES, _BASES.replace("True", "False")): "there is one base for each size",
-    (_CHOOSE, _GROUPED, _GROUPED.replace("True", "False")): "there is one group for each ratio",
+    (_CHOOSE, _RATED, _RATED.replace("True", "False")): "there is one group for each ratio",
     (_CHOOSE, _QUOTAS, _QUOTAS.replace("True", "False")): "there is one quota for each ratio",
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 2 << 16"): _JOINED,
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 17"): _JOINED,
