@@ -10,8 +10,10 @@ from typing import get_args
 from tfshards.prep.auditing.findings import Kind
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
 from tfshards.prep.progress.lines import counted
-from tfshards.prep.sources.keys_file import check_keys_path, write_keys
+from tfshards.prep.sources.keys_file import write_keys
 from tfshards.schemas import OptionsError
+from tfshards.schemas.files import check_new_file
+from tfshards.schemas.storage import any_path
 
 # The kinds of findings whose instances are examples.
 _WITH_EXAMPLES: tuple[Kind, ...] = ("leak", "duplicate", "conflict", "size")
@@ -56,7 +58,9 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.keys_of and not args.keys:
         raise OptionsError("keys_of= has no effect without keys=; name a file")
-    path = check_keys_path(args.keys) if args.keys else None
+    path = any_path(args.keys) if args.keys else None
+    if path is not None:
+        check_new_file(path, "the keys")
     found = audit(args.dataset, distance=_distance(args.distance))
     print(json.dumps(audit_json(found)) if args.json else audit_text(found))
     if path is not None:

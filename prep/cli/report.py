@@ -31,7 +31,9 @@ def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.reporting.report import report
 
     options = ReportOptions(seed=args.seed, source=args.source, audit=args.audit, boxes=args.boxes)
-    print(report(args.dataset, args.output, png=args.png, options=options))
+    print(report(args.dataset, args.output, png=args.png, options=options, log=args.log))
+    if args.png:
+        print(args.png)
     return 0
 
 

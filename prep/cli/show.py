@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Verb, add_dataset
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import local_path
+from tfshards.schemas.files import check_new_file, local_path
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
@@ -32,6 +32,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from tfshards.prep.verification.show import examples, find
 
+    if args.save:
+        check_new_file(local_path(args.save), "the image")
     if args.first is not None or args.key is None:
         return _print_first(args, examples(args.dataset, args.key))
     _print(find(args.dataset, args.key), args)
@@ -61,6 +63,7 @@ def _print(found: Found, args: argparse.Namespace) -> None:
         data = found.values[images[0]][0]
         assert isinstance(data, bytes)
         local_path(args.save).write_bytes(data)
+        args.log(f"wrote the image to {args.save}")
 
 
 def example_text(found: Found) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.thumbnails import encoded_small, thumbnail
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.reporting.pictures import Shown, picture_uri
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
@@ -59,15 +60,23 @@ def source_folder(source: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def rejected_groups(
-    root: AnyPath, manifest: Manifest, source: bytes | None
+    root: AnyPath, manifest: Manifest, source: bytes | None, log: Log
 ) -> tuple[list[RejectedGroup], str]:
-    """Return the rejected inputs by reason, the most common first, and why they cannot be listed, if so."""
+    """Return the rejected inputs by reason, the most common first, and why they cannot be listed, if so.
+
+    A folder without any of them is probably a mistake, about which ``log`` receives a line.
+    """
     if not manifest.totals.rejected:
         return [], ""
     try:
         rejects = read_rejects(root / rejects_name(manifest.build_id))
     except InputError as error:
         return [], escaped(str(error))
+    if source is not None and not any(_is_in(source, to_bytes(reject.key)) for reject in rejects):
+        log(
+            f"warning: source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder "
+            "that the dataset was built from"
+        )
     by_reason: dict[str, list[Reject]] = defaultdict(list)
     for reject in sorted(rejects):
         by_reason[reject.reason].append(reject)
@@ -90,6 +99,10 @@ def _shown(reject: Reject, source: bytes | None) -> Shown:
         return Shown(name, caption=caption)
     uri = picture_uri(encoded_small(picture))
     return Shown(name, uri=uri, width=picture.width, height=picture.height, caption=caption)
+
+
+def _is_in(source: bytes, key: bytes) -> bool:
+    return os.path.lexists(os.path.join(source, key))
 
 
 def _content(source: bytes, key: bytes) -> bytes | None:

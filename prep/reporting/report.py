@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 
+from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.reporting.audited import audited, finding_parts, rows_of_findings
 from tfshards.prep.reporting.catalog import Catalog, read_catalog
 from tfshards.prep.reporting.class_groups import chosen_groups, class_chart, class_counts, class_rows, groups
@@ -26,7 +27,7 @@ from tfshards.prep.reporting.pictures import side_of
 from tfshards.prep.reporting.rejected import rejected_groups, source_folder
 from tfshards.prep.reporting.sheet import contact_sheet
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.files import check_new_file, write_atomically
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
@@ -43,6 +44,7 @@ def report(
     *,
     png: str | os.PathLike[str] | None = None,
     options: ReportOptions | None = None,
+    log: Log = to_stderr,
 ) -> AnyPath:
     """Write one page of HTML that shows a dataset, and return its path.
 
@@ -55,19 +57,24 @@ def report(
         output: file of the page; by default ``NAME-report.html`` in the working directory.
         png: file for the contact sheet as a picture; none by default.
         options: seed, source and further options.
+        log: called with a line for each warning.
 
     Raises:
         OptionsError: an argument is not allowed, or ``png`` is given but the dataset has no pictures.
-        InputError: ``dataset`` is not a dataset, or a package is missing (``tfshards[report]``).
+        InputError: ``dataset`` is not a dataset, the folder of a file does not exist, or a package is
+            missing (``tfshards[report]``).
         FormatError: the manifest cannot be read.
         OSError: a file cannot be written.
     """
     options = ReportOptions() if options is None else options
     if not isinstance(options, ReportOptions):
         raise OptionsError(f"options={options!r} must be a ReportOptions(...)")
+    if png is not None:
+        _check_png(png)
     require_packages()
     root, manifest = any_path(dataset), read_manifest(dataset)
     path = any_path(f"{manifest.name}-report.html" if output is None else output)
+    check_new_file(path, "the page")
     if png is not None and image_of(manifest.schema) is None:
         raise OptionsError("png= writes a contact sheet, but the dataset has no images; leave it out")
     source = source_folder(options.source)
@@ -94,7 +101,7 @@ def report(
     seen = look(root, manifest, catalog, wanted, roles)
     drawn = look(root, manifest, catalog, dict.fromkeys(marked, Want(_MARKED_SIDE, has_marks=True)), roles)
     counts = class_counts(manifest)
-    rejected, rejected_fault = rejected_groups(root, manifest, source)
+    rejected, rejected_fault = rejected_groups(root, manifest, source, log)
     page = Page(
         name=escaped(manifest.name),
         version=version("tfshards"),
@@ -127,6 +134,14 @@ def report(
     if png is not None:
         write_atomically(any_path(png), contact_sheet(chosen, seen))
     return path
+
+
+def _check_png(png: str | os.PathLike[str]) -> None:
+    """Raise if the contact sheet, a PNG, cannot be written to this file."""
+    found = any_path(png)
+    if found.suffix.lower() != ".png":
+        raise OptionsError(f"png={os.fspath(png)!r} must end in .png: the contact sheet is a PNG")
+    check_new_file(found, "the contact sheet")
 
 
 def _features(manifest: Manifest) -> list[tuple[str, str, str, str]]:

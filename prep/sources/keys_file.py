@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
@@ -28,19 +27,6 @@ def write_keys(path: AnyPath, keys: Iterable[str]) -> None:
         OSError: the file cannot be written.
     """
     write_atomically(path, "".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
-
-
-def check_keys_path(path: str | os.PathLike[str]) -> AnyPath:
-    """Return the path of a new file of keys.
-
-    Raises:
-        InputError: its folder does not exist.
-    """
-    found = any_path(path)
-    if isinstance(found, Path) and (found.is_dir() or not found.parent.is_dir()):
-        fault = "is a folder" if found.is_dir() else f"the folder {found.parent} does not exist"
-        raise InputError(f"{found}: {fault}; name a file for the keys in an existing folder")
-    return found
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[bytes]:

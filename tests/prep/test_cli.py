@@ -310,8 +310,8 @@ def test_verify_prints_each_problem_of_a_manifest(dataset, run):
 
 
 def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_folder, run):
-    status, out, _ = run("show", "out", "dog/05.png", "--save", "saved.png")
-    assert status == 0
+    status, out, err = run("show", "out", "dog/05.png", "--save", "saved.png")
+    assert (status, err) == (0, "wrote the image to saved.png\n")
     assert Path("saved.png").read_bytes() == (small_folder / "dog" / "05.png").read_bytes()
     shard, image, label, key = out.splitlines()
     assert re.fullmatch(
@@ -632,8 +632,11 @@ def test_saving_an_image_of_a_dataset_without_images_is_an_error(array_files, ru
 
 
 def test_a_file_that_cannot_be_written_is_named(dataset, run):
-    status, _, err = run("show", "out", "cat/00.png", "--save", "nowhere/1.png")
-    assert (status, err) == (1, "tfshards: nowhere/1.png: No such file or directory\n")
+    status, out, err = run("show", "out", "cat/00.png", "--save", "nowhere/1.png")
+    assert (status, out) == (1, "")
+    assert "1.png: the folder nowhere does not exist; name a file for the image in an existing folder" in err
+    status, _, err = run("show", "out", "cat/00.png", "--save", 300 * "a")
+    assert (status, err) == (1, f"tfshards: {300 * 'a'}: File name too long\n")
 
 
 def test_help_lists_all_verbs(run):

@@ -305,7 +305,7 @@ def test_the_verb_prints_the_path_and_writes_the_sheet(built, tmp_path, capsys):
     page, sheet = tmp_path / "page.html", tmp_path / "sheet.png"
     command = ["report", str(built.dataset), "--output", str(page), "--png", str(sheet), "--no-audit"]
     assert main(command) == 0
-    assert capsys.readouterr().out == f"{page}\n"
+    assert capsys.readouterr().out == f"{page}\n{sheet}\n"
     with Image.open(sheet) as image:
         # three classes with at most eight examples each
         assert image.width > 3 * 60
@@ -313,6 +313,39 @@ def test_the_verb_prints_the_path_and_writes_the_sheet(built, tmp_path, capsys):
         assert len(image.getcolors(1 << 24)) > 1000
     assert main(["report", str(built.dataset), "--source", "nowhere"]) == 1
     assert "tfshards: --source nowhere is not a folder" in capsys.readouterr().err
+
+
+def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp_path, capsys):
+    command = ["report", str(built.dataset), "--output", str(tmp_path / "page.html"), "--no-audit"]
+    assert main([*command, "--source", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == (
+        f"warning: --source {tmp_path} holds none of the rejected inputs; give the folder that the dataset "
+        "was built from\n"
+    )
+    assert main([*command, "--source", str(built.source)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--png", "sheet.gif"], 2, "--png sheet.gif must end in .png: the contact sheet is a PNG"),
+        (
+            ["--png", "no/sheet.png"],
+            1,
+            "no/sheet.png: the folder no does not exist; name a file for the contact sheet in an existing",
+        ),
+        (["--output", "no/page.html"], 1, "no/page.html: the folder no does not exist; name a file"),
+        (["--output", "."], 1, ".: is a folder; name a file for the page in an existing folder"),
+    ],
+)
+def test_files_that_cannot_be_written_are_errors_before_anything_is_read(
+    arguments, status, message, built, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(built.dataset), *arguments]) == status
+    assert f"tfshards: {message}" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
