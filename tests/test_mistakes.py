@@ -44,6 +44,7 @@ def dataset(tmp_path_factory):
         ({"epochs": "3"}, "epochs='3' must be an integer"),
         ({"epochs": 1.5}, "epochs=1.5 must be an integer"),
         ({"select": "x"}, "select='x' must be a tuple of names, such as select=('x',)"),
+        ({"select": "x, y"}, "must be a tuple of names, such as select=('x', 'y')"),
         ({"select": {"x"}}, "select={'x'} must be a tuple of names"),
         ({"split": ["train"]}, "split=['train'] must be one name; the splits are 'train'"),
         ({"batch_size": "8"}, "batch_size='8' must be an integer"),

@@ -25,8 +25,9 @@ def selected_features(
             has the name that is added.
     """
     if select is not None and not isinstance(select, (tuple, list)):
-        name = select if isinstance(select, str) else "image"
-        raise OptionsError(f"select={select!r} must be a tuple of names, such as select=({name!r},)")
+        given = select.split(",") if isinstance(select, str) else ["image"]
+        meant = tuple(name.strip() for name in given)
+        raise OptionsError(f"select={select!r} must be a tuple of names, such as select={meant!r}")
     names = schema.names if select is None else tuple(select)
     known = f"the features are {_listed(schema.names)}"
     if not names:

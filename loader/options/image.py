@@ -128,7 +128,7 @@ class Image:
         if self.dtype not in FLOAT_DTYPES:
             integers = "the stored integers" if self.dtype is None else f"dtype={self.dtype!r}"
             raise OptionsError(
-                f"{given} makes fractions, which {integers} would truncate; use dtype='float32'"
+                f"{given} makes fractions, which would be truncated to {integers}; use dtype='float32'"
             )
         parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
         for name, part in parts.items():

@@ -61,8 +61,8 @@ def check_distance(distance: int | None) -> None:
     """Raise OptionsError if ``distance`` is out of range."""
     if distance is not None and not 0 <= distance <= MAX_DISTANCE:
         raise OptionsError(
-            f"distance={distance} must be 0 to {MAX_DISTANCE} of {HASH_BITS} bits, since beyond that most"
-            " pairs are of different images; or none, to compare bytes only"
+            f"distance={distance} must be from 0 to {MAX_DISTANCE} (of {HASH_BITS} bits; at more, most pairs "
+            "are different images), or none to compare bytes only"
         )
 
 

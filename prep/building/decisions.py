@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.planning.plan import Plan, plan_id_of
@@ -116,9 +116,12 @@ def is_up_to_date(
                 "append'; overwrite=True builds the dataset anew from the source, which undoes the edits; or "
                 "choose another output"
             )
+        # such as in a folder that was renamed
+        is_renamed = replace(wanted, name=manifest.name).is_in(manifest)
+        keeps = f", name={manifest.name!r} to keep it" if is_renamed else ""
         raise InputError(
             f"{folder} holds a dataset {_distinction(manifest, wanted, changes)}; give overwrite=True to "
-            "replace it, or choose another output"
+            f"replace it{keeps}, or choose another output"
         )
     if state.damage and not overwrite:
         raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")

@@ -32,8 +32,11 @@ def shard_counts_of(texts: Sequence[str]) -> ShardCounts:
     for text in texts:
         split, equals, number = text.rpartition("=")
         is_repeated = split in by_split if equals else bool(default)
-        if not number.isdecimal() or (equals and not split) or is_repeated:
-            raise OptionsError(f"shards={text!r} must be a number, or SPLIT=NUMBER, each given once")
+        if not number.isdecimal() or (equals and not split):
+            raise OptionsError(f"shards={text!r} must be a number, or SPLIT=NUMBER")
+        if is_repeated:
+            of = f"of split {split!r}" if equals else "of every split"
+            raise OptionsError(f"shards={text!r} gives the number {of} a second time; give it once")
         if equals:
             by_split[split] = int(number)
         else:

@@ -64,7 +64,7 @@ class Options:
         check_ratios(self.ratios)
         for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:
-                raise OptionsError(f'{option} requires ratios: give splits={{"train": 0.9, "val": 0.1}}')
+                raise OptionsError(f'{option} requires ratios, such as splits={{"train": 0.9, "val": 0.1}}')
         check_choice("balance", self.balance, get_args(Balance))
         check_choice("duplicates", self.duplicates, get_args(Duplicates))
         check_choice("compression", self.compression, get_args(Compression))

@@ -92,7 +92,7 @@ def rebuild(
                 if expected.path not in damaged:
                     continue
                 try:
-                    _check_there(plan.listing, numbers, is_there)
+                    _check_there(expected.path, plan.listing, numbers, is_there, inputs)
                     yield from build.replace(shard, numbers, expected, damaged)
                 except InputError as error:
                     # the inputs of the other shards may be unchanged
@@ -120,12 +120,17 @@ def _expected(part: Part, plan: Plan, rejects: Sequence[Reject]) -> Iterator[tup
             yield ShardId(split, index), numbers, part.manifest.splits[split].shards[index]
 
 
-def _check_there(listing: Listing, numbers: IntArray, is_there: BoolArray) -> None:
+def _check_there(
+    path: str, listing: Listing, numbers: IntArray, is_there: BoolArray, inputs: Source | Sequence[str]
+) -> None:
+    """Raise InputError if one of the inputs of the shard ``path`` is missing."""
     missing = numbers[~is_there[numbers]]
     if len(missing):
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+        where = ", ".join(inputs) if isinstance(inputs, Sequence) else "the source"
         raise InputError(
-            f"the input {to_text(listing.keys[int(missing[0])])!r}{more} of this shard is missing"
+            f"{path}: the input {to_text(listing.keys[int(missing[0])])!r}{more} of this shard is not in "
+            f"{where}; give the inputs that the dataset was built from"
         )
 
 

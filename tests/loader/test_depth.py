@@ -126,5 +126,7 @@ def test_images_of_8_bits_are_not_delivered_as_uint16(write_dataset, tmp_path):
         OptionsError, match=r"is stored as uint8; Image.dtype='uint16' must be uint8, float32"
     ):
         loader.load(root, batch_size=1, image=Image(dtype="uint16"))
-    with pytest.raises(OptionsError, match=r"which the stored integers would truncate; use dtype='float32'"):
+    with pytest.raises(
+        OptionsError, match=r"which would be truncated to the stored integers; use dtype='float32'"
+    ):
         Image(normalize="unit")

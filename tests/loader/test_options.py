@@ -56,7 +56,7 @@ def normalized(normalize, channels=None):
         ),
         (
             lambda: Image(normalize="unit"),
-            "'unit' makes fractions, which the stored integers would truncate; use dtype='float32'",
+            "'unit' makes fractions, which would be truncated to the stored integers; use dtype='float32'",
         ),
         (
             lambda: normalized("zscore"),

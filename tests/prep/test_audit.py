@@ -455,7 +455,9 @@ def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
 
 @pytest.mark.parametrize("distance", [-1, 49])
 def test_an_unsupported_distance_is_refused(distance):
-    with pytest.raises(OptionsError, match=rf"distance={distance} must be 0 to 48 of 256 bits"):
+    with pytest.raises(
+        OptionsError, match=rf"distance={distance} must be from 0 to 48 \(of 256 bits; at more, "
+    ):
         check_distance(distance)
 
 
@@ -612,7 +614,7 @@ def test_the_command_prints_everything_as_json(dataset, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--distance", "49"], "--distance 49 must be 0 to 48 of 256 bits"),
+        (["--distance", "49"], "--distance 49 must be from 0 to 48 (of 256 bits; at more, most pairs "),
         (["--distance", "-1"], "--distance -1 must be a number of bits, or none"),
         (["--distance", "٣"], "must be a number of bits, or none"),
         (["--fail-on", "leaks"], "invalid choice: 'leaks'"),

@@ -388,15 +388,15 @@ BEFORE_DISK = {
     ),
     "shards twice": (
         ["build", "images", "photos", "out", "--shards=1", "--shards=2"],
-        "--shards 2 must be a number",
+        "--shards 2 gives the number of every split a second time; give it once",
     ),
     "shards of a split twice": (
         ["build", "images", "photos", "out", "--shards=a=1", "--shards=a=2"],
-        "--shards a=2 must be a number, or SPLIT=NUMBER, each given once",
+        "--shards a=2 gives the number of split 'a' a second time; give it once",
     ),
     "shards of a split without a name": (
         ["build", "images", "photos", "out", "--shards==2"],
-        "--shards =2 must be",
+        "--shards =2 must be a number, or SPLIT=NUMBER",
     ),
     "no shards of a split": (
         ["build", "images", "photos", "out", "--shards=val=0"],
@@ -424,7 +424,7 @@ BEFORE_DISK = {
     ),
     "strata without splits": (
         ["build", "images", "photos", "out", "--stratify"],
-        "--stratify requires ratios: give --split train=0.9 --split val=0.1",
+        "--stratify requires ratios, such as --split train=0.9 --split val=0.1",
     ),
     "groups without splits": (
         ["build", "images", "photos", "out", "--group-by=folder"],

@@ -363,7 +363,8 @@ def test_an_input_that_is_gone_keeps_only_its_own_shard_from_being_repaired(
         (bitmaps / "dog" / "07.bmp").unlink()
     else:
         edit(bitmaps / "dog" / "07.bmp")
-    message = r"the input 'dog/07\.bmp' of this shard is missing" if happens == "deleted" else "has changed"
+    gone = rf"the input 'dog/07\.bmp' of this shard is not in {bitmaps}; give the inputs that"
+    message = gone if happens == "deleted" else "has changed"
     report = repair(out, str(bitmaps))
     assert not report
     assert [problem.place for problem in report.left] == [read_manifest(out).shards[lost].path]

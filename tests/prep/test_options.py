@@ -24,9 +24,9 @@ WRONG = {
     "a split without a name": ({"splits": {"": 1}}, r"^the split name '' must be letters"),
     "strata without ratios": (
         {"stratify": True},
-        r"^stratify=True requires ratios: give splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",
+        r"^stratify=True requires ratios, such as splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",
     ),
-    "groups without ratios": ({"group_by": "folder"}, r"^group_by= requires ratios: give splits="),
+    "groups without ratios": ({"group_by": "folder"}, r"^group_by= requires ratios, such as splits="),
     "an unknown balance": ({"balance": "size"}, r"^balance='size' must be one of count, bytes$"),
     "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least 1 byte$"),
     "a name that is none": ({"name": "a b"}, r"^name='a b' must be letters, digits"),

@@ -149,9 +149,13 @@ def test_a_renamed_dataset_is_told_from_one_with_other_inputs(tmp_path, quiet_bu
     quiet_build(NUMBERS, tmp_path / "old")
     (tmp_path / "old").rename(tmp_path / "new")
     with pytest.raises(
-        InputError, match=r"new holds a dataset with another name \('old'\); give overwrite=True"
+        InputError,
+        match=r"new holds a dataset with another name \('old'\); give overwrite=True to replace it, "
+        r"name='old' to keep it, or choose another output$",
     ):
         quiet_build(NUMBERS, tmp_path / "new")
+    kept = quiet_build(NUMBERS, tmp_path / "new", options=Options(name="old"))
+    assert kept == read_manifest(tmp_path / "new")
 
 
 def test_a_replaced_dataset_stays_readable_and_is_removed_by_the_next_build(tmp_path, quiet_build, contents):

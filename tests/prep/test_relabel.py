@@ -242,6 +242,7 @@ def test_arguments_that_are_no_labels_are_errors(tmp_path):
     for wrong in ({"a": 1.5}, {"a": True}, {3: "a"}):
         with pytest.raises(OptionsError, match=r"labels= must map keys to names or numbers of classes, not"):
             new_labels(wrong)
+    (tmp_path / "l.txt").touch()
     with pytest.raises(OptionsError, match="the suffix of a table must be one of"):
         new_labels(tmp_path / "l.txt")
     unreadable = tmp_path / "l.jsonl"

@@ -262,9 +262,10 @@ def test_a_table_is_found_in_its_folder_or_by_its_suffix(tmp_path):
         OptionsError,
         match=r"rows\.xlsx: the suffix of a table must be one of \.csv, \.tsv, .*; rename the file if it",
     ):
-        table_path(tmp_path / "rows.xlsx")
-    with pytest.raises(InputError, match=r"none\.csv does not exist$"):
-        table_path(tmp_path / "none.csv")
+        table_path(csv(tmp_path, b"", "rows.xlsx"))
+    for name in ("none.csv", "none.txt"):
+        with pytest.raises(InputError, match=rf"{name} does not exist$"):
+            table_path(tmp_path / name)
 
 
 def test_another_table_is_another_build(tmp_path, quiet_build):

@@ -74,13 +74,13 @@ def table_path(path: str | os.PathLike[str]) -> AnyPath:
                 )
             raise InputError(f"{path} holds {held}; name the file of the table")
         return found / inside[0]
+    if not found.is_file():
+        raise InputError(f"{path} {'is not a file' if found.exists() else 'does not exist'}")
     if found.suffix.lower() not in _SUFFIXES:
         raise OptionsError(
             f"{path}: the suffix of a table must be one of {', '.join(_SUFFIXES)}; rename the file if it "
             "is a table"
         )
-    if not found.is_file():
-        raise InputError(f"{path} {'is not a file' if found.exists() else 'does not exist'}")
     return found
 
 
