@@ -60,7 +60,7 @@ def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], lis
     head = ("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")
     splits: list[tuple[str, ...]] = [head]
     workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
-    steps: list[tuple[str, ...]] = [(f"steps per epoch, batch {batch_size}", *workers)]
+    steps: list[tuple[str, ...]] = [(f"steps per epoch, batch {batch_size} per worker", *workers)]
     for name, layout in plan.layouts.items():
         counts = [len(shard) for shard in layout]
         num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]

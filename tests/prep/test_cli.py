@@ -214,7 +214,7 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     assert re.fullmatch(r"train +40 +3 +780 B +13 to 14 +\d+ B to \d+ B", lines[1])
     assert [line.split() for line in lines[3:6]] == [["class", "train"], ["a", "20"], ["b", "20"]]
     assert re.split(r"  +", lines[6])[:4] == [
-        "steps per epoch, batch 4",
+        "steps per epoch, batch 4 per worker",
         "1 worker",
         "2 workers",
         "4 workers",

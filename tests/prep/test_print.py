@@ -80,7 +80,7 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     assert "no steps: every split has fewer examples than --batch-size 32" in printed
     assert "workers" not in printed
     assert main(["plan", "arrays", "x.npy", "data", "--batch-size", "9"]) == 0
-    assert "steps per epoch, batch 9" in capsys.readouterr().out
+    assert "steps per epoch, batch 9 per worker" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
