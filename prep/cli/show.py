@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Verb, add_dataset
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 from tfshards.schemas.files import check_new_file, local_path
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _print_first(args: argparse.Namespace, found: Iterator[Found]) -> int:
 def _print(found: Found, args: argparse.Namespace) -> None:
     images = [feature.name for feature in found.schema.features if feature.is_encoded]
     if args.save and not images:
-        raise InputError("save= writes an image, but the dataset has no images; leave it out")
+        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
     print(example_text(found))
     if args.save:
         data = found.values[images[0]][0]

@@ -624,7 +624,7 @@ def test_saving_an_image_of_a_dataset_without_images_is_an_error(array_files, ru
     assert run("build", "arrays", x, "out")[0] == 0
     status, out, err = run("show", "out", 2, "--save", "saved.png")
     assert (status, err) == (
-        1,
+        2,
         "tfshards: --save writes an image, but the dataset has no images; leave it out\n",
     )
     assert out == ""
