@@ -36,7 +36,11 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         choices=("horizontal", "vertical", "horizontal_and_vertical"),
         help="flip half of the images",
     )
-    add("--dtype", help="dtype of decoded images, such as float32 (default: that of the feature)")
+    add(
+        "--dtype",
+        choices=("uint8", "uint16", "int32", "int64", "float32", "float16", "bfloat16"),
+        help="dtype of decoded images (default: that of the feature)",
+    )
     add("--channels", type=int, metavar="N", help="channels of decoded images: 1, 3 or 4")
     add("--method", choices=("bilinear", "nearest", "area"), help="method of resizing")
     add("--normalize", choices=("unit", "symmetric", "imagenet"), help="scale values; needs --dtype float32")
@@ -70,6 +74,8 @@ def _run_bench(args: argparse.Namespace) -> int:
         raise OptionsError(
             f"{given[0]}={getattr(args, given[0])!r} needs images of a size, such as size=224x224"
         )
+    name = args.split or next(iter(manifest.splits))
+    _check_numbers(args, name, manifest.splits[name].num_examples)
     from tfshards import loader
 
     speeds = loader.bench(
@@ -83,6 +89,19 @@ def _run_bench(args: argparse.Namespace) -> int:
     )
     print(json.dumps(speeds.to_json()) if args.json else repr(speeds))
     return 0
+
+
+def _check_numbers(args: argparse.Namespace, split: str, num_examples: int) -> None:
+    """Raise OptionsError if ``loader.bench`` would refuse the numbers."""
+    if not 0 < args.seconds <= 600:
+        raise OptionsError(f"seconds={args.seconds:g} must be a number above 0, and at most 600")
+    if args.batch_size < 1:
+        raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
+    if args.batch_size > num_examples:
+        raise OptionsError(
+            f"batch_size={args.batch_size} exceeds the {num_examples} examples of split {split!r}; use a "
+            "smaller one"
+        )
 
 
 _OF_IMAGES = ("crop", "flip", "dtype", "channels", "method", "normalize", "dct_scaling")

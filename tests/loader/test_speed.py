@@ -14,6 +14,7 @@ from PIL import Image
 
 from tfshards import loader
 from tfshards.command import VERBS
+from tfshards.loader.options.image import IMAGE_DTYPES
 from tfshards.loader.speed.rate import rates_in_turns
 from tfshards.loader.speed.resized import short_side
 from tfshards.loader.speed.speeds import Larger, Resized, Speeds, limit_of
@@ -77,7 +78,9 @@ def test_photos_are_measured_up_to_each_stage_and_with_smaller_images(photos):
     assert shown[0].split() == ["train,", "batch", "4", "examples/s", "MB/s", "of", "records"]
     assert shown[-2].startswith(f"limit: {speeds.limit}; ")
     assert "with --resize short=64 at build time" in shown[-1]
-    assert shown[-1].endswith("measured on 24 images in memory, without random crops and flips")
+    assert shown[-1].endswith(
+        "measured apart from the table, on 24 images in memory, without random crops and flips"
+    )
     assert "<th>decoded</th>" in speeds._repr_html_()
 
 
@@ -203,13 +206,25 @@ def test_the_command_prints_the_table_or_json(photos, rows, capsys):
             ["--size", "none", "--crop", "center"],
             "--crop center needs images of a size, such as --size 224x224",
         ),
-        (["--seconds", "0"], "--seconds 0.0 must be a number above 0, and at most 600"),
+        (["--seconds", "0"], "--seconds 0 must be a number above 0, and at most 600"),
         (["--batch-size", "0"], "--batch-size 0 must be at least 1"),
+        (
+            ["--batch-size", "25"],
+            "--batch-size 25 exceeds the 24 examples of split 'train'; use a smaller one",
+        ),
     ],
 )
-def test_wrong_flags_are_named(arguments, message, photos, capsys):
+def test_wrong_flags_are_named_before_tensorflow_is_imported(arguments, message, photos, capsys, monkeypatch):
+    # an import of it would raise
+    monkeypatch.setitem(sys.modules, "tfshards.loader", None)
     assert main(["bench", photos, *arguments], VERBS) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"tfshards: {message}")
+
+
+def test_the_flag_has_all_dtypes_of_images(photos, capsys):
+    assert main(["bench", photos, "--dtype", "float"], VERBS) == 2
+    choices = capsys.readouterr().err.partition("choose from ")[2].partition(")")[0]
+    assert choices.replace("'", "").split(", ") == [*IMAGE_DTYPES]
 
 
 def test_the_split_is_checked_before_tensorflow_is_imported(tmp_path, capsys):
