@@ -60,12 +60,12 @@ def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(trial, commands
 
 def test_a_loader_of_the_old_dataset_reads_it_to_the_end(programs, tmp_path):
     out, printed, continued = (tmp_path / name for name in ("data", "printed", "continued"))
-    values = np.repeat(np.arange(800), 5_000).reshape(800, 5_000)
+    values = np.repeat(np.arange(3_200), 5_000).reshape(3_200, 5_000)
 
     def write_dataset(seed: int, overwrite: bool = True) -> int:
         source = Arrays({"x": values + seed})
         made = build(
-            source, out, shards=40, seed=seed, overwrite=overwrite, engine="local", log=lambda _: None
+            source, out, shards=160, seed=seed, overwrite=overwrite, engine="local", log=lambda _: None
         )
         return sum(shard.num_bytes for shard in made.shards)
 
@@ -74,15 +74,15 @@ def test_a_loader_of_the_old_dataset_reads_it_to_the_end(programs, tmp_path):
         training = programs.start([HERE / "slow_training.py", out, continued], stdout=file, stderr=err)
     try:
         until(lambda: printed.read_text().endswith("\n") or training.poll() is not None)
-        # TensorFlow reads ahead, but has not opened all shards yet
-        assert int(printed.read_text()) < 0.9 * num_bytes
+        # TensorFlow reads up to about 45 MB ahead, and has not opened all shards yet
+        assert int(printed.read_text()) < 0.5 * num_bytes
         write_dataset(1)
         assert verify(out)
     finally:
         continued.touch()
         training.wait(TIMEOUT_SECONDS)
     _, last = printed.read_text().splitlines()
-    assert last == f"800 {hashlib.sha256(repr(list(range(800))).encode()).hexdigest()}"
+    assert last == f"3200 {hashlib.sha256(repr(list(range(3_200))).encode()).hexdigest()}"
 
 
 def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
