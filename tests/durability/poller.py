@@ -18,7 +18,10 @@ if __name__ == "__main__":
     seen, looks = "", 0
     reader = threading.Thread(target=sys.stdin.read)
     reader.start()
-    while reader.is_alive():
+    is_last = False
+    while not is_last:
+        # what was replaced just before the end is seen too
+        is_last = not reader.is_alive()
         try:
             manifest = read_manifest(out)
             problems = file_problems(manifest, out)
