@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -187,7 +187,8 @@ class BlockFolder:
             too_many = num_bytes - _share(bound, num_bytes, [*running, *elsewhere])
             if too_many <= 0:
                 continue
-            with _locked(folder) as is_ended:
+            # files of another user stay; a run does not end for that
+            with _locked(folder) as is_ended, suppress(OSError):
                 for path in folder.iterdir() if is_ended else ():
                     if too_many > 0 and path.name != _LOCK:
                         too_many -= path.stat().st_size
@@ -229,7 +230,7 @@ def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock of an ended pipeline; False if it runs, or another one has the lock or took it over."""
     try:
         lock = (folder / _LOCK).open("rb")
-    except FileNotFoundError:
+    except OSError:
         yield False
         return
     with lock:

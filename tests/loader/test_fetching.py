@@ -448,7 +448,7 @@ def test_what_ended_pipelines_have_left_counts_and_gives_way_to_those_that_run(t
     assert left_in(tmp_path) == 0
     written(killed, 9)
     del killed
-    # nobody is told of a kill: the next change shows it
+    # a kill leaves no note: the next change shows it
     third.close([])
     running.refresh()
     assert (running.share, left_in(tmp_path)) == (500, 500)
