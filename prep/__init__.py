@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfshards.prep.adoption.roles import FeatureRoles
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.building.build import build
+    from tfshards.prep.building.generation import restore
     from tfshards.prep.building.preview import plan
     from tfshards.prep.building.prune import Pruned, prune
     from tfshards.prep.building.write_shards import WriteShards
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
+    from tfshards.schemas.generations import Generation, generations
 
 for _package in ("PIL", "google_crc32c", "tqdm"):
     if find_spec(_package) is None:
@@ -56,6 +58,7 @@ __all__ = [
     "Elements",
     "Export",
     "FeatureRoles",
+    "Generation",
     "ImageFolder",
     "ImageOptions",
     "Options",
@@ -74,6 +77,7 @@ __all__ = [
     "build",
     "diff",
     "export",
+    "generations",
     "info",
     "merge",
     "plan",
@@ -83,6 +87,7 @@ __all__ = [
     "repair",
     "report",
     "reshard",
+    "restore",
     "verify",
 ]
 
@@ -107,6 +112,7 @@ _MODULES = {
     "Elements": "tfshards.prep.sources.elements.source",
     "Export": "tfshards.prep.exporting.export",
     "FeatureRoles": "tfshards.prep.adoption.roles",
+    "Generation": "tfshards.schemas.generations",
     "ImageFolder": "tfshards.prep.sources.images.folder",
     "ImageOptions": "tfshards.prep.imaging.options",
     "Options": "tfshards.prep.planning.options",
@@ -125,6 +131,7 @@ _MODULES = {
     "build": "tfshards.prep.building.build",
     "diff": "tfshards.prep.comparison.diff",
     "export": "tfshards.prep.exporting.export",
+    "generations": "tfshards.schemas.generations",
     "info": "tfshards.schemas",
     "merge": "tfshards.prep.derivation.merge",
     "plan": "tfshards.prep.building.preview",
@@ -134,6 +141,7 @@ _MODULES = {
     "repair": "tfshards.prep.verification.repair",
     "report": "tfshards.prep.reporting.report",
     "reshard": "tfshards.prep.derivation.reshard",
+    "restore": "tfshards.prep.building.generation",
     "verify": "tfshards.prep.verification.verify",
 }
 # names under which a module has them, if they are others

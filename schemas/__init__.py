@@ -7,6 +7,7 @@ import everything else from its modules.
 from tfshards.schemas.errors import (
     BuildError,
     FormatError,
+    IncompleteError,
     InputError,
     OptionsError,
     Problem,
@@ -23,6 +24,7 @@ __all__ = [
     "BuildError",
     "Feature",
     "FormatError",
+    "IncompleteError",
     "InputError",
     "Manifest",
     "OptionsError",

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
-from tfshards.schemas.names import name_fault
+from tfshards.schemas.names import name_fault, view_path_fault
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.split import Shard, Split, digest_fault
 from tfshards.schemas.totals import Totals
@@ -47,6 +47,7 @@ class Manifest:
         rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
         inputs_digest: digest of the keys, sizes, labels and splits of the inputs, or of the datasets that
             this one was derived from; empty for a dataset that tfshards did not write.
+        views: digest of each file that follows from the manifest, such as ``labels.txt``, by path.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Manifest:
     compression: Compression = "none"
     rejects_digest: str = ""
     inputs_digest: str = ""
+    views: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
@@ -121,6 +123,7 @@ class Manifest:
             "split_cuts": dict(self.split_cuts),
             "rejects_digest": self.rejects_digest,
             "inputs_digest": self.inputs_digest,
+            **({"views": dict(self.views)} if self.views else {}),
         }
 
     @classmethod
@@ -147,6 +150,7 @@ class Manifest:
         inputs_digest = reader.take("inputs_digest", str, "")
         if inputs_digest and (fault := digest_fault(inputs_digest)):
             reader.note("inputs_digest", fault)
+        views = _read_views(reader)
         reader.text("digest", digest_fault)
         if compression == "none":
             _note_compressed(reader, splits)
@@ -163,6 +167,7 @@ class Manifest:
             "gzip" if compression == "gzip" else "none",
             rejects_digest,
             inputs_digest,
+            views,
         )
 
 
@@ -219,6 +224,7 @@ _FIELDS = (
     "split_cuts",
     "rejects_digest",
     "inputs_digest",
+    "views",
     "digest",
 )
 
@@ -235,6 +241,18 @@ def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split
         if path and times > 1:
             reader.note("splits", f"the shard {shown(path)} is listed {times} times")
     return splits
+
+
+def _read_views(reader: ObjectReader) -> dict[str, str]:
+    """Return the digests of the views; datasets of earlier releases list none."""
+    if "views" not in reader.value:
+        return {}
+    views = reader.object("views")
+    for path in views.value:
+        fault = view_path_fault(path)
+        if fault:
+            reader.note("views", f"the path {fault}")
+    return {path: views.text(path, digest_fault) for path in views.value}
 
 
 def _note_compressed(reader: ObjectReader, splits: Mapping[str, Split]) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tfshards.schemas.build_area import write_files
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import file_sizes, is_locked, write_atomically
+from tfshards.schemas.files import file_sizes, is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path
+
+# Bytes at the start of a manifest, which name the release that it requires.
+_HEAD = 200
 
 
 def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
@@ -24,24 +28,37 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
         FormatError: the manifest violates the format; the error holds every problem with its location.
     """
     root = any_path(dataset)
-    path = root / MANIFEST_NAME
+    try:
+        return read_manifest_file(root / MANIFEST_NAME)
+    except OSError as error:
+        raise InputError(_no_dataset(root, error)) from None
+
+
+def read_manifest_file(path: AnyPath) -> Manifest:
+    """Read a manifest, which may be that of an earlier generation.
+
+    Raises:
+        FormatError: the manifest violates the format.
+        OSError: it cannot be read.
+    """
     try:
         # as bytes, because the digest covers line ends
         text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InputError(_no_dataset(root, error)) from None
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
 
 
-def write_manifest(manifest: Manifest, root: AnyPath, replaced: RemoteStatus | None = None) -> None:
+def write_manifest(
+    manifest: Manifest, root: AnyPath, replaced: RemoteStatus | None = None, staging: AnyPath | None = None
+) -> None:
     """Write the manifest into the directory ``root``, atomically.
 
     Args:
         manifest: the manifest.
         root: folder of the dataset, which on a disk is locked, so that nothing else writes to it.
         replaced: in an object store, the version of the manifest that is replaced; None if there is none.
+        staging: see ``write_files``.
 
     Raises:
         FormatError: the manifest is invalid; nothing is written.
@@ -52,7 +69,7 @@ def write_manifest(manifest: Manifest, root: AnyPath, replaced: RemoteStatus | N
     path, text = root / MANIFEST_NAME, manifest.to_text()
     parse_manifest(text, str(path))
     if isinstance(path, Path):
-        write_atomically(path, text.encode("ascii"))
+        write_files(root, {MANIFEST_NAME: text.encode("ascii")}, staging)
     else:
         path.write_if(text.encode("ascii"), replaced)
 
@@ -72,6 +89,16 @@ def manifest_version(root: AnyPath) -> RemoteStatus | None:
         return (root / MANIFEST_NAME).stat()
     except FileNotFoundError:
         return None
+
+
+def is_manifest(path: AnyPath) -> bool:
+    """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return b'"requires": "tfshards' in file.read(_HEAD)
 
 
 def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:

@@ -7,6 +7,8 @@ import re
 from tfshards.schemas.json_reader import shown
 
 MANIFEST_NAME = "dataset.json"
+# The folder of the manifests of earlier generations.
+GENERATIONS_NAME = "generations"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
 # The names of dataset and split, and what the file names of shards, indexes and temporary files add to them,
@@ -51,6 +53,16 @@ def shard_path_fault(path: str) -> str | None:
         return f"{shown(path)} must be a relative path of printable characters, with / between its parts"
     if any(part == "" or part.startswith(".") for part in parts):
         return f"{shown(path)} must not contain '..', '.', hidden or empty parts"
-    if "index" in parts or _RESERVED.fullmatch(path):
+    if "index" in parts or parts[0] == GENERATIONS_NAME or _RESERVED.fullmatch(path):
+        return f"{shown(path)} is reserved for another file of the dataset"
+    return None
+
+
+def view_path_fault(path: str) -> str | None:
+    """Return what is wrong with the path of a view, relative to its dataset, or None."""
+    parts = path.split("/")
+    if "\\" in path or {"", ".", ".."} & set(parts):
+        return f"{shown(path)} must be a relative path, with / between its parts"
+    if parts[0] in ("index", ".build", GENERATIONS_NAME) or path == MANIFEST_NAME:
         return f"{shown(path)} is reserved for another file of the dataset"
     return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
-from tfshards.prep.adoption.files import labels_are_foreign, write_adopted
+from tfshards.prep.adoption.files import labels_are_foreign, with_labels, write_adopted
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
@@ -19,7 +20,7 @@ from tfshards.prep.records.reader import RecordError, read_frames
 from tfshards.prep.records.scan import scan_shard
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.manifest_file import manifest_version
+from tfshards.schemas.manifest_file import is_manifest, manifest_version
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, ChangedError, any_path
 
@@ -61,11 +62,12 @@ def adopt(
         declared = declared_features(folder, chosen.paths)
         scanned = _scan_all(folder, chosen, with_label(options.roles, declared))
         manifest = adopted_manifest(folder, chosen, scanned, options, declared, log)
-        if current and not overwrite and current.to_text() != manifest.to_text():
+        if current and not overwrite and replace(current, views={}) != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
         if manifest.schema.class_names and labels_are_foreign(folder, current):
             log(f"warning: {folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}")
+        manifest = with_labels(folder, manifest, current)
         companions = {
             path: content
             for one in scanned.values()
@@ -92,7 +94,7 @@ def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
     try:
         current = read_manifest(folder)
     except FormatError:
-        if overwrite:
+        if overwrite and is_manifest(folder / MANIFEST_NAME):
             return None
         raise
     if current.options.get("source") != SOURCE:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import replace
 
-from tfshards.prep.building.output_state import temporary_files
-from tfshards.prep.views.labels import labels_text
+from tfshards.prep.views.labels import LABELS_NAME, labels_text
+from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import Manifest
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.build_area import foreign, write_files
+from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.storage import AnyPath, RemoteStatus
-
-_LABELS = "labels.txt"
 
 
 def write_adopted(
@@ -24,8 +24,6 @@ def write_adopted(
 ) -> bool:
     """Write those files of the dataset that do not exist yet; return whether any was written.
 
-    A ``labels.txt`` that tfshards did not write stays as it is.
-
     Args:
         root: the folder of the files.
         manifest: the new manifest.
@@ -34,42 +32,42 @@ def write_adopted(
         replaced: its version, if it is in an object store.
 
     Raises:
+        InputError: an index or a file of labels would replace a file that tfshards did not write.
         FileExistsError: another process has written a manifest to the store.
         ChangedError: another process has replaced the manifest in the store.
         OSError: a file cannot be written; the existing manifest is unchanged.
     """
-    written = [_write(root / path, content) for path, content in companions.items()]
-    written.append(_write_labels(root, manifest, current))
-    if not current or current.to_text() != manifest.to_text():
+    files = {**companions, **({LABELS_NAME: _labels(manifest)} if LABELS_NAME in manifest.views else {})}
+    changed = {path: content for path, content in files.items() if _content(root / path) != content}
+    named = {LABELS_NAME, *(data_files(current) if current else ())}
+    for path in changed:
+        if path not in named and _content(root / path) is not None:
+            raise foreign(root / path)
+    write_files(root, changed)
+    is_new = not current or current.to_text() != manifest.to_text()
+    if is_new:
         write_manifest(manifest, root, replaced)
-        written.append(True)
         _remove_old(root, manifest, current)
-    folders = {root, *((root / path).parent for path in companions)}
-    for folder in (each for each in folders if isinstance(each, Path)):
-        # left by a run that was killed
-        for path in temporary_files(folder):
-            path.unlink()
-    return any(written)
+    return is_new or bool(changed)
+
+
+def with_labels(root: AnyPath, manifest: Manifest, current: Manifest | None) -> Manifest:
+    """Return the manifest that lists ``labels.txt``, if classes have names and the file may be written."""
+    if not manifest.schema.class_names or labels_are_foreign(root, current):
+        return manifest
+    return replace(manifest, views={LABELS_NAME: bytes_digest(_labels(manifest))})
 
 
 def labels_are_foreign(root: AnyPath, current: Manifest | None) -> bool:
     """Return whether ``labels.txt`` exists and was not derived from the existing manifest."""
-    path = root / _LABELS
-    return path.exists() and path.read_bytes() != _labels(current)
+    found = _content(root / LABELS_NAME)
+    return found is not None and found != _labels(current)
 
 
-def _write(path: AnyPath, content: bytes) -> bool:
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, content)
-    return True
-
-
-def _write_labels(root: AnyPath, manifest: Manifest, current: Manifest | None) -> bool:
-    if not manifest.schema.class_names or labels_are_foreign(root, current):
-        return False
-    return _write(root / _LABELS, _labels(manifest))
+def _content(path: AnyPath) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return None
 
 
 def _labels(manifest: Manifest | None) -> bytes:
@@ -85,7 +83,7 @@ def _remove_old(root: AnyPath, manifest: Manifest, current: Manifest | None) -> 
         and current.schema.class_names
         and not labels_are_foreign(root, current)
     ):
-        (root / _LABELS).unlink(missing_ok=True)
+        (root / LABELS_NAME).unlink(missing_ok=True)
     kept = {path for shard in manifest.shards for path in shard.companion_digests}
     for path in {path for shard in current.shards for path in shard.companion_digests} - kept:
         (root / path).unlink(missing_ok=True)

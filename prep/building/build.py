@@ -12,7 +12,7 @@ from pathlib import Path
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
 from tfshards.prep.building.decisions import is_up_to_date, up_to_date, wanted_of
-from tfshards.prep.building.inputs_file import describe_changes, read_inputs, write_inputs
+from tfshards.prep.building.inputs_file import describe_changes, inputs_of, read_inputs
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
@@ -23,7 +23,7 @@ from tfshards.prep.building.output import (
     read_damage,
     staged,
 )
-from tfshards.prep.building.output_state import OutputState, note_build
+from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.building.rivals import unless_committed
@@ -37,6 +37,7 @@ from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Split, Totals
+from tfshards.schemas.build_area import create
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.sizes import size
 
@@ -89,14 +90,14 @@ def build(
     counts = ShardCounts.of(shards)
     found = find_engine(engine, beam_args)
     folder = output_folder(dataset, source.location())
-    with claimed(folder, overwrite=overwrite) as state, staged(source, folder) as reader:
+    with claimed(folder) as state, staged(source, folder) as reader:
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         for warning in plan.warnings:
             log(f"warning: {warning}")
         for note in plan.notes:
             log(note)
-        area = BuildArea(folder, plan.plan_id)
+        area = BuildArea(folder, plan.plan_id, plan.options)
         wanted = wanted_of(plan)
         if overwrite:
             state = read_damage(state, wanted, log)
@@ -105,7 +106,7 @@ def build(
             assert state.manifest is not None
             changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
             if not len(changed):
-                discard_others(state, plan.plan_id, plan.options, log, keep_previous=True)
+                discard_others(state, plan.plan_id, plan.options, log)
                 complete(state.manifest, folder, log)
                 log(up_to_date(folder, is_compared=overwrite))
                 return state.manifest
@@ -175,13 +176,13 @@ def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool =
 
 
 def prepare(build: PlannedBuild) -> None:
-    """Check that there is space for the shards of a build, and record its options in the build area.
+    """Check that there is space for the shards of a build, and create its build area.
 
     Raises:
         InputError: there is too little space.
     """
     _require_space(build.area, build.plan)
-    note_build(build.area.root, build.plan.options)
+    create(build.area.root, build.area.options)
 
 
 def balanced(
@@ -223,9 +224,7 @@ def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState
     """
     plan, folder = build.plan, build.area.out
     manifest = identified(manifest_of(build, written))
-    write_inputs(folder, manifest.build_id, plan)
-    commit(manifest, written.rejects, build.area, state)
-    complete(manifest, folder, build.log)
+    manifest = commit(manifest, written.rejects, inputs_of(plan), build.area, state, build.log)
     log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, build.log)
     _explain_size(manifest, plan, build.log)
     return manifest

@@ -1,24 +1,30 @@
-"""Commit a build: write the rejects file, the manifest and the views, and remove the build area."""
+"""Commit a build: place its files, replace the manifest, write the views, and remove the build area."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from tfshards.prep.building.output_state import OutputState, temporary_files
+from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
+from tfshards.prep.building.output import locked, remove_staged
+from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log
-from tfshards.prep.views.table import write_views
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, Reject
-from tfshards.prep.writing.remote_area import remove_area
-from tfshards.prep.writing.shard_names import with_build_id
-from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.files import sync_directory, write_atomically
+from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
+from tfshards.prep.writing.area import BuildArea, Reject
+from tfshards.prep.writing.shard_names import data_files, with_build_id
+from tfshards.schemas import InputError, Manifest, TfshardsError, read_manifest
+from tfshards.schemas.build_area import AREA_NAME, areas, foreign, make_folder
+from tfshards.schemas.errors import IncompleteError
+from tfshards.schemas.files import sync_directory
+from tfshards.schemas.generations import generation_path, kept_manifests
 from tfshards.schemas.manifest_file import write_manifest
-from tfshards.schemas.names import rejects_name
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.names import MANIFEST_NAME, inputs_name, rejects_name
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, link_file
 
 # The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size")
@@ -37,57 +43,162 @@ def identified(draft: Manifest) -> Manifest:
     return replace(draft, build_id=build_id, splits=splits)
 
 
-def commit(manifest: Manifest, rejects: Sequence[Reject], area: BuildArea, state: OutputState) -> None:
-    """Make the build the dataset; the commit is complete when the manifest is renamed, or put into a store.
+def commit(
+    manifest: Manifest,
+    rejects: Sequence[Reject],
+    inputs: RecordedInputs | None,
+    area: BuildArea,
+    state: OutputState,
+    log: Log,
+) -> Manifest:
+    """Make the build the dataset, and return its manifest with the digests of its views.
+
+    The commit is complete when the manifest is renamed, or put into a store. Before that, all files that it
+    names are durable, and so are their names; afterwards only the views are missing.
 
     Args:
         manifest: the manifest.
         rejects: the rejected inputs.
+        inputs: the inputs, if they are known.
         area: the build area.
         state: the output before the build, whose manifest is replaced.
+        log: receives status lines.
 
     Raises:
+        InputError: a file of the dataset has the name of a file that tfshards did not write.
         ChangedError: another process has replaced the manifest in a store.
         FileExistsError: another process has written a manifest to a store.
+        IncompleteError: the build is the dataset, but a view cannot be written.
     """
-    area.place(manifest.build_id, manifest.shards)
-    # if the manifest survives a power failure, the names of shards and indexes must survive as well
-    sync_directory(area.out / "index")
+    manifest = with_views(manifest)
+    others: dict[str, bytes] = {}
+    if inputs is not None:
+        others[inputs_name(manifest.build_id)] = inputs_content(inputs)
     if rejects:
-        write_atomically(area.out / rejects_name(manifest.build_id), rejects_text(rejects))
-    write_manifest(manifest, area.out, state.version)
+        others[rejects_name(manifest.build_id)] = rejects_text(rejects)
+    # without a shard of this build, nothing would read its inputs
+    others = {path: content for path, content in others.items() if path in data_files(manifest)}
+    _check_free(manifest, state)
+    area.place(manifest, others)
+    replace_manifest(manifest, state, log, area.unfinished_path(""))
+    return manifest
+
+
+def replace_manifest(
+    manifest: Manifest, state: OutputState, log: Log, staging: AnyPath | None = None
+) -> None:
+    """Make a manifest that of the dataset, keep the one that it replaces, and complete the dataset.
+
+    Args:
+        manifest: the manifest, all of whose files are durable, except the views.
+        state: the output before.
+        log: receives status lines.
+        staging: a folder of tfshards for unfinished files; by default one that is made for this.
+
+    Raises:
+        InputError: a view has the name of a file that tfshards did not write.
+    """
+    folder, old = state.folder, state.manifest
+    _check_free(manifest, state)
+    is_kept = old is not None and old.build_id != manifest.build_id
+    if old is not None and is_kept:
+        _keep(old, folder)
+    write_manifest(manifest, folder, state.version, staging)
+    complete(manifest, folder, log)
+    if old is not None and is_kept:
+        log(
+            f"kept build {old.build_id}, the previous generation: 'tfshards restore {folder} {old.build_id}' "
+            f"makes it the dataset again, 'tfshards prune {folder}' removes it"
+        )
+
+
+def _keep(old: Manifest, folder: AnyPath) -> None:
+    """Keep the manifest of the dataset as that of an earlier generation."""
+    kept = folder / generation_path(old.build_id)
+    if not isinstance(folder, Path):
+        # not a copy of what is there, which another build may have replaced
+        kept.write_bytes(old.to_text().encode("ascii"))
+        return
+    make_folder(folder, generation_path(old.build_id))
+    if not kept.exists():
+        # otherwise it was kept by a commit that did not come to its end
+        link_file(folder / MANIFEST_NAME, kept)
+    sync_directory(kept.parent)
+
+
+def _check_free(manifest: Manifest, state: OutputState) -> None:
+    """Raise InputError if a file would be replaced that tfshards did not write."""
+    folder, old = state.folder, state.manifest
+    known = [*kept_manifests(folder), *([old] if old else [])]
+    for path in foreign_views(manifest, folder, known):
+        raise foreign(folder / path)
+    kept = folder / generation_path(old.build_id) if old else None
+    if kept and kept.exists() and old not in known[:-1]:
+        raise foreign(kept)
 
 
 def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
-    """Remove temporary files, write the views of a committed dataset, and remove build areas.
+    """Write the views of a committed dataset that are missing, and remove the build area of its build.
 
-    In a store, only the area of the committed build is removed: others may be in use.
+    In a store, other areas may be in use; on a disk, ``discard_others`` removes them.
+
+    Raises:
+        IncompleteError: a file cannot be written or removed.
     """
-    # before the views, which remove folders that are empty
-    for path in temporary_files(folder):
-        path.unlink()
-    for warning in write_views(manifest, folder):
-        log(f"warning: {warning}")
+    try:
+        _complete(manifest, folder)
+    except (InputError, OSError) as error:
+        why = str(error)
+        if isinstance(error, OSError):
+            why = f"{error.filename2 or error.filename or folder} could not be written: {error.strerror}"
+        raise IncompleteError(
+            f"{folder}: build {manifest.build_id} is committed, and all of its examples can be read, but "
+            f"{why}; the next command on this dataset completes it"
+        ) from error
+    for note in view_notes(manifest, folder):
+        log(f"warning: {note}")
+
+
+def _complete(manifest: Manifest, folder: AnyPath) -> None:
+    earlier = kept_manifests(folder)
+    refresh_views(manifest, folder, earlier)
     if isinstance(folder, RemotePath):
         current = read_manifest(folder)
         if current != manifest:
             # another build has committed meanwhile; its views may have been replaced
-            write_views(current, folder)
-        _remove_areas(manifest, folder)
-        return
-    for area in (folder / AREA_NAME).glob("????????"):
-        # a name that the next build removes without a word, if this process is killed
-        area.rename(area.with_name(f"staged-{area.name}"))
-    shutil.rmtree(folder / AREA_NAME, ignore_errors=True)
-
-
-def _remove_areas(manifest: Manifest, folder: RemotePath) -> None:
-    """Remove the area of a committed build, of which another run may have left something as well."""
+            refresh_views(current, folder, [*earlier, manifest])
+    if any(one.build_id == manifest.build_id for one in earlier):
+        # a generation that was restored, or built again
+        (folder / generation_path(manifest.build_id)).unlink(missing_ok=True)
+    if isinstance(folder, Path):
+        # before the area, without which a step of WriteShards that is repeated looks for them
+        remove_staged(folder)
     plan_id = plan_id_of(manifest.name, manifest.schema, manifest.options, manifest.inputs_digest)
-    for area in sorted((folder / AREA_NAME).iterdir()):
-        # that of appended examples is only known by what it has placed
-        if area.name == plan_id or BuildArea(folder, area.name).placed_id() == manifest.build_id:
-            remove_area(area)
+    for root in areas(folder):
+        area = BuildArea(folder, root.name)
+        placed = area.placed()
+        # another run in a store may have left something in the area of this plan
+        is_of_plan = isinstance(folder, RemotePath) and root.name == plan_id
+        if is_of_plan or (placed and placed.build_id == manifest.build_id):
+            area.remove()
+
+
+def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
+    """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails.
+
+    Args:
+        dataset: a folder, which need not be a dataset.
+        log: receives a line if something was left.
+    """
+    folder = any_path(dataset)
+    if not isinstance(folder, Path) or not (folder / AREA_NAME).is_dir():
+        return
+    with suppress(TfshardsError, OSError), locked(folder):
+        manifest = read_manifest(folder)
+        placed = [BuildArea(folder, root.name).placed() for root in areas(folder)]
+        if any(one and one.build_id == manifest.build_id for one in placed):
+            complete(manifest, folder, lambda _: None)
+            log(f"completed {folder}: build {manifest.build_id} was committed before")
 
 
 def read_rejects(path: AnyPath) -> list[Reject]:

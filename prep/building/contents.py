@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.duplicates import REASON, is_still_duplicate
-from tfshards.prep.building.inputs_file import has_masks, read_inputs, write_inputs
+from tfshards.prep.building.inputs_file import has_masks, inputs_content, inputs_of, read_inputs
 from tfshards.prep.building.rejects import final_layouts
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
@@ -25,10 +25,11 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Shard
+from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.names import rejects_name
+from tfshards.schemas.names import inputs_name, rejects_name
 from tfshards.schemas.storage import AnyPath
 
 # What was written for an input: the masked CRC-32C of its record, or the reason for which it was rejected;
@@ -120,7 +121,7 @@ def changed_inputs(
             held |= zip(of_shard[wanted].tolist(), checksums, strict=True)
     changed = differing(listing, reader, numbers, [held[number] for number in numbers.tolist()])
     if not len(changed):
-        write_inputs(folder, manifest.build_id, plan)
+        write_files(folder, {inputs_name(manifest.build_id): inputs_content(inputs_of(plan))})
     return changed
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.progress.lines import counted
-from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, Schema
+from tfshards.schemas.build_area import check_owned, foreign
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemotePath
 
@@ -62,24 +63,16 @@ def wanted_of(plan: Plan) -> Wanted:
     return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
 
 
-def check_usable(state: OutputState, *, overwrite: bool = False) -> None:
-    """Raise InputError if the output is a file, or holds files but no dataset.
-
-    Shards without their manifest are allowed with ``overwrite``.
-    """
+def check_usable(state: OutputState) -> None:
+    """Raise InputError if the output is a file, holds files but no dataset, or a manifest of another tool."""
+    folder = state.folder
     if state.is_file:
-        raise InputError(
-            f"{state.folder} is a file; the last argument, dataset=, must be a folder or a new name"
-        )
-    if state.is_foreign and state.has_only_ours:
-        if overwrite:
-            return
-        raise InputError(
-            f"{state.folder} holds the shards of a dataset without their {MANIFEST_NAME}; give "
-            "overwrite=True to replace them, or choose an empty folder or a new name"
-        )
+        raise InputError(f"{folder} is a file; the last argument, dataset=, must be a folder or a new name")
+    check_owned(folder)
     if state.is_foreign:
-        raise InputError(f"{state.folder} holds files but no dataset; choose an empty folder or a new name")
+        raise InputError(f"{folder} holds files but no dataset; choose an empty folder or a new name")
+    if state.fault and not is_manifest(folder / MANIFEST_NAME):
+        raise foreign(folder / MANIFEST_NAME)
 
 
 def is_up_to_date(
@@ -104,7 +97,7 @@ def is_up_to_date(
     if manifest is None:
         return False
     if state.is_adopted:
-        # a later build would remove them, and there may be no other copy
+        # they stay as they are, and there may be no other copy
         raise InputError(f"{folder} holds records that tfshards did not write; choose another output")
     if not wanted.is_in(manifest):
         if overwrite:
@@ -199,8 +192,6 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
     if state.fault:
         return [f"{state.folder} holds a dataset that cannot be read: build must overwrite it"]
-    if state.is_foreign and state.has_only_ours:
-        return [f"{state.folder} holds shards without their {MANIFEST_NAME}: build must overwrite them"]
     if state.manifest is None:
         return []
     if state.is_adopted:
@@ -230,32 +221,6 @@ def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]
     if state.fault or isinstance(state.folder, RemotePath):
         return []
     return [build for build in state.unfinished if build.plan_id != plan_id or is_committed(build, state)]
-
-
-def files_to_remove(state: OutputState, plan_id: str, *, keep_previous: bool = False) -> list[AnyPath]:
-    """Return the files that a build removes before it writes.
-
-    These are the files of the builds that it discards and, unless ``keep_previous``, those of the generation
-    before the dataset. The dataset itself stays until the next build. In an object store they all stay until
-    ``prune``: a build that runs there at the same time may be about to commit them.
-    """
-    if state.fault or isinstance(state.folder, RemotePath):
-        return []
-    discarded = {build.placed_id for build in builds_to_discard(state, plan_id)}
-    kept = {build.placed_id for build in state.unfinished} - discarded
-    ids = [build_of(path.name) for path in state.unnamed]
-    return [
-        path
-        for path, each in zip(state.unnamed, ids, strict=True)
-        if each in discarded or not (keep_previous or each in kept)
-    ]
-
-
-def unneeded_files(state: OutputState) -> list[AnyPath]:
-    """Return the files that the dataset does not need; without a dataset, those of the unfinished builds."""
-    unfinished = {build.placed_id for build in state.unfinished}
-    unneeded = [path for path in state.unnamed if state.manifest or build_of(path.name) in unfinished]
-    return [*unneeded, *state.temporary]
 
 
 def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:

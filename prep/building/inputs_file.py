@@ -19,7 +19,6 @@ from tfshards.prep.planning.plan import Plan
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.schemas import Manifest, Schema
-from tfshards.schemas.files import write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
 from tfshards.schemas.storage import AnyPath
@@ -85,15 +84,14 @@ def has_masks(schema: Schema) -> bool:
     return any(feature.kind == "mask" for feature in schema.features)
 
 
-def write_inputs(folder: AnyPath, build_id: str, plan: Plan) -> None:
-    """Record the inputs of a build in the folder of its dataset."""
+def inputs_of(plan: Plan) -> RecordedInputs:
+    """Return what is recorded of the inputs of a build."""
     found, splits = plan.listing, plan.membership.examples
-    recorded = RecordedInputs(found.keys, found.sizes, found.stamps, found.labels, dict(splits))
-    write_recorded(folder, build_id, recorded)
+    return RecordedInputs(found.keys, found.sizes, found.stamps, found.labels, dict(splits))
 
 
-def write_recorded(folder: AnyPath, build_id: str, inputs: RecordedInputs) -> None:
-    """Record the inputs of a dataset in its folder."""
+def inputs_content(inputs: RecordedInputs) -> bytes:
+    """Return the content of the file of the inputs of a build."""
     split = np.zeros(len(inputs.sizes), np.int16)
     for index, numbers in enumerate(inputs.splits.values()):
         split[numbers] = index
@@ -108,7 +106,7 @@ def write_recorded(folder: AnyPath, build_id: str, inputs: RecordedInputs) -> No
     }
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
-    write_atomically(folder / inputs_name(build_id), file.getvalue())
+    return file.getvalue()
 
 
 def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:

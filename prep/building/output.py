@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,23 +15,27 @@ from tfshards.prep.building.decisions import (
     builds_to_discard,
     check_usable,
     discard_message,
-    files_to_remove,
     is_committed,
 )
 from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
+from tfshards.prep.engines.job import cancel_lost_job
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import Log, counted
 from tfshards.prep.sources.base import Reader, Source
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.views.tfds import PARTS_NAME
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.argument_types import check_path
-from tfshards.schemas.files import system_fault
+from tfshards.schemas.build_area import AREA_NAME, remove, staged_folder, staged_folders
+from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import name_fault
+from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 # the time that a command needs to look at the lock, and more
 _LOOK_SECONDS = 0.05
+# What a dataset consists of in addition to its shards.
+_NOT_LINKS = (AREA_NAME, MANIFEST_NAME, GENERATIONS_NAME, "index", PARTS_NAME)
 
 
 def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | None) -> AnyPath:
@@ -81,14 +84,10 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
 
 
 @contextmanager
-def claimed(folder: AnyPath, *, overwrite: bool = False) -> Iterator[OutputState]:
+def claimed(folder: AnyPath) -> Iterator[OutputState]:
     """Create and lock an output folder, and yield its state; at the end remove the folder if it is empty.
 
     Object stores have no locks: see ``unless_committed`` for two builds at the same time.
-
-    Args:
-        folder: the output folder.
-        overwrite: whether the folder may hold shards without their manifest.
 
     Raises:
         InputError: the folder cannot be written, is a file, holds files that are not a dataset, or cannot be
@@ -98,7 +97,7 @@ def claimed(folder: AnyPath, *, overwrite: bool = False) -> Iterator[OutputState
     if isinstance(folder, RemotePath):
         try:
             state = inspect_output(folder)
-            check_usable(state, overwrite=overwrite)
+            check_usable(state)
             yield state
         except OSError as error:
             raise BuildError(system_fault(folder, error)) from error
@@ -106,6 +105,9 @@ def claimed(folder: AnyPath, *, overwrite: bool = False) -> Iterator[OutputState
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for path in reversed(new_folders):
+            # otherwise a power failure may lose the whole dataset after its commit
+            sync_directory(path.parent)
     except OSError as error:
         _remove_empty(new_folders)
         check_usable(inspect_output(folder))
@@ -113,7 +115,7 @@ def claimed(folder: AnyPath, *, overwrite: bool = False) -> Iterator[OutputState
     with locked(folder):
         try:
             state = inspect_output(folder)
-            check_usable(state, overwrite=overwrite)
+            check_usable(state)
             _make_area(folder)
             yield state
         except OSError as error:
@@ -137,12 +139,13 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 @contextmanager
 def locked(folder: AnyPath) -> Iterator[None]:
-    """Lock a folder against other builds; the lock ends with the process, even if that is killed.
+    """Lock a dataset against other builds; the lock ends with the process, even if that is killed.
 
     Object stores have no locks.
 
     Raises:
-        InputError: another build is writing to the folder, or its file system does not support locks.
+        InputError: another build is writing to the folder, its file system does not support locks, or what
+            belongs to a dataset is a symbolic link, which may lead out of the folder.
     """
     if isinstance(folder, RemotePath):
         yield
@@ -164,6 +167,12 @@ def locked(folder: AnyPath) -> Iterator[None]:
         if not _is_still(folder, descriptor):
             # the other build has just ended and removed the folder, which was empty
             raise busy
+        for name in _NOT_LINKS:
+            if (folder / name).is_symlink():
+                raise InputError(
+                    f"{folder / name} is a symbolic link, through which files elsewhere would be written; "
+                    "replace it by what it leads to, or choose another output"
+                )
         yield
     finally:
         os.close(descriptor)
@@ -209,40 +218,26 @@ def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
                 Path(local).rmdir()
             yield reader
         return
-    area = folder / AREA_NAME
-    try:
-        # files of a killed build: because of the lock, no other build is running
-        _remove_staged(area)
-        try:
-            staging = Path(tempfile.mkdtemp(prefix="staged-", dir=area))
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+    assert isinstance(folder, Path)
+    remove_staged(folder)
+    with staged_folder(folder) as staging:
         yield source.stage(staging)
-    finally:
-        _remove_staged(area)
 
 
-def _remove_staged(area: Path) -> None:
-    for path in area.glob("staged-*"):
-        shutil.rmtree(path, ignore_errors=True)
+def remove_staged(folder: Path) -> None:
+    """Remove the files of killed builds; because of the lock, no other build is running."""
+    for path in staged_folders(folder):
+        assert isinstance(path, Path)
+        remove(path)
 
 
-def discard_others(
-    state: OutputState,
-    plan_id: str,
-    options: Mapping[str, Json],
-    log: Log,
-    *,
-    keep_previous: bool = False,
-) -> None:
-    """Remove files that belong neither to this build nor to the dataset; log the discarded builds.
-
-    With ``keep_previous``, the generation before the dataset is kept.
-    """
+def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json], log: Log) -> None:
+    """Remove the unfinished builds that this one replaces, and what they have moved into the dataset."""
     for build in builds_to_discard(state, plan_id):
+        area = BuildArea(state.folder, build.plan_id)
         if build.has_begun and not is_committed(build, state):
             log(discard_message(build, options))
-    for path in files_to_remove(state, plan_id, keep_previous=keep_previous):
-        path.unlink()
-    for build in builds_to_discard(state, plan_id):
-        shutil.rmtree(str(state.folder / AREA_NAME / build.plan_id), ignore_errors=True)
+        cancel_lost_job(area.job_path, log)
+        for path in area.placed_paths():
+            (state.folder / path).unlink(missing_ok=True)
+        area.remove()

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.views.tfds import PARTS_NAME
-from tfshards.prep.writing.area import AREA_NAME, BuildArea
-from tfshards.prep.writing.shard_names import build_of
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, read_manifest
+from tfshards.schemas.build_area import AREA_NAME, areas, recorded_options
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
-from tfshards.schemas.files import file_digest, write_atomically
+from tfshards.schemas.files import file_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems, manifest_version
-from tfshards.schemas.names import MANIFEST_NAME, inputs_name, is_reserved, rejects_name
+from tfshards.schemas.names import MANIFEST_NAME, rejects_name
 from tfshards.schemas.storage import AnyPath, RemoteStatus
-
-_NOTE_NAME = "build.json"
-_PLAN_ID = re.compile("[0-9a-f]{8}")
-# Names of temporary files that a killed process leaves (schemas/files.py).
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 @dataclass(frozen=True)
 class UnfinishedBuild:
-    """The build area of a build that was not committed.
+    """The build area of a build that was not committed, or whose process was killed after the commit.
 
     Attributes:
         plan_id: id of the plan.
         placed_id: build id of the shards that it began to move into the dataset; empty if it did not.
         has_begun: whether it has begun to write shards.
-        options: options of the build; empty if they are not recorded, or cannot be read.
+        options: options of the build; empty if they cannot be read.
     """
 
     plan_id: str
@@ -52,36 +44,27 @@ class OutputState:
         folder: the path, which need not exist.
         is_file: whether the path is a file.
         has_files: whether the folder holds anything.
-        has_area: whether there are build areas.
-        has_only_ours: whether every file has the name of a file that tfshards writes, and some are shards.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
         fault: why the manifest cannot be read; None if it can be read or does not exist.
         version: in an object store, the version of the manifest, if it exists; the commit replaces only this.
         damage: files in the manifest that are missing or have another size; after ``compare_contents`` also
             those with other bytes.
         unfinished: the builds that were not committed, sorted by id.
-        unnamed: files of builds that the manifest does not name. A shard comes before its index, since a file
-            is recognized as a shard only by its index.
-        temporary: temporary files that killed processes left.
     """
 
     folder: AnyPath
     is_file: bool = False
     has_files: bool = False
-    has_area: bool = False
-    has_only_ours: bool = False
     manifest: Manifest | None = None
     fault: FormatError | None = None
     version: RemoteStatus | None = None
     damage: tuple[Problem, ...] = ()
     unfinished: tuple[UnfinishedBuild, ...] = ()
-    unnamed: tuple[AnyPath, ...] = ()
-    temporary: tuple[AnyPath, ...] = ()
 
     @property
     def is_foreign(self) -> bool:
         """Whether the folder holds files, but neither a dataset nor an unfinished build."""
-        return self.has_files and not (self.manifest or self.fault or self.has_area)
+        return self.has_files and not (self.manifest or self.fault or self.unfinished)
 
     @property
     def is_adopted(self) -> bool:
@@ -108,25 +91,17 @@ def _inspect(folder: AnyPath) -> OutputState:
         # In a store, another build may have made it a folder since the line above.
         is_file = folder.exists() if isinstance(folder, Path) else folder.is_file()
         return OutputState(folder, is_file=is_file)
-    top = _listed(folder)
-    found = _Files(folder, top, _listed(folder / "index") if folder / "index" in top else [])
-    area = folder / AREA_NAME
-    areas = [path for path in _listed(area) if _PLAN_ID.fullmatch(path.name)] if area in top else []
-    # After the files: in a store, where another build may commit now, a file that the manifest does not name
-    # was not named before either.
+    has_files = any(path.name != AREA_NAME for path in folder.iterdir())
+    unfinished = tuple(_unfinished(path) for path in areas(folder))
     version, manifest, fault = _manifest(folder)
     return OutputState(
         folder,
-        has_files=bool(top),
-        has_area=area in top,
-        has_only_ours=found.are_ours(),
+        has_files=has_files,
         manifest=manifest,
         fault=fault,
         version=version,
         damage=tuple(file_problems(manifest, folder)) if manifest else (),
-        unfinished=tuple(_unfinished(path) for path in areas),
-        unnamed=tuple(found.unnamed(manifest)),
-        temporary=tuple(temporary_files(folder)),
+        unfinished=unfinished,
     )
 
 
@@ -150,53 +125,6 @@ def compare_contents(state: OutputState) -> OutputState:
     return replace(state, damage=tuple(damage))
 
 
-def note_build(area: AnyPath, options: Mapping[str, Json]) -> None:
-    """Write the options of a build into its build area; a build that discards it reports them."""
-    path = area / _NOTE_NAME
-    if not path.is_file():
-        area.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"options": dict(options)}).encode("ascii"))
-
-
-@dataclass(frozen=True)
-class _Files:
-    """The files in the folder of a dataset and in its folder of indexes, sorted."""
-
-    folder: AnyPath
-    top: list[AnyPath]
-    index: list[AnyPath]
-
-    def unnamed(self, manifest: Manifest | None) -> Iterator[AnyPath]:
-        """Yield the files of builds that a manifest does not name, each shard before its index and labels."""
-        named = {rejects_name(manifest.build_id)} if manifest else set()
-        for shard in manifest.shards if manifest else ():
-            named |= {*shard.files, inputs_name(build_of(shard.path))}
-        indexes = {path.name for path in self.index}
-        for path, name in [(path, path.name) for path in self.top] + [
-            (path, f"index/{path.name}") for path in self.index
-        ]:
-            is_ours = name != path.name or path.suffix in (".jsonl", ".npz") or f"{name}.idx" in indexes
-            if build_of(path.name) and is_ours and name not in named:
-                yield path
-
-    def are_ours(self) -> bool:
-        """Return whether there are shards, and otherwise only files with names of tfshards."""
-        top = [path for path in self.top if path.name not in ("index", AREA_NAME)]
-        has_shards = any(".tfrecord-" in path.name and build_of(path.name) for path in top)
-        return has_shards and all(
-            build_of(path.name) or is_reserved(path.name) or _TEMPORARY.fullmatch(path.name)
-            for path in (*top, *self.index)
-        )
-
-
-def temporary_files(folder: AnyPath) -> list[AnyPath]:
-    """Return the temporary files that killed processes left in a dataset or one of its folders."""
-    if not isinstance(folder, Path):
-        return []
-    folders = (folder, folder / "index", *_listed(folder / PARTS_NAME))
-    return [path for each in folders for path in _listed(each) if _TEMPORARY.fullmatch(path.name)]
-
-
 def _manifest(folder: AnyPath) -> tuple[RemoteStatus | None, Manifest | None, FormatError | None]:
     """Return the version of the manifest in a store, the manifest, and why it cannot be read."""
     version = manifest_version(folder)
@@ -216,19 +144,11 @@ def _has_changed(path: AnyPath, digest: str, tick: Tick | None = None) -> bool:
         return True
 
 
-def _unfinished(area: AnyPath) -> UnfinishedBuild:
-    try:
-        options = json.loads((area / _NOTE_NAME).read_bytes())["options"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        options = {}
+def _unfinished(root: AnyPath) -> UnfinishedBuild:
+    placed = BuildArea(root.parent.parent, root.name).placed()
     return UnfinishedBuild(
-        plan_id=area.name,
-        placed_id=BuildArea(area.parent.parent, area.name).placed_id(),
-        has_begun=(area / "first").is_dir(),
-        options=options if isinstance(options, dict) else {},
+        plan_id=root.name,
+        placed_id=placed.build_id if placed else "",
+        has_begun=(root / "first").is_dir(),
+        options=recorded_options(root),
     )
-
-
-def _listed(folder: AnyPath) -> list[AnyPath]:
-    found: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
-    return sorted(found, key=lambda path: path.name)

@@ -51,7 +51,7 @@ def plan(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards)
     folder = output_folder(dataset, source.location())
-    check_usable(inspect_output(folder), overwrite=True)
+    check_usable(inspect_output(folder))
     with tempfile.TemporaryDirectory() as staging:
         began = time.perf_counter()
         reader = source.stage(Path(staging), preview=not estimate)

@@ -1,20 +1,25 @@
-"""Remove files of earlier and unfinished builds that the dataset does not need."""
+"""Remove the generations that a dataset has replaced, and unfinished builds."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfshards.prep.building.decisions import unneeded_files
+from tfshards.prep.building.commit import complete
+from tfshards.prep.building.decisions import is_committed
 from tfshards.prep.building.output import locked
-from tfshards.prep.building.output_state import inspect_output
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.writing.area import BuildArea
+from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import InputError
+from tfshards.schemas.build_area import AREA_NAME, areas, remove, staged_folders
+from tfshards.schemas.files import file_sizes
+from tfshards.schemas.generations import generation_path, kept_manifests
+from tfshards.schemas.names import GENERATIONS_NAME
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, in_flight, name_below
 from tfshards.schemas.storage.uploads import abort_uploads
 
@@ -35,9 +40,10 @@ class Pruned:
 def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
     """Remove the files in a dataset's folder that the dataset does not need, and return them.
 
-    These are the shards, indexes, labels and rejects of earlier builds and of unfinished ones, the build
-    areas that unfinished builds resume from, and temporary files of killed processes. No other file is
-    removed. Do not prune while training still reads an earlier build of the dataset.
+    These are the generations that the dataset has replaced, which cannot be restored afterwards, and the
+    build areas that unfinished builds resume from, with what those builds have moved into the dataset. Only
+    files that a manifest or a build area names are removed. Do not prune while training still reads an
+    earlier generation.
 
     In an object store, the parts of uploads that killed builds left are removed as well. There are no locks:
     do not prune while a build of this dataset runs, whose files would be removed.
@@ -50,6 +56,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         OptionsError: the path is a URL of a store that is not supported.
         InputError: the folder holds neither a dataset nor an unfinished build, or a build is running.
         FormatError: the manifest cannot be read, so that the files of the dataset are not known.
+        IncompleteError: a file that the dataset lacks cannot be written.
     """
     folder = any_path(dataset)
     nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
@@ -59,55 +66,80 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         state = inspect_output(folder)
         if state.fault:
             raise state.fault
-        if state.manifest is None and not state.has_area:
+        staged = staged_folders(folder)
+        if state.manifest is None and not (state.unfinished or staged):
             raise nothing
-        area = folder / AREA_NAME
-        files = unneeded_files(state)
-        inside, sizes = _sizes(files, area)
+        if state.manifest and not dry_run:
+            # it compares views with those of the generations that are removed next
+            complete(state.manifest, folder, lambda _: None)
+        roots = [*areas(folder), *staged]
+        files = _unneeded(state)
+        inside, sizes = _sizes(folder, files, roots)
         found = [Pruned(name_below(path, folder), sizes[path]) for path in files]
-        if state.has_area:
+        if roots:
             found.append(Pruned(f"{AREA_NAME}/", inside))
-        if not dry_run and isinstance(folder, RemotePath):
-            _remove_objects(folder, files)
-        elif not dry_run:
-            # the area last: after a crash it shows which shards were never committed
-            for path in files:
-                path.unlink()
-            if state.has_area:
-                shutil.rmtree(str(area))
-            with suppress(OSError):
-                # empty if nothing was ever committed
-                (folder / "index").rmdir()
+        if not dry_run:
+            try:
+                _remove(folder, files, roots)
+            except OSError as error:
+                raise InputError(f"{error.filename}: {error.strerror}") from error
     return found
 
 
-def _remove_objects(folder: RemotePath, files: Sequence[AnyPath]) -> None:
-    try:
+def _unneeded(state: OutputState) -> list[AnyPath]:
+    """Return the files that the dataset does not need; each manifest follows the files that it names."""
+    folder, current = state.folder, state.manifest
+    needed = {*data_files(current)} if current else set()
+    found: dict[str, None] = {}
+    for build in state.unfinished:
+        if not is_committed(build, state):
+            found |= dict.fromkeys(BuildArea(folder, build.plan_id).placed_paths())
+    for manifest in kept_manifests(folder):
+        found |= dict.fromkeys(path for path in data_files(manifest) if path not in needed)
+        found[generation_path(manifest.build_id)] = None
+    present = file_sizes(folder, found)
+    return [folder / path for path in found if not isinstance(present[path], OSError)]
+
+
+def _remove(folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath]) -> None:
+    if isinstance(folder, RemotePath):
         for _ in in_flight(_unlink, files):
             pass
-        (folder / AREA_NAME).remove_tree()
+        for root in roots:
+            BuildArea(folder, root.name).remove()
         abort_uploads(folder)
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from error
+        return
+    # the areas last: after a crash they show which shards were never committed
+    for path in files:
+        path.unlink()
+    for root in roots:
+        assert isinstance(root, Path)
+        remove(root)
+    for name in ("index", GENERATIONS_NAME, AREA_NAME):
+        with suppress(OSError):
+            # only empty folders are removed
+            (folder / name).rmdir()
 
 
 def _unlink(path: AnyPath) -> None:
     path.unlink()
 
 
-def _sizes(files: Sequence[AnyPath], area: AnyPath) -> tuple[int, dict[AnyPath, int]]:
+def _sizes(
+    folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath]
+) -> tuple[int, dict[AnyPath, int]]:
     """Return how many bytes the areas free if they are removed after the files, and how many each file."""
-    if isinstance(area, RemotePath):
-        found = {path: status.st_size for path, status in area.parent.walk()}
-        return sum(size for path, size in found.items() if area in path.parents), {
-            path: found.get(path, 0) for path in files if isinstance(path, RemotePath)
+    if isinstance(folder, RemotePath):
+        listed = {path: status.st_size for path, status in folder.walk()}
+        return sum(size for path, size in listed.items() if {*roots} & {*path.parents}), {
+            path: listed.get(path, 0) for path in files if isinstance(path, RemotePath)
         }
-    inside = sorted(path for path in area.rglob("*") if not path.is_dir() or path.is_symlink())
-    status = {path: os.lstat(str(path)) for path in (*files, *inside)}
+    inside = sorted((path for root in roots for path in root.rglob("*") if not path.is_dir()), key=str)
     gone: Counter[tuple[int, int]] = Counter()
     sizes: dict[AnyPath, int] = {}
-    for path, one in status.items():
-        gone[one.st_dev, one.st_ino] += 1
-        is_last = gone[one.st_dev, one.st_ino] == one.st_nlink
-        sizes[path] = one.st_size if is_last else 0
+    for path in (*files, *inside):
+        status = os.lstat(str(path))
+        gone[status.st_dev, status.st_ino] += 1
+        is_last = gone[status.st_dev, status.st_ino] == status.st_nlink
+        sizes[path] = status.st_size if is_last else 0
     return sum(sizes[path] for path in inside), sizes

@@ -8,8 +8,7 @@ from tfshards.prep.building.decisions import Wanted
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.writing.area import BuildArea
-from tfshards.prep.writing.remote_area import remove_area
-from tfshards.schemas import BuildError, Manifest
+from tfshards.schemas import BuildError, IncompleteError, Manifest
 from tfshards.schemas.storage import RemotePath
 
 
@@ -33,6 +32,8 @@ def unless_committed(
     """
     try:
         return write()
+    except IncompleteError:
+        raise
     except (BuildError, OSError) as failure:
         if not isinstance(state.folder, RemotePath):
             raise
@@ -44,9 +45,8 @@ def unless_committed(
                 raise BuildError(why) from failure
             raise
         if wanted and wanted.is_in(now.manifest):
-            if isinstance(area.root, RemotePath):
-                # what this run has written since the other one removed it
-                remove_area(area.root)
+            # what this run has written since the other one removed it
+            area.remove()
             log(f"{state.folder}: another run of the same build has committed it meanwhile")
             return now.manifest
         raise BuildError(

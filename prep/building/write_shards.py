@@ -34,10 +34,11 @@ from tfshards.prep.sources.elements.reader import ElementsReader
 from tfshards.prep.sources.elements.source import Elements
 from tfshards.prep.sources.elements.spill import Description, Spill
 from tfshards.prep.sources.elements.staging import TABLE_NAME, stage_elements
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, Phase, ShardId
+from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.argument_types import check_instance
+from tfshards.schemas.build_area import AREA_NAME, remove, staged_folders
 from tfshards.schemas.files import local_path
 
 _LOGGER = logging.getLogger("tfshards")
@@ -107,7 +108,7 @@ class WriteShards(Transform):  # type: ignore[misc]
     def _steps(self) -> Steps:
         """Return the steps of one run."""
         # on the workers it holds the values of elements, too
-        check_usable(inspect_output(self._request.folder), overwrite=self._request.overwrite)
+        check_usable(inspect_output(self._request.folder))
         return Steps(self._request, secrets.token_hex(4))
 
 
@@ -158,11 +159,11 @@ class Steps:
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
         request = self.request
-        with claimed(request.folder, overwrite=request.overwrite) as state:
-            for other in (request.folder / AREA_NAME).glob("staged-*"):
-                if other != self._staging:
+        with claimed(request.folder) as state:
+            for other in staged_folders(request.folder):
+                if isinstance(other, Path) and other != self._staging:
                     # of a pipeline that failed or was killed
-                    shutil.rmtree(other, ignore_errors=True)
+                    remove(other)
             stage_elements(request.elements, map(Description._make, descriptions), self._staging)
             build = self._planned()
             plan = build.plan
@@ -173,7 +174,7 @@ class Steps:
                 state = read_damage(state, wanted, _log)
             if self._is_up_to_date(state, build):
                 assert state.manifest is not None
-                discard_others(state, plan.plan_id, plan.options, _log, keep_previous=True)
+                discard_others(state, plan.plan_id, plan.options, _log)
                 complete(state.manifest, request.folder, _log)
                 _log(up_to_date(request.folder, is_compared=request.overwrite))
                 return plan.plan_id, []
@@ -200,7 +201,7 @@ class Steps:
 
     def balance(self, plan_id: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
-        with claimed(self.request.folder, overwrite=self.request.overwrite) as state:
+        with claimed(self.request.folder) as state:
             if self._committed(state, plan_id):
                 return []
             build = self._planned()
@@ -214,7 +215,7 @@ class Steps:
         Raises:
             InputError: meanwhile another dataset was committed.
         """
-        with claimed(self.request.folder, overwrite=self.request.overwrite) as state:
+        with claimed(self.request.folder) as state:
             committed = self._committed(state, plan_id)
             if committed:
                 return committed.build_id
@@ -237,7 +238,7 @@ class Steps:
         return PlannedBuild(
             reader=reader,
             plan=plan,
-            area=BuildArea(request.folder, plan.plan_id),
+            area=BuildArea(request.folder, plan.plan_id, plan.options),
             name=request.name,
             log=_log,
             finds_duplicates=request.options.duplicates != "keep",
@@ -256,7 +257,9 @@ class Steps:
         """
         found = state.manifest
         area = BuildArea(self.request.folder, plan_id)
-        if found and area.placed_id() == found.build_id and not any(area.shards.glob("*.tfrecord-*")):
+        placed = area.placed()
+        is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
+        if found and placed and is_placed and placed.build_id == found.build_id:
             # a step was killed after the commit
             complete(found, self.request.folder, _log)
             return found

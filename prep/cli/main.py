@@ -1,7 +1,8 @@
 """Run the command: parse the arguments, run the verb, and convert errors to messages and exit statuses.
 
 Results are printed to standard output, status lines to standard error. Exit status: 0 success; 2 an invalid
-command line; 1 any other error, and problems found by ``verify``; 130 interrupted; 143 ended by SIGTERM.
+command line; 1 any other error, and problems found by ``verify``; 3 a dataset that is committed, but not
+complete; 130 interrupted; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tfshards.prep.cli.flags import log_with_flags, with_flags
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.schemas import OptionsError, TfshardsError
+from tfshards.schemas import IncompleteError, OptionsError, TfshardsError
+from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.errors import one_line
 
 
@@ -60,12 +62,15 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         args.verbs = verbs
         if expanded.line:
             args.log(expanded.line)
+        _complete_left(args)
         return int(args.verb.run(args))
     except SystemExit as end:
         # raised by argparse, after a mistake or --help
         return int(end.code or 0)
     except OptionsError as error:
         return _fail(expanded.with_origin(with_flags(str(error), parser)), 2)
+    except IncompleteError as error:
+        return _fail(str(error), 3)
     except TfshardsError as error:
         return _fail(expanded.with_origin(with_flags(str(error), parser)), 1)
     except BrokenPipeError:
@@ -116,6 +121,15 @@ def _check_not_empty(args: argparse.Namespace) -> None:
         given = getattr(args, name, None)
         if given == "" or (isinstance(given, list) and "" in given):
             raise OptionsError(f"{name}= is empty; give . for the working directory")
+
+
+def _complete_left(args: argparse.Namespace) -> None:
+    """Complete what an earlier command on the dataset has committed, but could not complete."""
+    dataset = getattr(args, "dataset", None)
+    if dataset and os.path.isdir(os.path.join(dataset, AREA_NAME)):
+        from tfshards.prep.building.commit import complete_left
+
+        complete_left(dataset, args.log)
 
 
 def _system_fault(error: OSError) -> str:

@@ -9,6 +9,7 @@ from tfshards.prep.cli.build import BUILD
 from tfshards.prep.cli.completion import COMPLETION
 from tfshards.prep.cli.diff import DIFF
 from tfshards.prep.cli.export import EXPORT
+from tfshards.prep.cli.generations import GENERATIONS, RESTORE
 from tfshards.prep.cli.info import INFO
 from tfshards.prep.cli.merge import MERGE
 from tfshards.prep.cli.plan import PLAN
@@ -33,6 +34,8 @@ VERBS: dict[str, Verb] = {
         VERIFY,
         AUDIT,
         DIFF,
+        GENERATIONS,
+        RESTORE,
         PRUNE,
         ADOPT,
         RESHARD,

@@ -15,7 +15,7 @@ from typing import cast
 
 from tfshards.prep.building.build import manifest_of, write_shards
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text
-from tfshards.prep.building.inputs_file import write_inputs
+from tfshards.prep.building.inputs_file import inputs_of
 from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
 from tfshards.prep.building.output_state import OutputState
@@ -147,7 +147,7 @@ def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[
             complete(old, folder, lambda _: None)
             log(up_to_date_line(new, folder))
             return old
-        area = BuildArea(folder, plan.plan_id)
+        area = BuildArea(folder, plan.plan_id, plan.options)
         discard_others(state, plan.plan_id, plan.options, log)
         writer = LayoutWriter(
             reader=reader,
@@ -174,9 +174,7 @@ def _write(
     rejects = [*new.rejects, *written.rejects]
     manifest = _appended(old, added, new, rejects)
     verify_examples(manifest, [old, added])
-    write_inputs(folder, added.build_id, writer.plan)
-    commit(manifest, rejects, writer.area, state)
-    complete(manifest, folder, log)
+    manifest = commit(manifest, rejects, inputs_of(writer.plan), writer.area, state, log)
     log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest
 

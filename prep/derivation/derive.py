@@ -75,12 +75,12 @@ def derive(
         BuildError: the shards do not hold the examples of the origins; nothing is committed.
     """
     wanted = Wanted(outline.name, outline.schema, outline.options, outline.inputs_digest)
-    area = BuildArea(folder, wanted.plan_id)
-    with claimed(folder, overwrite=overwrite) as state:
+    area = BuildArea(folder, wanted.plan_id, outline.options)
+    with claimed(folder) as state:
         if overwrite:
             state = read_damage(state, wanted, log)
         found = is_up_to_date(state, wanted, overwrite=overwrite)
-        discard_others(state, wanted.plan_id, outline.options, log, keep_previous=found)
+        discard_others(state, wanted.plan_id, outline.options, log)
         if found:
             assert state.manifest is not None
             complete(state.manifest, folder, log)
@@ -93,9 +93,7 @@ def derive(
             splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
             manifest = identified(replace(outline, splits=splits))
             verify_examples(manifest, [origin.manifest for origin in origins], has_new_keys=has_new_keys)
-            commit(manifest, rejects, area, state)
-            complete(manifest, folder, log)
-            return manifest
+            return commit(manifest, rejects, None, area, state, log)
 
         return unless_committed(write_and_commit, state, area, wanted, log)
 

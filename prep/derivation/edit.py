@@ -16,7 +16,6 @@ import numpy as np
 
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text
 from tfshards.prep.building.decisions import Wanted, up_to_date
-from tfshards.prep.building.inputs_file import write_recorded
 from tfshards.prep.building.output import claimed, discard_others
 from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.building.rivals import unless_committed
@@ -154,7 +153,7 @@ def _apply(edit: Edit, folder: AnyPath, state: OutputState, log: Log) -> Manifes
     content = [old.to_text(), edit.content]
     inputs_digest = f"sha256:{hashlib.sha256(json.dumps(content).encode('ascii')).hexdigest()}"
     wanted = Wanted(old.name, edit.schema, options, inputs_digest)
-    area = BuildArea(folder, wanted.plan_id)
+    area = BuildArea(folder, wanted.plan_id, options)
     discard_others(state, wanted.plan_id, options, log)
     plan = EditPlan(
         area=area,
@@ -184,13 +183,9 @@ def _apply(edit: Edit, folder: AnyPath, state: OutputState, log: Log) -> Manifes
         manifest = identified(replace(outline, splits=_splits(edit, plan, shards)))
         _verify(manifest, edit)
         inputs = inputs_without(edit.origin, edit.removed)
-        if inputs is not None:
-            write_recorded(folder, manifest.build_id, inputs)
-        commit(manifest, edit.rejects, area, state)
-        complete(manifest, folder, log)
+        manifest = commit(manifest, edit.rejects, inputs, area, state, log)
         others = counted(manifest.num_examples - edit.num_changed, "other example")
         log(f"verified by digest: nothing has changed in the {others}")
-        log(f"the files of build {old.build_id} stay until the next build; tfshards prune removes them now")
         return manifest
 
     return unless_committed(write, state, area, wanted, log)

@@ -7,10 +7,7 @@ which shard follows from the record of the inputs (building/inputs_file.py), eve
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +24,11 @@ from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.parts import Part, parts_of
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Phase, Reject, ShardId
+from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import InputError, Manifest, Shard
-from tfshards.schemas.files import bytes_digest, sync_directory, write_atomically
+from tfshards.schemas.build_area import make_folder, staged_folder, write_files
+from tfshards.schemas.files import bytes_digest, sync_directory
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.names import rejects_name
@@ -65,7 +63,9 @@ def rebuild(
     """
     kind_of_source(manifest)
     parts = parts_of(folder, manifest)
-    with staging_folder(folder) as staging:
+    with staged_folder(folder) as staging:
+        for name in ("source", "out"):
+            (staging / name).mkdir()
         reader = _source(manifest, inputs, staging / "names").stage(staging / "source")
         listing = reader.listing()
         name = rejects_name(manifest.build_id)
@@ -84,7 +84,7 @@ def rebuild(
                 rejects = [Reject(key, "", "", 0) for key in sorted(part.rejected)]
             elif name in damaged:
                 rejects = build.rejects()
-                write_atomically(folder / name, rejects_text(rejects))
+                write_files(folder, {name: rejects_text(rejects)})
                 yield name
             else:
                 rejects = read_rejects(folder / name) if manifest.totals.rejected else []
@@ -189,7 +189,7 @@ class Rebuild:
         self.write("final", shard, numbers, expected)
         for path in (*expected.companion_digests, expected.path):
             if path in damaged:
-                (self.folder / path).parent.mkdir(exist_ok=True)
+                make_folder(self.folder, path)
                 os.replace(str(self.area.shards / path), self.folder / path)
                 sync_directory((self.folder / path).parent)
                 yield path
@@ -285,24 +285,3 @@ def _difference(plan: Plan, now: Listing, manifest: Manifest) -> str:
     if now.schema != manifest.schema:
         return "features or class names differ"
     return "names, sizes, labels or splits differ"
-
-
-@contextmanager
-def staging_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder inside the dataset, so that it is on the same file system."""
-    area = folder / AREA_NAME
-    try:
-        area.mkdir(exist_ok=True)
-        # builds remove folders of this name if a killed process left them
-        staging = Path(tempfile.mkdtemp(prefix="staged-", dir=area))
-        (staging / "source").mkdir()
-        (staging / "out").mkdir()
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
-    try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        with suppress(OSError):
-            # not empty if an interrupted build has files in it
-            area.rmdir()

@@ -13,14 +13,15 @@ from tfshards.prep.building.restore import Inputs, source_or_paths
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.sources.base import Source
-from tfshards.prep.sources.registry import KINDS
 from tfshards.prep.verification.check_files import rejects_problems, shard_problems
 from tfshards.prep.verification.rebuild import rebuild
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
-from tfshards.prep.views.table import write_views
+from tfshards.prep.views.table import refresh_views, view_problems
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, read_manifest
-from tfshards.schemas.files import bytes_digest, write_atomically
+from tfshards.schemas.build_area import write_files
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import RemotePath, any_path
 
@@ -66,8 +67,9 @@ def repair(
         for path in _rebuilt(folder, manifest, damaged, inputs, faults):
             log(f"{path}: rebuilt")
             repaired.append(path)
-        if manifest.options.get("source") in KINDS:
-            write_views(manifest, folder)
+        for path in _repaired_views(folder, manifest):
+            log(f"{path}: rebuilt")
+            repaired.append(path)
         left = [_with_reason(problem, faults) for problem in found if problem.place not in repaired]
         left += _still_damaged(folder, manifest, repaired)
         return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
@@ -101,11 +103,19 @@ def _rebuilt(
         _, companions = scan_shard(folder, shard.path, manifest.compression, label=manifest.schema.label)
         for path, data in companions.items():
             if path in damaged and bytes_digest(data) == shard.companion_digests[path]:
-                (folder / path).parent.mkdir(exist_ok=True)
-                write_atomically(folder / path, data)
+                write_files(folder, {path: data})
                 yield path
     if inputs and needs_source:
         yield from rebuild(folder, manifest, damaged, inputs, faults)
+
+
+def _repaired_views(folder: Path, manifest: Manifest) -> list[str]:
+    """Write the views that are missing, damaged or stale; return their paths."""
+    earlier = kept_manifests(folder)
+    before = [problem.place for problem in view_problems(manifest, folder, earlier)]
+    refresh_views(manifest, folder, earlier, replaces_foreign=True)
+    after = {problem.place for problem in view_problems(manifest, folder, earlier)}
+    return [path for path in before if path not in after]
 
 
 def _with_reason(problem: Problem, faults: Mapping[str, InputError]) -> Problem:

@@ -14,8 +14,11 @@ from tfshards.prep.progress.threads import NUM_CORES, Tick, in_threads
 from tfshards.prep.verification.check_files import companions, digest_problems, rejects_problems
 from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
+from tfshards.prep.views.table import view_problems
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
+from tfshards.schemas.files import is_locked
+from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
@@ -26,8 +29,8 @@ def verify(
 ) -> VerificationReport:
     """Return a report of every problem of a dataset; it is true if the dataset is sound.
 
-    The size and digest of every file (shards, indexes, labels, rejects) are compared with the manifest, and
-    the manifest with its own digest.
+    The size and digest of every file (shards, indexes, labels, rejects, views) are compared with the
+    manifest, and the manifest with its own digest.
 
     Args:
         dataset: the dataset's folder, or its URL.
@@ -48,11 +51,18 @@ def verify(
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for shard, _ in found for problem in shard]
     problems += rejects_problems(folder, manifest)
+    problems += _of_views(folder, manifest)
     records = [record for _, record in found if record]
     if len(records) == len(manifest.shards):
         problems += _repeated_keys(folder, manifest, records)
         problems += _other_labels(manifest, records)
     return VerificationReport(os.fspath(dataset), tuple(problems))
+
+
+def _of_views(folder: AnyPath, manifest: Manifest) -> list[Problem]:
+    """Return the problems of the views, unless they are about to be written after a commit."""
+    found = view_problems(manifest, folder, kept_manifests(folder))
+    return found if found and not is_locked(folder) and read_manifest(folder) == manifest else []
 
 
 def _looking(

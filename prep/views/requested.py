@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from tfshards.prep.views.croissant import croissant_text
 from tfshards.prep.views.tfmd import tfmd_text
-from tfshards.schemas import InputError, Manifest, Problem
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas import Manifest
+from tfshards.schemas.build_area import foreign, write_files
 from tfshards.schemas.storage import AnyPath
 
 # Identifies files of tfshards; those that another tool wrote are not replaced.
@@ -39,22 +40,26 @@ def write_requested(manifest: Manifest, root: AnyPath, view: RequestedView) -> i
     Raises:
         InputError: there is a file of this name that tfshards did not write.
     """
-    path, content = root / view.path, view.text(manifest, _MARK).encode("utf-8")
-    found = _content(path)
+    content, found = _text(manifest, view), _content(root / view.path)
     if view.path in {shard.path for shard in manifest.shards} or not _is_ours(found):
-        raise InputError(f"{path} was not written by tfshards and is kept; move it away first")
+        raise foreign(root / view.path)
     if found != content:
-        write_atomically(path, content)
+        write_files(root, {view.path: content})
     return len(content)
 
 
-def refresh_requested(manifest: Manifest, root: AnyPath) -> list[Problem]:
-    """Write the views that were asked for earlier again, if their content differs; there are no problems."""
-    for view in REQUESTED.values():
-        found = _content(root / view.path)
-        if found is not None and _is_ours(found):
-            write_requested(manifest, root, view)
-    return []
+def requested_files(manifest: Manifest, root: AnyPath) -> dict[str, bytes]:
+    """Return the content of the views that were asked for earlier, and are not those of this manifest."""
+    found = {view: _content(root / view.path) for view in REQUESTED.values()}
+    return {
+        view.path: _text(manifest, view)
+        for view, content in found.items()
+        if content is not None and _is_ours(content) and content != _text(manifest, view)
+    }
+
+
+def _text(manifest: Manifest, view: RequestedView) -> bytes:
+    return view.text(manifest, _MARK).encode("utf-8")
 
 
 def _is_ours(found: bytes | None) -> bool:
@@ -62,7 +67,6 @@ def _is_ours(found: bytes | None) -> bool:
 
 
 def _content(path: AnyPath) -> bytes | None:
-    try:
+    with suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
+    return None

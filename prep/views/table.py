@@ -1,14 +1,23 @@
-"""The table of views: files that other tools, or people, read instead of the manifest."""
+"""The table of views: files that other tools, or people, read instead of the manifest.
+
+A view follows from the manifest alone. The manifest lists the digests of its views, which show whether a file
+is the view of this generation, of an earlier one, or a file of the user.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
 
-from tfshards.prep.views.labels import write_labels
-from tfshards.prep.views.requested import refresh_requested
-from tfshards.prep.views.tfds import tfds_note, write_tfds_view
+from tfshards.prep.views.labels import labels_files
+from tfshards.prep.views.requested import requested_files
+from tfshards.prep.views.tfds import MARK, tfds_files, tfds_note, tfds_problems
 from tfshards.schemas import Manifest, Problem
+from tfshards.schemas.build_area import write_files
+from tfshards.schemas.companions import OTHER_BYTES
+from tfshards.schemas.files import bytes_digest, regular_size
 from tfshards.schemas.storage import AnyPath
 
 
@@ -17,31 +26,142 @@ class View(NamedTuple):
 
     Attributes:
         tool: the tool that reads the files.
-        write: writes the files that follow from a manifest into a folder, and removes those that do not
-            apply; returns why the tool cannot read the dataset.
+        files: returns the content of each file by its path; empty if the tool cannot read the dataset.
+        problems: returns why the tool cannot read the dataset.
     """
 
     tool: str
-    write: Callable[[Manifest, AnyPath], list[Problem]]
+    files: Callable[[Manifest], Mapping[str, bytes]]
+    problems: Callable[[Manifest], list[Problem]]
 
 
 VIEWS = (
-    View("people", write_labels),
-    View("TensorFlow Datasets", write_tfds_view),
-    View("Croissant, TensorFlow Metadata", refresh_requested),
+    View("people", labels_files, lambda _: []),
+    View("TensorFlow Datasets", tfds_files, tfds_problems),
 )
 
 
-def write_views(manifest: Manifest, root: AnyPath) -> list[str]:
-    """Write every view of the dataset in ``root``; return a message for each tool that cannot read it, or not
-    in the usual way.
-    """
+def view_files(manifest: Manifest) -> dict[str, bytes]:
+    """Return the content of the files of all views by path."""
+    return {path: content for view in VIEWS for path, content in view.files(manifest).items()}
+
+
+def view_notes(manifest: Manifest, root: AnyPath) -> list[str]:
+    """Return a message for each tool that cannot read the dataset in ``root``, or not in the usual way."""
     note = tfds_note(manifest, root)
-    return [
-        *(
-            f"{view.tool} cannot read this dataset: {problem}"
-            for view in VIEWS
-            for problem in view.write(manifest, root)
-        ),
-        *([note] if note else []),
-    ]
+    problems = (
+        f"{view.tool} cannot read this dataset: {problem}"
+        for view in VIEWS
+        for problem in view.problems(manifest)
+    )
+    return [*problems, *([note] if note else [])]
+
+
+def with_views(manifest: Manifest) -> Manifest:
+    """Return a manifest that lists the digests of its views."""
+    return replace(manifest, views=_digests(view_files(manifest)))
+
+
+def foreign_views(manifest: Manifest, root: AnyPath, known: Iterable[Manifest]) -> list[str]:
+    """Return the paths of views at which there is a file of somebody else.
+
+    Args:
+        manifest: the manifest whose views are to be written.
+        root: folder of the dataset.
+        known: the manifests of this dataset so far; their views may be replaced.
+    """
+    ours = _digests_of(known)
+    return [path for path in manifest.views if _found(path, manifest, root, ours) == "foreign"]
+
+
+def refresh_views(
+    manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest], *, replaces_foreign: bool = False
+) -> None:
+    """Write the views of a dataset that are missing or stale, and remove those that no longer apply.
+
+    Args:
+        manifest: the manifest, which is committed.
+        root: folder of the dataset.
+        earlier: manifests of earlier generations, whose views may still be there.
+        replaces_foreign: also replace files that are no view of any generation, such as damaged ones.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    contents, ours = view_files(manifest), _digests_of(earlier)
+    replaced = ("missing", "stale", *(["foreign"] if replaces_foreign else []))
+    files = {
+        path: contents[path]
+        for path, digest in manifest.views.items()
+        if _found(path, manifest, root, ours) in replaced and bytes_digest(contents.get(path, b"")) == digest
+    }
+    write_files(root, {**files, **requested_files(manifest, root)})
+    gone = _obsolete(manifest, root, earlier)
+    for path in gone:
+        (root / path).unlink(missing_ok=True)
+    # folders of views, such as tfds/00000, from the innermost
+    folders = {parent for path in gone for parent in (root / path).parents if root in parent.parents}
+    for folder in sorted(folders, key=lambda folder: len(str(folder)), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def view_problems(manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest]) -> list[Problem]:
+    """Return the problems of the views of the dataset in ``root``; see ``refresh_views``."""
+    ours = _digests_of(earlier)
+    found = {path: _found(path, manifest, root, ours) for path in manifest.views}
+    found |= dict.fromkeys([*_obsolete(manifest, root, earlier), *requested_files(manifest, root)], "stale")
+    return [Problem(path, _PROBLEMS[state]) for path, state in found.items() if state != "current"]
+
+
+_State: TypeAlias = Literal["missing", "current", "stale", "foreign"]
+_PROBLEMS: Mapping[_State, str] = {
+    "missing": "is missing",
+    "stale": "does not belong to this generation of the dataset",
+    "foreign": OTHER_BYTES,
+}
+
+
+def _found(path: str, manifest: Manifest, root: AnyPath, ours: Mapping[str, set[str]]) -> _State:
+    """Return what there is at the path of a view of a manifest.
+
+    Args:
+        path: the path.
+        manifest: the manifest.
+        root: folder of the dataset.
+        ours: the digests that the view may have in other generations.
+    """
+    try:
+        regular_size(root / path)
+        content = (root / path).read_bytes()
+    except FileNotFoundError:
+        return "missing"
+    except OSError:
+        return "foreign"
+    digest = bytes_digest(content)
+    # TFDS adds to it what it knows of the dataset, such as further file formats
+    if digest == manifest.views[path] or f"{MARK} Build {manifest.build_id}.".encode("ascii") in content:
+        return "current"
+    return "stale" if digest in ours.get(path, ()) or MARK.encode("ascii") in content else "foreign"
+
+
+def _obsolete(manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest]) -> list[str]:
+    """Return the paths of views of earlier generations that this one does not have."""
+    ours = _digests_of(earlier)
+    paths = sorted({*ours} - {*manifest.views})
+    nothing = replace(manifest, views=dict.fromkeys(paths, ""))
+    return [path for path in paths if _found(path, nothing, root, ours) in ("stale", "current")]
+
+
+def _digests_of(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
+    """Return the digests that each view has in these generations."""
+    found: dict[str, set[str]] = {}
+    for manifest in manifests:
+        # an earlier release listed no views
+        for path, digest in (manifest.views or _digests(view_files(manifest))).items():
+            found.setdefault(path, set()).add(digest)
+    return found
+
+
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: bytes_digest(content) for path, content in files.items()}

@@ -11,12 +11,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
-from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path, is_remote, name_below
+from tfshards.schemas.storage import AnyPath, any_path, is_remote
 from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
@@ -99,37 +97,6 @@ def tfds_note(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> str
             "by tfds.builder_from_directory"
         )
     return None
-
-
-def write_tfds_view(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> list[Problem]:
-    """Write the files of TFDS that follow from the manifest; return why there are none.
-
-    A file is written, atomically, only if its content differs; files of an earlier manifest are removed. If
-    tfshards did not write ``dataset_info.json``, no file is changed.
-    """
-    root = any_path(root)
-    files = tfds_files(manifest)
-    parts: list[AnyPath] = sorted((root / PARTS_NAME).glob("[0-9]" * 5), key=str)
-    folders = [root, *parts]
-    for path in (folder / INFO_NAME for folder in folders):
-        found = _content(path)
-        if found is not None and MARK.encode("ascii") not in found:
-            message = "was not written by tfshards and is kept; move it away to get one for this dataset"
-            return [Problem(name_below(path, root), message)]
-    for name, content in files.items():
-        if _content(root / name) != content:
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(root / name, content)
-    for folder in folders:
-        labels = sorted(path.name for path in folder.glob("*.labels.txt"))
-        for path in (folder / name for name in (INFO_NAME, FEATURES_NAME, *labels)):
-            if name_below(path, root) not in files:
-                path.unlink(missing_ok=True)
-    for folder in (*parts, root / PARTS_NAME):
-        with suppress(OSError):
-            # only empty folders are removed
-            folder.rmdir()
-    return tfds_problems(manifest)
 
 
 def _labels_text(class_names: tuple[str, ...]) -> str:
@@ -263,10 +230,3 @@ def _snake_case(name: str) -> str:
 
 def _to_bytes(value: dict[str, Json]) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode("ascii")
-
-
-def _content(path: AnyPath) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None

@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,24 +25,28 @@ from typing import Literal, NamedTuple, TypeVar
 from tfshards.prep.sources.base import Columns, Row
 from tfshards.prep.writing.plan_file import digest_of, plan_text, rows_of, stamps_of
 from tfshards.prep.writing.remote_area import (
-    PLACED_NAME,
     begin_attempt,
     check_unchanged,
     copy_into_place,
     e_tags_of,
     reason_to_stop,
+    remove_area,
     stop_attempt,
 )
-from tfshards.prep.writing.shard_names import build_of, with_build_id
-from tfshards.schemas import Shard
-from tfshards.schemas.files import write_atomically
+from tfshards.prep.writing.shard_names import build_of, data_files, named_files, with_build_id
+from tfshards.schemas import FormatError, Manifest, Shard
+from tfshards.schemas.build_area import AREA_NAME, RECORD_NAME, areas, create, foreign, make_folder, remove
+from tfshards.schemas.files import file_digest, file_sizes, regular_size, sync_directory, write_atomically
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest_file import read_manifest_file
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, link_file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AREA_NAME = ".build"
+# The manifest of the dataset into which the shards of an area were moved, or were about to be.
+PLACED_NAME = "placed.json"
 _STOP_PREFIX = "stop"
 
 # A build first writes every planned example; the final layouts leave out rejects and duplicates.
@@ -96,12 +100,14 @@ class BuildArea:
     Attributes:
         out: folder of the dataset.
         plan_id: id of the plan of the build.
+        options: options of the build, for the record that makes the area one of tfshards.
         attempt: part of the names of unfinished files and of the stop file. It differs from that of an
             earlier attempt, whose worker processes may run for a second after its main process was killed.
     """
 
     out: AnyPath
     plan_id: str
+    options: Mapping[str, Json] = field(default_factory=dict, compare=False)
     attempt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -121,11 +127,8 @@ class BuildArea:
 
     @property
     def job_path(self) -> AnyPath:
-        """The file that names the running job of any build of this dataset (engines/job.py).
-
-        In a store, where other builds of it may run, it is the job of this build.
-        """
-        return (self.out / AREA_NAME if isinstance(self.out, Path) else self.root) / "job"
+        """The file that names the running job of this build (engines/job.py)."""
+        return self.root / "job"
 
     @property
     def stop_path(self) -> AnyPath:
@@ -136,7 +139,12 @@ class BuildArea:
         return self.root / f"{_STOP_PREFIX}{self.attempt}"
 
     def open(self) -> None:
-        """Create the folders, stop the workers of earlier attempts, and remove their unfinished files."""
+        """Create the area, stop the workers of earlier attempts, and remove their unfinished files.
+
+        Raises:
+            InputError: there is a folder of its name that tfshards did not make.
+        """
+        create(self.root, self.options)
         if isinstance(self.root, RemotePath) and isinstance(self.stop_path, RemotePath):
             begin_attempt(self.root, self.stop_path, f"{_STOP_PREFIX}*")
             return
@@ -232,37 +240,88 @@ class BuildArea:
         for source, target in zip(old.files, new.files, strict=True):
             self.link(root / source, target)
 
-    def place(self, build_id: str, shards: Sequence[Shard]) -> None:
+    def place(self, manifest: Manifest, others: Mapping[str, bytes]) -> None:
         """Move the finished shards to their paths in the dataset, which contain the build id.
 
         A shard with another id in its path is in the dataset already. In a store they are copied, so that a
-        run that is killed here finds them in the area again.
+        run that is killed here finds them in the area again. At the end the names of all files are durable.
+
+        Args:
+            manifest: the manifest that will be committed.
+            others: content of further files of this build, by path in the dataset.
+
+        Raises:
+            InputError: a path is that of a file that tfshards did not write.
         """
-        write_atomically(self.root / PLACED_NAME, build_id.encode("ascii"))
-        paths = [path for shard in shards for path in shard.files if build_of(path) == build_id]
-        names = {path: with_build_id(path, self.plan_id) for path in paths}
+        names = {path: with_build_id(path, self.plan_id) for path in self._own_paths(manifest)}
+        names = {path: name for path, name in names.items() if path in others or ".tfrecord-" in path}
+        self.write_all({names[path]: content for path, content in others.items()})
+        self._check_free(names)
+        write_atomically(self.root / PLACED_NAME, manifest.to_text().encode("ascii"))
         if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
             copy_into_place(self.shards, self.out, names)
-            digests = {names[one.path]: one.digest for one in shards if one.path in names}
+            digests = {names[one.path]: one.digest for one in manifest.shards if one.path in names}
             check_unchanged(self.shards, self._records(), digests)
             return
-        (self.out / "index").mkdir(exist_ok=True)
+        assert isinstance(self.out, Path)
         for path, name in names.items():
+            make_folder(self.out, path)
             os.replace(str(self.shards / name), str(self.out / path))
+        for folder in sorted({(self.out / path).parent for path in names}):
+            sync_directory(folder)
 
-    def placed_id(self) -> str:
-        """Return the build id to which a build that was not committed began to move shards, or nothing."""
-        with suppress(FileNotFoundError):
-            return (self.root / PLACED_NAME).read_text("utf-8")
-        return ""
+    def placed(self) -> Manifest | None:
+        """Return the manifest of the dataset into which the build began to move shards, or None."""
+        with suppress(FileNotFoundError, FormatError):
+            return read_manifest_file(self.root / PLACED_NAME)
+        return None
+
+    def placed_paths(self) -> list[str]:
+        """Return the paths to which the build may have moved files, and that no manifest names."""
+        placed = self.placed()
+        if placed is None:
+            return []
+        named = named_files(self.out)
+        return [path for path in self._own_paths(placed) if path not in named]
+
+    def remove(self) -> None:
+        """Remove the area, at last what shows that the build was committed, and its record."""
+        if isinstance(self.root, RemotePath):
+            remove_area(self.root, [PLACED_NAME, RECORD_NAME])
+        elif isinstance(self.root, Path):
+            remove(self.root, last=PLACED_NAME)
+
+    def _own_paths(self, manifest: Manifest) -> list[str]:
+        """Return the paths of the files of a manifest that this build writes."""
+        return [path for path in data_files(manifest) if build_of(path) == manifest.build_id]
+
+    def _check_free(self, names: Mapping[str, str]) -> None:
+        """Raise InputError if a file would be replaced that no manifest and no build of this dataset names.
+
+        Files of the same content may be there, such as those of a dataset whose manifest is damaged.
+        """
+        if isinstance(self.out, Path):
+            present = [path for path in names if os.path.lexists(self.out / path)]
+        else:
+            found = file_sizes(self.out, names)
+            present = [path for path, size in found.items() if not isinstance(size, FileNotFoundError)]
+        if not present:
+            return
+        # after the listing: another run of this build in a store writes its record before it copies a shard
+        named = named_files(self.out)
+        for root in areas(self.out):
+            placed = replace(self, plan_id=root.name).placed()
+            named |= {*data_files(placed)} if placed else set()
+        for path in present:
+            if path not in named and not _is_same(self.out / path, self.shards / names[path]):
+                raise foreign(self.out / path)
 
     def _take_back(self) -> None:
-        """Move shards that a killed build had placed back into the area."""
+        """Move the files that a killed build had placed back into the area."""
         assert isinstance(self.out, Path)
-        build_id = self.placed_id()
-        for folder in ("", "index") if build_id else ():
-            for path in sorted((self.out / folder).glob(f"*-{build_id}.tfrecord-*")):
-                path.replace(str(self.shards / folder / with_build_id(path.name, self.plan_id)))
+        for path in self.placed_paths():
+            with suppress(FileNotFoundError):
+                (self.out / path).replace(str(self.shards / with_build_id(path, self.plan_id)))
         (self.root / PLACED_NAME).unlink(missing_ok=True)
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
@@ -334,6 +393,14 @@ class BuildArea:
 
     def _path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
+
+
+def _is_same(path: AnyPath, other: AnyPath) -> bool:
+    """Return whether two files have the same content."""
+    with suppress(OSError):
+        regular_size(path)
+        return file_digest(path) == file_digest(other)
+    return False
 
 
 def _read_record(path: AnyPath) -> FinishedShard | None:

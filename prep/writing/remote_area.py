@@ -14,8 +14,6 @@ from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_fli
 from tfshards.schemas.storage.copies import MAX_COPIED_BYTES
 from tfshards.schemas.storage.uploads import abort_uploads
 
-# The file with the build id to which the shards of an area were placed.
-PLACED_NAME = "placed"
 _LATER = "a later run of the same build has begun; wait until that has ended"
 _GONE = "the build area was removed: another run of the same build has ended, or it was pruned"
 
@@ -153,10 +151,9 @@ def stored(folder: RemotePath) -> dict[str, RemoteStatus]:
     return {path.relative_to(folder).as_posix(): status for path, status in found}
 
 
-def remove_area(root: RemotePath) -> None:
-    """Remove a build area, and the parts of unfinished uploads into it."""
-    # that name at last, since it shows after a crash that the build was committed
-    root.remove_tree(last=PLACED_NAME)
+def remove_area(root: RemotePath, last: Sequence[str]) -> None:
+    """Remove a build area, its files ``last`` after the others, and the parts of unfinished uploads."""
+    root.remove_tree(last)
     abort_left_uploads(root)
 
 

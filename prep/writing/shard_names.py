@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+
+from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
+from tfshards.schemas.generations import kept_manifests
+from tfshards.schemas.names import inputs_name, rejects_name
+from tfshards.schemas.storage import AnyPath
 
 # Shards, indexes, labels, rejects files and files of inputs.
 _OF_BUILD = re.compile(
@@ -24,3 +30,26 @@ def build_of(path: str) -> str:
 def with_build_id(path: str, build_id: str) -> str:
     """Return the path of a file of a build with another build id."""
     return _OF_BUILD.sub(rf"\g<1>{build_id}\g<3>", path)
+
+
+def data_files(manifest: Manifest) -> list[str]:
+    """Return the paths of the files that belong to a dataset in addition to its manifest and views.
+
+    These are the shards with their indexes and labels, the rejects file, and the records of the inputs, which
+    need not exist. The records of an adopted dataset were written by other programs, and are left out.
+    """
+    is_adopted = manifest.options.get("source") == "adopt"
+    found = [
+        path for shard in manifest.shards for path in (shard.companion_digests if is_adopted else shard.files)
+    ]
+    builds = {build_of(shard.path) for shard in manifest.shards} - {""}
+    found += [inputs_name(build_id) for build_id in sorted(builds)]
+    return [*found, rejects_name(manifest.build_id)] if manifest.rejects_digest else found
+
+
+def named_files(folder: AnyPath) -> set[str]:
+    """Return the paths of the data files that the manifest of a dataset, or an earlier one, names."""
+    manifests = kept_manifests(folder)
+    with suppress(InputError, FormatError):
+        manifests.append(read_manifest(folder))
+    return {path for manifest in manifests for path in data_files(manifest)}

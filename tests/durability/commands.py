@@ -115,9 +115,9 @@ def _place(area: BuildArea, path: str) -> Path:
     """Return where a finished shard is: in the area, or in the dataset under its name there."""
     if (area.shards / path).exists():
         return area.shards / path
-    # a process that was killed in the clean-up has removed the note of the build id
-    build_id = area.placed_id() or read_manifest(area.out).build_id
-    return area.out / with_build_id(path, build_id)
+    # a process that was killed in the clean-up has removed the manifest from the area
+    manifest = area.placed() or read_manifest(area.out)
+    return area.out / with_build_id(path, manifest.build_id)
 
 
 def identity(path: Path) -> tuple[int, int]:

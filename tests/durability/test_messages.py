@@ -34,7 +34,7 @@ def test_an_error_of_the_system_names_the_path_and_the_remedy(error, line):
     assert system_fault("out", error) == line
 
 
-@pytest.mark.parametrize("step", ["note_build", "commit"])
+@pytest.mark.parametrize("step", ["create", "commit"])
 def test_an_error_in_the_main_process_is_reported_and_the_build_can_be_resumed(step, tmp_path, monkeypatch):
     def strike(*_: object) -> None:
         raise FULL

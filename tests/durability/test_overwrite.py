@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, build, prune, verify
+from tfshards.prep import Arrays, build, generations, prune, verify
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli import main as cli
 from tfshards.prep.writing.area import AREA_NAME
@@ -99,9 +99,10 @@ def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
         if manifest.build_id not in committed[-1:]:
             committed.append(manifest.build_id)
         assert verify(out, deep=True)
-        # this one, and the one before, which may still be open
+        # this one, and those before it, until they are pruned
         there = {path.split(".tfrecord")[0][-8:] for path in contents(out) if ".tfrecord" in path}
-        assert there == set(committed[-2:])
+        assert there == set(committed)
+        assert {one.build_id for one in generations(out)} == there
 
 
 @pytest.fixture

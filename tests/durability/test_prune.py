@@ -15,6 +15,7 @@ from tfshards.prep.building.output import locked
 from tfshards.prep.cli import main as cli
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, FormatError, InputError, read_manifest
+from tfshards.schemas.build_area import create
 from tfshards.schemas.manifest_file import write_manifest
 
 from .commands import contents
@@ -50,9 +51,9 @@ def test_only_an_earlier_generation_is_removed(two_generations):
     out, old, new = two_generations
     before = contents(out)
     found = prune(out)
-    paths = [*(shard.path for shard in old.shards), f"inputs-{old.build_id}.npz"]
-    paths += [path for shard in old.shards for path in shard.companion_digests]
-    assert len(paths) == 7
+    paths = [path for shard in old.shards for path in shard.files]
+    paths += [f"inputs-{old.build_id}.npz", f"generations/{old.build_id}.json"]
+    assert len(paths) == 8
     assert found == [Pruned(path, len(before[path])) for path in paths]
     assert contents(out) == {path: data for path, data in before.items() if path not in paths}
     assert read_manifest(out) == new
@@ -79,10 +80,11 @@ def test_files_named_by_the_manifest_stay_even_if_another_build_made_them(two_ge
     gone = {item.path for item in prune(out)}
     assert not gone & named
     assert all((out / path).exists() for shard in shards for path in (shard.path, *shard.companion_digests))
-    assert len(gone) == 6
+    # the other shard of the old generation with its index and labels, and its manifest
+    assert len(gone) == 4
 
 
-def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
+def test_rejects_and_the_build_area_are_removed(tmp_path):
     write_inputs(tmp_path)
     out, source = tmp_path / "data", ImageFolder(tmp_path / "photos")
     options = Options(max_rejected=1)
@@ -100,10 +102,8 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     after = contents(out)
     with pytest.raises(BuildError, match="more than max_rejected= allows"):
         build(source, out, shards=2, seed=2, overwrite=True, engine="local", log=lambda _: None)
-    left = (".dataset.json.0123456789abcdef.tmp", "index/.x.idx.0123456789abcdef.tmp")
-    for path in (*left, ".build/staged-abc/copy"):
-        (out / path).parent.mkdir(exist_ok=True)
-        (out / path).write_bytes(bytes(10))
+    create(out / ".build" / "staged-abcabcab")
+    (out / ".build" / "staged-abcabcab" / "copy").write_bytes(bytes(10))
     unfinished = {
         path: data for path, data in contents(out).items() if re.search(r"/shards/data-train-[^/]*$", path)
     }
@@ -112,7 +112,6 @@ def test_rejects_temporary_files_and_the_build_area_are_removed(tmp_path):
     assert not unfinished.keys() & contents(out).keys()
     assert f"inputs-{old.build_id}.npz" not in contents(out)
     assert f"rejected-{old.build_id}.jsonl" not in contents(out)
-    assert [gone[path] for path in left] == [10, 10]
     assert gone[f"{AREA_NAME}/"] > 10 + sum(map(len, unfinished.values()))
     assert verify(out, deep=True)
     assert contents(out) == {path: data for path, data in after.items() if old.build_id not in path}
@@ -134,8 +133,11 @@ def test_shards_that_may_have_been_committed_stay(two_generations):
     out, *_ = two_generations
     (out / "dataset.json").unlink()
     before = contents(out)
+    with pytest.raises(InputError, match="holds neither a dataset nor an unfinished build; nothing was"):
+        prune(out)
     (out / AREA_NAME).mkdir()
-    assert prune(out) == [Pruned(f"{AREA_NAME}/", 0)]
+    create(out / AREA_NAME / "staged-abcabcab")
+    assert [item.path for item in prune(out)] == [f"{AREA_NAME}/"]
     assert contents(out) == before
 
 
@@ -206,12 +208,13 @@ def test_nothing_is_removed_while_a_build_is_running(two_generations):
 
 def test_the_command_lists_removed_files_and_bytes(two_generations, capsys):
     out, old, _ = two_generations
+    index = (out / old.shards[0].files[0]).read_bytes()
     assert cli.main(["prune", str(out), "--dry-run"]) == 0
     dry = capsys.readouterr().out
     assert cli.main(["prune", str(out)]) == 0
     wet = capsys.readouterr().out
     assert dry == wet.replace("removed ", "would remove ")
-    assert wet.splitlines()[0] == f"removed {old.shards[0].path} ({old.shards[0].num_bytes} B)"
+    assert wet.splitlines()[0] == f"removed {old.shards[0].files[0]} ({len(index)} B)"
     assert re.fullmatch(rf"{out}: removed \d\.\d KiB", wet.splitlines()[-1])
     assert cli.main(["prune", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}: nothing to remove\n"

@@ -13,7 +13,7 @@ import pytest
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.area import AREA_NAME, PLACED_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, read_manifest
 
@@ -127,17 +127,17 @@ def test_the_line_names_the_options_that_differ(stopped, tmp_path):
 
 
 UNREADABLE = {
-    "of another release": b'{"options": []}',
-    "without options": b"{}",
-    "cut": b'{"options": ',
-    "of another type": b"[]",
+    "of another release": b', "options": []}',
+    "without options": b"}",
+    "cut": b', "options": {"se',
 }
 
 
 @pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_a_note_that_cannot_be_read_prevents_no_build(data, stopped, tmp_path):
     log, discarded = [], only_build(stopped)
-    (stopped / AREA_NAME / discarded / "build.json").write_bytes(data)
+    record = stopped / AREA_NAME / discarded / "build.json"
+    record.write_bytes(record.read_bytes().partition(b', "options"')[0] + data)
     build_photos(tmp_path, log, seed=1)
     assert log[0] == "discarding an unfinished build: its inputs or options differ"
     assert verify(stopped, deep=True)
@@ -184,8 +184,7 @@ def test_files_left_by_a_committed_build_are_not_another_build(tmp_path):
     plan_id = plan_id_of(old.name, old.schema, old.options, old.inputs_digest)
     area = BuildArea(out, plan_id)
     area.open()
-    (area.root / "build.json").write_text("{}")
-    area.place(old.build_id, ())
+    (area.root / PLACED_NAME).write_text(old.to_text())
     log.clear()
     build_photos(tmp_path, log, seed=1, overwrite=True)
     assert log[0].startswith("starting build: ")

@@ -356,11 +356,9 @@ def test_adopting_again_is_up_to_date_and_writes_nothing(tmp_path, capsys):
     assert main(["adopt", str(tmp_path)]) == 0
     assert f"{tmp_path} is up to date" in capsys.readouterr().err
     assert stamps(tmp_path) == before
-    # an index and labels can always be rebuilt; temporary files of a killed run are removed
+    # an index and labels can always be rebuilt
     (tmp_path / "index" / "x.tfrecord.idx").unlink()
     (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
-    for folder in (tmp_path, tmp_path / "index"):
-        (folder / f".x.{'0' * 16}.tmp").touch()
     assert main(["adopt", str(tmp_path)]) == 0
     assert {name: found[2] for name, found in stamps(tmp_path).items()} == {
         name: found[2] for name, found in before.items()
@@ -395,10 +393,28 @@ def test_changed_files_are_adopted_again_only_on_request(tmp_path):
 
 def test_a_manifest_that_cannot_be_read_is_replaced_only_on_request(tmp_path):
     write(tmp_path / "x.tfrecord", numbered(range(5)))
-    (tmp_path / "dataset.json").write_text("{")
+    adopt(tmp_path, **QUIET)
+    cut = (tmp_path / "dataset.json").read_bytes()[:-9]
+    for content in (cut, b"{"):
+        (tmp_path / "dataset.json").write_bytes(content)
+        with pytest.raises(FormatError, match="not readable as JSON"):
+            adopt(tmp_path, **QUIET)
+    # of another tool, for all that is known
     with pytest.raises(FormatError, match="not readable as JSON"):
-        adopt(tmp_path, **QUIET)
+        adopt(tmp_path, overwrite=True, **QUIET)
+    (tmp_path / "dataset.json").write_bytes(cut)
     assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
+
+
+def test_an_index_that_tfshards_did_not_write_is_not_replaced(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "x.tfrecord.idx").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"x\.tfrecord\.idx was not written by tfshards and is kept; move it"
+    ):
+        adopt(tmp_path, **QUIET)
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["x.tfrecord", "x.tfrecord.idx"]
 
 
 def test_a_built_dataset_needs_no_adoption(tmp_path):

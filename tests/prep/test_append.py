@@ -105,11 +105,12 @@ def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grow
     assert left == {
         *(shard.path for shard in made.shards),
         "dataset.json",
+        "generations",
         "index",
         "labels.txt",
         "tfds",
         f"rejected-{made.build_id}.jsonl",
-        # the next build removes it, since the manifest does not list it
+        # of the previous generation
         f"rejected-{old.build_id}.jsonl",
         # those of both parts
         f"inputs-{old.build_id}.npz",

@@ -195,8 +195,11 @@ def test_a_plan_reports_what_the_output_folder_holds(dataset, run):
     status, out, err = run(*command, "--shards", 3)
     assert (status, err) == (0, f"out holds another build, {build_id}: build must overwrite it\n")
     assert out.startswith("split ")
-    (dataset / "dataset.json").write_text("{")
+    manifest = dataset / "dataset.json"
+    manifest.write_text(manifest.read_text()[:-9])
     assert run(*command)[2] == "out holds a dataset that cannot be read: build must overwrite it\n"
+    manifest.write_text("{")
+    assert "out/dataset.json was not written by tfshards and is kept; move it away" in run(*command)[2]
 
 
 def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
@@ -642,10 +645,10 @@ def test_a_file_that_cannot_be_written_is_named(dataset, run):
 def test_help_lists_all_verbs(run):
     status, out, err = run("--help")
     assert (status, err) == (0, "")
-    listed = re.findall(r"^    (\w+) ", out, re.MULTILINE)
-    looks = ["info", "show", "report", "verify", "audit", "diff", "prune"]
+    listed = re.findall(r"^    (\w+)(?: |$)", out, re.MULTILINE)
+    looks = ["info", "show", "report", "verify", "audit", "diff", "generations", "restore", "prune"]
     derived = ["reshard", "merge", "append", "remove", "relabel"]
-    assert listed == ["build", "plan", *looks, "adopt", *derived, "export"]
+    assert listed == ["build", "plan", *looks, "adopt", *derived, "export", "completion"]
     for verb in listed:
         assert run(verb, "--help")[0] == 0
     for kind in ("images", "arrays", "table"):

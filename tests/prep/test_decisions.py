@@ -13,11 +13,9 @@ from tfshards.prep.building.decisions import (
     builds_to_discard,
     check_usable,
     discard_message,
-    files_to_remove,
     is_committed,
     is_up_to_date,
     outlook,
-    unneeded_files,
 )
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, Schema, Totals
@@ -35,43 +33,18 @@ def manifest(build_id: str, **options: object) -> Manifest:
     )
 
 
-def shard(build_id: str) -> Path:
-    return OUT / f"x-train-{build_id}.tfrecord-00000-of-00001"
-
-
 def state(committed: str | None) -> OutputState:
-    """An output with files of three builds that no manifest names, one of which was killed at its commit."""
+    """An output with a build that was killed at its commit."""
     return OutputState(
         OUT,
         has_files=True,
-        has_area=True,
         manifest=manifest(committed) if committed else None,
         unfinished=(UnfinishedBuild(PLAN, UNFINISHED, has_begun=True, options={"seed": 1}),),
-        unnamed=tuple(map(shard, (NOW, OTHER, UNFINISHED))),
-        temporary=(OUT / ".x.tmp",),
     )
 
 
-@pytest.mark.parametrize(
-    ("committed", "plan_id", "keep_previous", "removed"),
-    [
-        # a first build: all files of other builds
-        (None, "00000000", False, [NOW, OTHER, UNFINISHED]),
-        # it replaces a dataset: also the generation before it
-        (BEFORE, "00000000", False, [NOW, OTHER, UNFINISHED]),
-        # it is up to date: the previous generation may still be read
-        (BEFORE, "00000000", True, [UNFINISHED]),
-        # it resumes
-        (BEFORE, PLAN, False, [NOW, OTHER]),
-    ],
-)
-def test_a_build_removes_files_of_neither_itself_nor_the_dataset(committed, plan_id, keep_previous, removed):
-    found = files_to_remove(state(committed), plan_id, keep_previous=keep_previous)
-    assert found == list(map(shard, removed))
-
-
 def test_the_area_of_a_committed_build_is_removed_even_by_a_build_of_the_same_plan():
-    left = replace(state(UNFINISHED), unnamed=())
+    left = state(UNFINISHED)
     (build,) = left.unfinished
     assert is_committed(build, left)
     assert builds_to_discard(left, PLAN) == [build]
@@ -80,13 +53,7 @@ def test_the_area_of_a_committed_build_is_removed_even_by_a_build_of_the_same_pl
 
 def test_nothing_is_removed_if_the_manifest_cannot_be_read():
     unreadable = replace(state(None), fault=FAULT)
-    assert files_to_remove(unreadable, NOW) == []
     assert builds_to_discard(unreadable, NOW) == []
-
-
-def test_without_a_dataset_only_files_of_unfinished_builds_are_unneeded():
-    assert unneeded_files(state(None)) == [shard(UNFINISHED), OUT / ".x.tmp"]
-    assert unneeded_files(state(BEFORE)) == [*map(shard, (NOW, OTHER, UNFINISHED)), OUT / ".x.tmp"]
 
 
 def test_the_line_on_a_discarded_build_names_the_different_options_if_known():
@@ -161,24 +128,12 @@ def test_adopted_records_are_never_overwritten(overwrite):
     ("found", "message"),
     [
         (OutputState(OUT, is_file=True), "out is a file; the last argument, dataset=, must be a folder"),
-        (
-            OutputState(OUT, has_files=True, has_only_ours=True),
-            "shards of a dataset without their dataset.json; give overwrite=True",
-        ),
         (OutputState(OUT, has_files=True), "out holds files but no dataset; choose an empty folder"),
     ],
 )
 def test_an_output_that_is_not_for_datasets_is_refused(found, message):
     with pytest.raises(InputError, match=message):
         check_usable(found)
-
-
-def test_shards_without_their_manifest_may_be_overwritten():
-    shards = OutputState(OUT, has_files=True, has_only_ours=True)
-    check_usable(shards, overwrite=True)
-    assert outlook(shards, wanted({})) == [
-        "out holds shards without their dataset.json: build must overwrite them"
-    ]
 
 
 DISTINCTIONS = [

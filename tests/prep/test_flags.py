@@ -30,6 +30,8 @@ CALLED = {
     "report": (prep.report, prep.ReportOptions),
     "verify": (prep.verify, prep.repair),
     "audit": (prep.audit,),
+    "generations": (prep.generations,),
+    "restore": (prep.restore,),
     "prune": (prep.prune,),
     "adopt": (prep.adopt, prep.AdoptOptions, prep.FeatureRoles),
     "reshard": (prep.reshard, prep.ShardOptions),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tfshards.prep.writing.area import AREA_NAME
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, read_manifest
 from tfshards.schemas.names import inputs_name
+
+from .job_services import until
 
 LATER = 1_700_000_000 * 10**9
 
@@ -299,12 +302,15 @@ def test_an_input_that_changes_between_the_layouts_is_compared_with_the_shard_th
     for number in range(7):
         (bitmaps / "cat" / f"x{number}.bmp").write_bytes(b"no image")
     out = tmp_path / "out"
+    # the first shard of the final layout is written, and the others wait for it
+    passes = threading.Lock()
 
     class Failing(ImageFolder):
         """Fails once a shard of the final layout is finished."""
 
         def read(self, rows, schema):
-            if any(out.glob(f"{AREA_NAME}/*/final/*.done")):
+            if any(out.glob(f"{AREA_NAME}/*/final/*.plan")) and not passes.acquire(blocking=False):
+                until(lambda: any(out.glob(f"{AREA_NAME}/*/final/*.done")))
                 raise InputError("stopped")
             return super().read(rows, schema)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import Arrays, ImageFolder, Options, adopt, merge, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, adopt, merge, prune, reshard, verify
 from tfshards.prep.building.output import staged
 from tfshards.prep.cli.main import main
 from tfshards.prep.writing.area import AREA_NAME
@@ -158,7 +158,7 @@ def test_a_renamed_dataset_is_told_from_one_with_other_inputs(tmp_path, quiet_bu
     assert kept == read_manifest(tmp_path / "new")
 
 
-def test_a_replaced_dataset_stays_readable_and_is_removed_by_the_next_build(tmp_path, quiet_build, contents):
+def test_a_replaced_dataset_stays_readable_until_it_is_pruned(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     generations = [quiet_build(NUMBERS, out, shards=2)]
     first = contents(out)
@@ -166,10 +166,11 @@ def test_a_replaced_dataset_stays_readable_and_is_removed_by_the_next_build(tmp_
     shards = {path: data for path, data in first.items() if generations[0].build_id in path}
     assert len(shards) == 2 + 2 + 1
     generations.append(quiet_build(NUMBERS, out, shards=2, seed=1, overwrite=True))
-    assert shards.items() <= contents(out).items()
     generations.append(quiet_build(NUMBERS, out, shards=2, seed=2, overwrite=True))
+    assert shards.items() <= contents(out).items()
+    prune(out)
     ids = {name.split(".tfrecord")[0][-8:] for name in contents(out) if ".tfrecord" in name}
-    assert ids == {generation.build_id for generation in generations[1:]}
+    assert ids == {generations[-1].build_id}
     assert verify(out, deep=True)
 
 
@@ -194,6 +195,7 @@ def test_rejects_of_an_older_generation_are_removed_with_it(image_folder, tmp_pa
     for seed in (1, 2):
         assert (out / f"rejected-{old.build_id}.jsonl").exists()
         new = quiet_build(ImageFolder(root), out, seed=seed, options=options, overwrite=True)
+    prune(out)
     assert not (out / f"rejected-{old.build_id}.jsonl").exists()
     assert (out / f"rejected-{new.build_id}.jsonl").exists()
 
@@ -223,24 +225,15 @@ def test_a_dataset_that_lost_a_shard_is_reported_and_rebuilt_on_request(tmp_path
     assert contents(out) == whole
 
 
-def test_shards_that_lost_their_manifest_are_replaced_on_request(
-    small_folder, tmp_path, quiet_build, contents
-):
+def test_shards_that_lost_their_manifest_are_nobodys(small_folder, tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     quiet_build(ImageFolder(small_folder), out)
-    whole = contents(out)
     (out / "dataset.json").unlink()
-    with pytest.raises(
-        InputError,
-        match=r"holds the shards of a dataset without their dataset\.json; give overwrite=True to replace",
-    ):
-        quiet_build(ImageFolder(small_folder), out)
-    quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
-    quiet_build(ImageFolder(small_folder), out, overwrite=True)
-    quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
-    (out / "dataset.json").unlink()
-    quiet_build(ImageFolder(small_folder), out, overwrite=True)
-    assert contents(out) == whole
+    before = contents(out)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="out holds files but no dataset; choose an empty folder"):
+            quiet_build(ImageFolder(small_folder), out, overwrite=overwrite)
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize("other", ["notes.txt", "index/notes.txt", "old.tfrecord", "data/x.tfrecord"])
@@ -321,7 +314,8 @@ def test_overwrite_rebuilds_a_derived_dataset_that_was_damaged(
 def test_a_manifest_that_cannot_be_read_is_reported_and_replaced_on_request(tmp_path, quiet_build):
     out = tmp_path / "out"
     manifest = quiet_build(NUMBERS, out)
-    (out / "dataset.json").write_text("{}")
+    text = (out / "dataset.json").read_text()
+    (out / "dataset.json").write_text(text.replace('"totals"', '"total"'))
     with pytest.raises(FormatError, match=r"dataset\.json: \d+ problems\n"):
         quiet_build(NUMBERS, out)
     assert quiet_build(NUMBERS, out, overwrite=True) == manifest

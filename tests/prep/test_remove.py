@@ -31,6 +31,7 @@ from tfshards.prep import (
     reshard,
     verify,
 )
+from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.cli.main import main
 from tfshards.prep.derivation.origin import open_origin
@@ -442,7 +443,7 @@ def test_a_killed_remove_resumes_to_the_same_bytes(moment, origins, tmp_path, co
         "plan": "from tfshards.prep.derivation import edit; edit.write_missing = die",
         "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
         "rename": "from tfshards.prep.building import commit; commit.write_manifest = die",
-        "commit": "from tfshards.prep.derivation import edit; edit.complete = die",
+        "commit": "from tfshards.prep.building import commit; commit.complete = die",
     }
     code = (
         "import os, sys; from tfshards.prep import remove\n"
@@ -453,6 +454,7 @@ def test_a_killed_remove_resumes_to_the_same_bytes(moment, origins, tmp_path, co
     died = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert before.items() <= contents(root).items() or moment == "commit"
+    complete_left(root, quiet)
     assert verify(root, deep=True)
     remove(root, wanted, log=quiet)
     assert contents(root) == contents(whole)

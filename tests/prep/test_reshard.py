@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, prune, reshard, verify
 from tfshards.prep.building import output
+from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import inspect_output
@@ -36,6 +37,7 @@ from tfshards.prep.records.scan import scan_shard
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
+from tfshards.schemas.build_area import create
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path
 from tfshards.schemas.manifest_file import write_manifest
@@ -238,6 +240,8 @@ def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
     # processes that have the first dataset open continue to read it
     assert all((out / shard.path).exists() for shard in first.shards)
     third = reshard(old, out, shards=5, overwrite=True, log=quiet)
+    assert all((out / shard.path).exists() for shard in first.shards)
+    prune(out)
     assert not any((out / shard.path).exists() for shard in first.shards)
     assert verify(out)
     assert counts(third, "train") == [21, 20, 20, 20, 20]
@@ -246,7 +250,7 @@ def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
 def test_a_dataset_that_cannot_be_read_is_replaced_on_request(old, tmp_path):
     out = tmp_path / "out"
     reshard(old, out, log=quiet)
-    (out / "dataset.json").write_text("{")
+    (out / "dataset.json").write_text((out / "dataset.json").read_text()[:-9])
     made = reshard(old, out, overwrite=True, log=quiet)
     assert read_manifest(out) == made
     assert verify(out)
@@ -488,10 +492,10 @@ def test_an_incomplete_finished_shard_is_written_again(stopped, old):
 
 def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents):
     # left by a killed build
-    (stopped / AREA_NAME / "staged-x").mkdir()
+    create(stopped / AREA_NAME / "staged-00000000")
     logged: list[str] = []
     reshard(old, stopped, shards=5, log=logged.append)
-    assert logged[0] == "discarding an unfinished build: its inputs or options differ"
+    assert logged[0] == "discarding an unfinished build: its inputs or options differ (shards=)"
     reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
@@ -675,11 +679,11 @@ def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, 
     patched = {
         # each step dies when it is first called
         "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
-        "commit": "from tfshards.prep.derivation import derive; derive.complete = die",
+        "commit": "from tfshards.prep.building import commit; commit.complete = die",
     }
     code = (
         "import os, sys; from tfshards.prep import reshard\n"
-        "def die(*_): os.kill(os.getpid(), 9)\n"
+        "def die(*_, **__): os.kill(os.getpid(), 9)\n"
         f"{patched[after]}\n"
         "reshard(sys.argv[1], sys.argv[1], shards=4, overwrite=True)"
     )
@@ -687,6 +691,7 @@ def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, 
     assert died.returncode == -signal.SIGKILL
     assert before.items() <= contents(old).items() or after == "commit"
     assert len(read_manifest(old).shards) == (4 if after == "commit" else 3)
+    complete_left(old, quiet)
     assert verify(old, deep=True)
     assert in_no_order(records(old)) == held
     reshard(old, old, shards=4, overwrite=True, log=quiet)

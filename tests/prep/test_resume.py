@@ -20,9 +20,10 @@ from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.area import AREA_NAME, PLACED_NAME, BuildArea, FinishedShard, Reject, ShardId
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
+from tfshards.schemas.build_area import create
 from tfshards.schemas.files import is_locked
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
@@ -229,15 +230,14 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
     manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
     whole = contents(out)
     assert {"labels.txt", "dataset_info.json", "features.json", "label.labels.txt"} <= set(whole)
-    (out / "dataset_info.json").unlink()
-    for view in ("labels.txt", "features.json", "label.labels.txt"):
-        (out / view).write_text("old")
+    for view in ("dataset_info.json", "labels.txt", "features.json", "label.labels.txt"):
+        (out / view).unlink()
     # this build was killed after the commit, the other one before
     area = BuildArea(out, "11111111")
     area.open()
-    area.place(manifest.build_id, [])
+    (area.root / PLACED_NAME).write_text(manifest.to_text())
     BuildArea(out, "00000000").open()
-    (out / AREA_NAME / "staged-abc").mkdir()
+    create(out / AREA_NAME / "staged-abcabcab")
     log.clear()
     assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
     assert log == [
@@ -248,24 +248,9 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
     assert not (out / AREA_NAME).exists()
 
 
-def test_only_temporary_files_of_a_killed_process_are_removed(small_folder, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    quiet_build(ImageFolder(small_folder), out)
-    # of the metadata of TensorFlow Datasets after append
-    folders = (out, out / "index", out / "tfds" / "00001")
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (".dataset.json.0123456789abcdef.tmp", ".mine.tmp", "mine.tmp", ".mine"):
-            (folder / name).touch()
-    quiet_build(ImageFolder(small_folder), out)
-    for folder in folders:
-        assert {path.name for path in folder.glob("*mine*")} == {".mine.tmp", "mine.tmp", ".mine"}
-        assert not list(folder.glob(".dataset*"))
-
-
 def test_copies_of_a_killed_build_do_not_accumulate(tmp_path, quiet_build):
-    stale = tmp_path / "out" / AREA_NAME / "staged-abcdef"
-    stale.mkdir(parents=True)
+    stale = tmp_path / "out" / AREA_NAME / "staged-abcdefab"
+    create(stale)
     (stale / "0.bin").write_bytes(bytes(1000))
     seen = []
 

@@ -66,7 +66,7 @@ def test_the_staged_copy_is_in_the_output_and_is_removed(table, tmp_path, quiet_
     quiet_build(source(table), tmp_path / "out", shards=2)
     ((folder, names),) = folders
     assert folder.parent == tmp_path / "out" / AREA_NAME
-    assert names == ["rows.arrow"]
+    assert names == ["build.json", "rows.arrow"]
     assert not folder.parent.exists()
 
 

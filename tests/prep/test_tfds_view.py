@@ -20,15 +20,15 @@ import pytest
 from PIL import Image
 
 from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.views.table import foreign_views, refresh_views, view_files, view_problems, with_views
 from tfshards.prep.views.tfds import (
     FEATURES_NAME,
     INFO_NAME,
     tfds_files,
     tfds_note,
     tfds_problems,
-    write_tfds_view,
 )
-from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
+from tfshards.schemas import Feature, Manifest, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.feature import KINDS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -64,8 +64,14 @@ def dataset(
         made[split] = Split(tuple(files))
     number = sum(split.num_examples for split in made.values())
     manifest = Manifest(name, BUILD_ID, schema, made, Totals(entries=number, accepted=number))
-    assert write_tfds_view(manifest, root) == []
+    assert write_view(manifest, root) == []
     return manifest
+
+
+def write_view(manifest: Manifest, root: Path, *earlier: Manifest) -> list[Problem]:
+    """Write the views of a dataset, and return why TFDS cannot read it."""
+    refresh_views(with_views(manifest), root, map(with_views, earlier))
+    return tfds_problems(manifest)
 
 
 def record(schema: Schema, example: dict) -> bytes:
@@ -370,11 +376,9 @@ UNSAYABLE = {
 
 @pytest.mark.parametrize(("manifest", "message"), UNSAYABLE.values(), ids=UNSAYABLE.keys())
 def test_a_dataset_that_tfds_cannot_read_has_a_reason_and_no_files(manifest, message, tmp_path):
-    assert list(tmp_path.iterdir()) == []
-    (problem,) = write_tfds_view(manifest, tmp_path)
+    (problem,) = tfds_problems(manifest)
     assert re.search(message, str(problem))
     assert tfds_files(manifest) == {}
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_tfds_indeed_cannot_read_raw_uint32(tmp_path):
@@ -404,40 +408,53 @@ def test_shards_named_by_other_tools_open_if_tfds_has_a_template_for_them(paths,
             writer.write(record(schema, {"x": index}))
         shards.append(scan_shard(tmp_path, path, "none")[0])
     manifest = replace(SOUND, schema=schema, splits={"train": Split(tuple(shards))})
-    assert write_tfds_view(manifest, tmp_path) == []
+    assert write_view(manifest, tmp_path) == []
     assert sorted(int(example["x"]) for example in opened(tmp_path)) == read
 
 
 def test_the_files_are_the_same_bytes_each_time_and_written_only_when_they_differ(tmp_path):
-    assert write_tfds_view(SOUND, tmp_path) == []
-    names = {INFO_NAME, FEATURES_NAME, "label.labels.txt"}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == tfds_files(SOUND)
-    assert tfds_files(SOUND).keys() == names
+    assert write_view(SOUND, tmp_path) == []
+    names = {INFO_NAME, FEATURES_NAME, "label.labels.txt", "labels.txt"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == view_files(SOUND)
+    assert tfds_files(SOUND).keys() == names - {"labels.txt"}
     for name in names:
         os.utime(tmp_path / name, ns=(1, 1))
-    (tmp_path / FEATURES_NAME).write_text("{}")
-    assert write_tfds_view(SOUND, tmp_path) == []
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == tfds_files(SOUND)
+    (tmp_path / FEATURES_NAME).unlink()
+    assert write_view(SOUND, tmp_path) == []
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == view_files(SOUND)
     assert [name for name in sorted(names) if (tmp_path / name).stat().st_mtime_ns != 1] == [FEATURES_NAME]
 
 
-def test_only_files_named_by_the_previous_manifest_are_removed(tmp_path):
-    write_tfds_view(SOUND, tmp_path)
-    (tmp_path / "labels.txt").write_text("cat\n")
-    write_tfds_view(with_feature(Feature("class", "label", "int64")), tmp_path)
+def test_only_views_of_earlier_generations_are_removed(tmp_path):
+    write_view(SOUND, tmp_path)
+    (tmp_path / "mine.labels.txt").write_text("cat\n")
+    second = with_feature(Feature("class", "label", "int64"))
+    write_view(second, tmp_path, SOUND)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {INFO_NAME, FEATURES_NAME, "class.labels.txt", "labels.txt"}
-    write_tfds_view(with_feature(Feature("x", "raw", "uint32")), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"labels.txt"}
+    assert names == {INFO_NAME, FEATURES_NAME, "class.labels.txt", "labels.txt", "mine.labels.txt"}
+    write_view(with_feature(Feature("x", "raw", "uint32")), tmp_path, SOUND, second)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.labels.txt"}
+
+
+def test_what_tfds_adds_to_its_file_makes_it_neither_stale_nor_foreign(tmp_path):
+    write_view(SOUND, tmp_path)
+    info = json.loads((tmp_path / INFO_NAME).read_text())
+    (tmp_path / INFO_NAME).write_text(json.dumps({**info, "alternativeFileFormats": ["parquet"]}))
+    made, next_one = with_views(SOUND), with_views(replace(SOUND, build_id="00000002"))
+    assert view_problems(made, tmp_path, []) == []
+    assert foreign_views(next_one, tmp_path, [made]) == []
+    assert "dataset_info.json: does not belong to this generation of the dataset" in [
+        str(problem) for problem in view_problems(next_one, tmp_path, [made])
+    ]
 
 
 def test_the_files_of_a_dataset_that_tfds_made_are_not_changed(tmp_path):
     theirs = {INFO_NAME: json.dumps({"name": "mnist"}), FEATURES_NAME: "{}", "old.labels.txt": "a\n"}
     for name, text in theirs.items():
         (tmp_path / name).write_text(text)
-    (problem,) = write_tfds_view(SOUND, tmp_path)
-    assert str(problem).startswith("dataset_info.json: was not written by tfshards and is kept; move it away")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == theirs
+    assert sorted(foreign_views(with_views(SOUND), tmp_path, [])) == [INFO_NAME, FEATURES_NAME]
+    write_view(SOUND, tmp_path)
+    assert {name: (tmp_path / name).read_text() for name in theirs} == theirs
 
 
 def test_the_view_is_made_without_tensorflow_and_tfds():
@@ -476,7 +493,7 @@ def test_a_dataset_of_several_builds_is_opened_by_its_parts(tmp_path):
     made = grow(
         tmp_path, made, "bbbbbbbb", {"train": [labeled(2, 7), labeled(1, 9)], "val": [labeled(1, 22)]}
     )
-    assert write_tfds_view(made, tmp_path) == []
+    assert write_view(made, tmp_path, old) == []
     assert not (tmp_path / INFO_NAME).exists()
     assert not (tmp_path / FEATURES_NAME).exists()
     note = tfds_note(made, tmp_path)
@@ -495,7 +512,7 @@ def test_a_dataset_of_several_builds_is_opened_by_its_parts(tmp_path):
     # the data are not stored twice
     assert len([path for path in tmp_path.rglob("*") if "tfrecord" in path.name]) == len(made.shards)
     # with one build again, the parts are removed
-    assert write_tfds_view(old, tmp_path) == []
+    assert write_view(old, tmp_path, made) == []
     assert not (tmp_path / "tfds").exists()
     assert len(opened(tmp_path)) == 5
 
@@ -504,7 +521,7 @@ def test_a_part_without_examples_is_left_out(tmp_path):
     old = dataset(tmp_path, LABELED, {"train": [labeled(3)], "val": [labeled(1)]})
     made = grow(tmp_path, old, "aaaaaaaa", {"train": [labeled(0)], "val": [labeled(1)]})
     made = replace(made, splits={**made.splits, "val": old.splits["val"]})
-    assert write_tfds_view(made, tmp_path) == []
+    assert write_view(made, tmp_path) == []
     assert len(opened(tmp_path)) == 3
 
 
@@ -512,6 +529,5 @@ def test_files_of_others_in_the_folder_of_a_part_are_kept(tmp_path):
     (tmp_path / "tfds" / "00000").mkdir(parents=True)
     (tmp_path / "tfds" / "00000" / INFO_NAME).write_text("{}")
     paths = [f"{name}.tfrecord-00000-of-00001" for name in "ab"]
-    (problem,) = write_tfds_view(with_shards(*paths), tmp_path)
-    assert str(problem).startswith("tfds/00000/dataset_info.json: was not written by tfshards and is kept")
+    assert foreign_views(with_views(with_shards(*paths)), tmp_path, []) == ["tfds/00000/dataset_info.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["tfds"]

@@ -330,7 +330,7 @@ def test_repeated_steps_change_nothing_and_leave_nothing(photos, tmp_path, conte
 
 
 @pytest.mark.parametrize(
-    "place", ["commit.write_manifest", "commit.write_views", "write_shards.commit_build"]
+    "place", ["commit.write_manifest", "commit.refresh_views", "write_shards.commit_build"]
 )
 def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, monkeypatch):
     in_steps(photos, prep.WriteShards(tmp_path / "once" / "pets", PHOTOS, shards=4))

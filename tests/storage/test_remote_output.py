@@ -136,7 +136,8 @@ def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_reada
         name: before[name] for name in kept
     }
     removed = prune(out, dry_run=True)
-    assert {one.path: one.num_bytes for one in removed} == {
+    kept_manifest = {f"generations/{first.build_id}.json": len(before["dataset.json"])}
+    assert {one.path: one.num_bytes for one in removed} == kept_manifest | {
         name: len(data) for name, data in before.items() if first.build_id in name
     }
     assert prune(out) == removed

@@ -150,13 +150,13 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, compressio
     prep.adopt(str(remote), log=log.append)
     assert log[-1] == f"{remote} is up to date"
     # another process adopts the files while this one reads them
-    write_labels = adopted_files._write_labels
+    write_files = adopted_files.write_files
 
-    def interfere(*arguments: object) -> bool:
+    def interfere(*arguments: object) -> None:
         (remote / "dataset.json").write_bytes(b"{}")
-        return write_labels(*arguments)
+        write_files(*arguments)
 
-    monkeypatch.setattr(adopted_files, "_write_labels", interfere)
+    monkeypatch.setattr(adopted_files, "write_files", interfere)
     with pytest.raises(BuildError, match=r"another process has written dataset.json meanwhile$"):
         prep.adopt(str(remote), prep.AdoptOptions(name="other"), overwrite=True, log=log.append)
 

@@ -22,6 +22,7 @@ from tfshards.prep.sources.elements.features import data_digest, encode_element,
 from tfshards.prep.sources.elements.source import Elements
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.build_area import create
 from tfshards.schemas.files import write_atomically
 
 # Of a pickled value that is read again: it is shuffled, so it must not be the example itself.
@@ -80,7 +81,7 @@ class Spill:
         key = encode_key(element[0])
         shown = to_text(key)
         if not self._known:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            create(self._folder)
         if self._elements.read is None:
             found = encode_element(self._elements, shown, element[1])
             origin = self._append(found.data)

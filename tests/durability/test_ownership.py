@@ -1,0 +1,288 @@
+"""No command changes or removes a file that tfshards did not write, whatever its name.
+
+Folders are filled with files, folders and links whose names are those of tfshards, or nearly so, in addition
+to a dataset, an unfinished build, or nothing; then each verb that writes runs. OWNERSHIP_FOLDERS sets the
+number of folders (make test: 200, make nightly: 10,000).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import (
+    Arrays,
+    Options,
+    adopt,
+    append,
+    build,
+    export,
+    generations,
+    merge,
+    prune,
+    relabel,
+    remove,
+    repair,
+    reshard,
+    restore,
+)
+from tfshards.prep.building.commit import complete_left
+from tfshards.prep.writing.shard_names import data_files
+from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, read_manifest
+from tfshards.schemas.build_area import RECORD_NAME, create
+from tfshards.schemas.names import inputs_name, rejects_name
+
+NUM_FOLDERS = int(os.environ.get("OWNERSHIP_FOLDERS", "200"))
+SEED = int(os.environ.get("TORTURE_SEED", "4"))
+NAMES = ("cat", "dog", "owl")
+
+
+def arrays(count: int = 24) -> Arrays:
+    return Arrays({"x": np.arange(count), "label": np.arange(count) % 3}, class_names=NAMES)
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+def built(out: Path, **options: object) -> Manifest:
+    return build(arrays(), out, **{"shards": 2, "engine": "local", "log": quiet, **options})
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory) -> dict[str, Path]:
+    """Folders in which commands begin: nothing, a dataset, three generations, an unfinished build."""
+    root = tmp_path_factory.mktemp("starts")
+    (root / "nothing" / "data").mkdir(parents=True)
+    built(root / "dataset" / "data")
+    for seed in range(3):
+        built(root / "generations" / "data", seed=seed, overwrite=True)
+    for name in ("unfinished", "unfinished and a dataset"):
+        if "dataset" in name:
+            built(root / name / "data")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tfshards.prep.building.commit.write_manifest", fail)
+            with pytest.raises(BuildError):
+                built(root / name / "data", seed=5, overwrite=True)
+    return {path.name: path / "data" for path in root.iterdir()}
+
+
+def fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def names_near_ours(chance: random.Random, out: Path) -> str:
+    """Return the path of a file that tfshards could have written, but did not."""
+    digits = "".join(chance.choices("0123456789abcdef", k=8))
+    if (out / "dataset.json").exists() and chance.random() < 0.3:
+        digits = read_manifest(out).build_id
+    number = f"{chance.randrange(3):05d}-of-{chance.choice(['00002', '00003', '00001'])}"
+    shard = (
+        f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}-{digits}.tfrecord-{number}"
+    )
+    area = f".build/{chance.choice([digits, 'staged-' + digits, 'staged-x', 'obj'])}"
+    return chance.choice(
+        [
+            shard,
+            f"index/{shard}.idx",
+            f"index/{shard}.labels",
+            f"index/{digits}.txt",
+            rejects_name(digits),
+            inputs_name(digits),
+            "labels.txt",
+            "label.labels.txt",
+            "dataset_info.json",
+            "features.json",
+            "croissant.json",
+            "tfds/00000/dataset_info.json",
+            "tfds/00001/labels.txt",
+            f"generations/{digits}.json",
+            "generations/notes.txt",
+            f".dataset.json.{digits}{digits}.tmp",
+            f"index/.x.idx.{digits}{digits}.tmp",
+            ".build/artifact.bin",
+            ".build/job",
+            f"{area}/{RECORD_NAME}",
+            f"{area}/placed.json",
+            f"{area}/shards/{shard}",
+            f"{area}/first/train-00000.done",
+            f"{area}/stop",
+        ]
+    )
+
+
+def fill(chance: random.Random, out: Path, elsewhere: Path) -> None:
+    """Add files of a user to a folder, and links to a folder elsewhere."""
+    elsewhere.mkdir()
+    (elsewhere / "precious.bin").write_bytes(b"precious")
+    for _ in range(chance.randint(1, 4)):
+        path = out / names_near_ours(chance, out)
+        in_the_way = [folder for folder in path.parents if folder.is_symlink() or folder.is_file()]
+        if os.path.lexists(path) or in_the_way:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(chance.choice([b"mine", b"{}", b'{"options": {}}', b"\0" * 12 + b"mine"]))
+    for name in (".build", "index", "generations", "tfds"):
+        if chance.random() < 0.06 and not os.path.lexists(out / name):
+            (out / name).symlink_to(elsewhere)
+
+
+def snapshot(*roots: Path) -> dict[Path, tuple[bytes | str, int]]:
+    """Return the content, or the target, and the inode of every file and link."""
+    found: dict[Path, tuple[bytes | str, int]] = {}
+    for root in roots:
+        for folder, names, files in os.walk(root):
+            for name in [*names, *files]:
+                path = Path(folder, name)
+                if path.is_symlink():
+                    found[path] = os.readlink(path), path.lstat().st_ino
+                elif path.is_file():
+                    found[path] = path.read_bytes(), path.stat().st_ino
+    return found
+
+
+def commands(out: Path, inputs: Path, chance: random.Random):
+    """Return every command that writes into a dataset or makes one, by name."""
+    known = [one.build_id for one in generations(out)] if (out / "dataset.json").exists() else ["00000000"]
+    return {
+        "build": lambda: built(out, overwrite=chance.random() < 0.7, seed=chance.randrange(7)),
+        "build again": lambda: built(out),
+        "reshard into": lambda: reshard(inputs, out, shards=3, overwrite=chance.random() < 0.7, log=quiet),
+        "reshard": lambda: reshard(out, out, shards=3, overwrite=True, log=quiet),
+        "merge into": lambda: merge([inputs], out, overwrite=chance.random() < 0.7, log=quiet),
+        "append": lambda: append(arrays(30), out, log=quiet),
+        "remove": lambda: remove(out, ["3", "7"], log=quiet),
+        "relabel": lambda: relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
+        "repair": lambda: repair(out, arrays()),
+        "restore": lambda: restore(out, chance.choice(known), log=quiet),
+        "prune": lambda: prune(out),
+        "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
+        "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
+        "export": lambda: export(out, to="croissant", log=quiet),
+        "complete": lambda: complete_left(out, quiet),
+    }
+
+
+# In as many parts as the processes of the tests can share.
+@pytest.mark.parametrize("part", range(4))
+def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path):
+    chance = random.Random(SEED * 1000 + part)
+    inputs = starts["dataset"]
+    done = refused = 0
+    for number in range(NUM_FOLDERS // 4):
+        root = tmp_path / str(number)
+        out = Path(shutil.copytree(starts[chance.choice([*starts])], root / "data", symlinks=True))
+        ours = {path.relative_to(out) for path in snapshot(out)}
+        fill(chance, out, root / "elsewhere")
+        theirs = {
+            path: found
+            for path, found in snapshot(out, root / "elsewhere").items()
+            if not path.is_relative_to(out) or path.relative_to(out) not in ours
+        }
+        for name in chance.sample([*commands(out, inputs, chance)], 3):
+            try:
+                commands(out, inputs, chance)[name]()
+                done += 1
+            except TfshardsError:
+                refused += 1
+            now = snapshot(out, root / "elsewhere")
+            changed = [str(path) for path, found in theirs.items() if now.get(path) != found]
+            assert not changed, f"{name} (seed {SEED}, part {part}, folder {number}) changed {changed}"
+            assert [path for path in now if path.is_relative_to(root / "elsewhere")] == [
+                path for path in theirs if path.is_relative_to(root / "elsewhere")
+            ], name
+        shutil.rmtree(root)
+    print(f"\n{done} commands ran, {refused} were refused")
+    # neither all nor none
+    assert min(done, refused) > NUM_FOLDERS // 40
+
+
+def test_a_folder_that_an_issue_reported_keeps_its_files(tmp_path, capsys):
+    (tmp_path / "proj" / ".build").mkdir(parents=True)
+    for name, content in {".build/artifact.bin": "precious", "labels.txt": "mine"}.items():
+        (tmp_path / "proj" / name).write_text(content)
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError, match=r"\.build/artifact\.bin was not written by tfshards and is kept"):
+        built(tmp_path / "proj")
+    with pytest.raises(InputError, match="holds neither a dataset nor an unfinished build"):
+        prune(tmp_path / "proj")
+    assert snapshot(tmp_path) == before
+
+
+def test_a_shard_that_another_program_wrote_under_the_name_of_ours_is_kept(tmp_path):
+    elsewhere = built(tmp_path / "a" / "data", seed=1)
+    built(tmp_path / "b" / "data")
+    for path in (elsewhere.shards[0].path, inputs_name(elsewhere.build_id)):
+        theirs = tmp_path / "b" / "data" / path
+        theirs.write_bytes(b"mine")
+        with pytest.raises(InputError, match=f"{path} was not written by tfshards and is kept; move it away"):
+            built(tmp_path / "b" / "data", seed=1, overwrite=True)
+        assert theirs.read_bytes() == b"mine"
+        theirs.unlink()
+    # what was finished is kept
+    log: list[str] = []
+    assert built(tmp_path / "b" / "data", seed=1, overwrite=True, log=log.append) == elsewhere
+    assert "resuming the build: 2 of 2 shards finished" in log
+
+
+def test_files_of_the_same_content_are_taken_over(tmp_path):
+    made = built(tmp_path / "data")
+    manifest = tmp_path / "data" / "dataset.json"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    assert built(tmp_path / "data", overwrite=True) == made
+
+
+@pytest.mark.parametrize("name", [".build", "index", "generations", "tfds", "dataset.json"])
+def test_no_command_follows_a_link_out_of_the_folder(name, tmp_path):
+    out = tmp_path / "data"
+    built(out)
+    elsewhere = tmp_path / "elsewhere"
+    if (out / name).exists():
+        (out / name).rename(elsewhere)
+    else:
+        elsewhere.mkdir()
+    (out / name).symlink_to(elsewhere)
+    before = snapshot(tmp_path)
+    for command in (lambda: built(out, seed=1, overwrite=True), lambda: prune(out), lambda: repair(out)):
+        with pytest.raises(InputError, match=f"{name} is a symbolic link, through which files else"):
+            command()
+    assert snapshot(tmp_path) == before
+
+
+def test_an_area_whose_record_was_torn_by_a_power_failure_is_ours(tmp_path):
+    out = tmp_path / "data"
+    area = out / ".build" / "12345678"
+    create(area)
+    whole = (area / RECORD_NAME).read_bytes()
+    for torn in (b"", whole[:20], bytes(len(whole)), whole[:9] + bytes(40)):
+        (area / RECORD_NAME).write_bytes(torn)
+        built(out)
+        assert not (out / ".build").exists()
+        shutil.rmtree(out)
+        create(area)
+    for other in (b"mine", whole[:20] + b"mine", bytes(9) + b"x"):
+        (area / RECORD_NAME).write_bytes(other)
+        with pytest.raises(InputError, match="12345678 was not written by tfshards and is kept"):
+            built(out)
+    # with anything else in it, a record that is not whole proves nothing
+    (area / RECORD_NAME).write_bytes(whole[:20])
+    (area / "mine").touch()
+    with pytest.raises(InputError, match="12345678 was not written by tfshards and is kept"):
+        built(out)
+
+
+def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
+    made = built(tmp_path / "data")
+    for path in ("dataset.json", "labels.txt", "label.labels.txt", "features.json", "dataset_info.json"):
+        (tmp_path / "data" / path).unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "data" / "index")
+    adopted = adopt(tmp_path / "data", log=quiet)
+    assert not {shard.path for shard in made.shards} & {*data_files(adopted)}
+    options = Options(name="data")
+    with pytest.raises(InputError, match="holds records that tfshards did not write; choose another output"):
+        built(tmp_path / "data", options=options, overwrite=True)

@@ -1,0 +1,207 @@
+"""A dataset keeps the generations that it replaces, and its views follow the manifest, or are reported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, append, build, generations, prune, relabel, remove, restore, verify
+from tfshards.prep.cli.main import main
+from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.generations import kept_manifests, made_by
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Arrays:
+    return Arrays({"x": np.arange(count), "label": np.arange(count) % len(names)}, class_names=names)
+
+
+def built(out: Path, source: Arrays | None = None, **options: object) -> Manifest:
+    return build(source or arrays(), out, **{"shards": 2, "engine": "local", "log": quiet, **options})
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    """A dataset that was built, appended to, edited twice, and built again: five generations."""
+    out = tmp_path / "data"
+    built(out)
+    append(arrays(30), out, log=quiet)
+    remove(out, ["3", "7"], log=quiet)
+    relabel(out, {"4": "owl"}, log=quiet)
+    built(out, arrays(names=("a", "b")), overwrite=True)
+    return out
+
+
+def test_each_generation_is_kept_until_prune(out, contents):
+    found = generations(out)
+    assert [(one.made_by, one.num_examples, one.num_damaged) for one in found] == [
+        ("arrays", 24, 0),
+        ("relabel", 28, 0),
+        ("remove", 28, 0),
+        ("append", 30, 0),
+        ("arrays", 24, 0),
+    ]
+    assert [one.is_current for one in found] == [True, False, False, False, False]
+    assert [one.committed_at for one in found] == sorted((one.committed_at for one in found), reverse=True)
+    current = read_manifest(out)
+    prune(out)
+    assert [one.build_id for one in generations(out)] == [current.build_id]
+    whole = contents(out)
+    built(out.parent / "once" / "data", arrays(names=("a", "b")))
+    assert whole == contents(out.parent / "once" / "data")
+
+
+def test_any_generation_can_be_restored_with_its_views(out, tmp_path, contents):
+    built(tmp_path / "first" / "data")
+    first = contents(tmp_path / "first" / "data")
+    states = {}
+    for one in generations(out):
+        restore(out, one.build_id, log=quiet)
+        assert verify(out, deep=True)
+        now = read_manifest(out)
+        assert now.build_id == one.build_id
+        assert (out / "labels.txt").read_text() == "".join(f"{name}\n" for name in now.schema.class_names)
+        states[one.build_id] = {path: data for path, data in contents(out).items() if path in now.views}
+        assert len(kept_manifests(out)) == 4
+    # the last one is the first build, as if nothing else had been
+    prune(out)
+    assert contents(out) == first
+    assert len({json.dumps(sorted(map(str, state.items()))) for state in states.values()}) == 5
+
+
+def test_the_verbs_list_and_restore_generations(out, capsys):
+    assert main(["generations", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["build", "committed", "(UTC)", "examples", "made", "by"]
+    assert lines[1].split()[3:] == ["24", "arrays", "current"]
+    assert main(["generations", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["made_by"] for one in found] == ["arrays", "relabel", "remove", "append", "arrays"]
+    before = read_manifest(out).build_id
+    assert main(["restore", str(out), found[2]["build_id"]]) == 0
+    output = capsys.readouterr()
+    assert f"data, build {found[2]['build_id']}" in output.out
+    assert f"kept build {before}, the previous generation: 'tfshards restore {out} {before}'" in output.err
+    assert main(["restore", str(out), found[2]["build_id"]]) == 0
+    assert "is the dataset already" in capsys.readouterr().err
+    assert main(["restore", str(out), "nothing"]) == 1
+    assert "has no generation 'nothing' to restore; it has " in capsys.readouterr().err
+
+
+def test_a_generation_that_lacks_a_shard_is_not_restored(out, capsys):
+    last = generations(out)[-1]
+    (manifest,) = (one for one in kept_manifests(out) if one.build_id == last.build_id)
+    (out / manifest.shards[0].path).unlink()
+    with pytest.raises(
+        InputError, match=f"build {last.build_id} of .* is damaged and cannot be restored: data-"
+    ):
+        restore(out, last.build_id, log=quiet)
+    # the generation after it has the same shard
+    assert [one.num_damaged for one in generations(out)] == [0, 0, 0, 1, 1]
+    assert main(["generations", str(out)]) == 0
+    assert capsys.readouterr().out.count("1 damaged") == 2
+
+
+def test_a_dataset_without_generations_has_none_to_restore(tmp_path):
+    built(tmp_path / "data")
+    with pytest.raises(InputError, match="has no generation '00000000' to restore; it has none"):
+        restore(tmp_path / "data", "00000000", log=quiet)
+    assert made_by(read_manifest(tmp_path / "data")) == "arrays"
+
+
+def test_a_damaged_manifest_is_replaced_by_that_of_a_generation(out):
+    path = out / "dataset.json"
+    path.write_bytes(path.read_bytes()[:-30])
+    kept = [manifest.build_id for manifest in kept_manifests(out)]
+    # nothing names the digests of its views
+    with pytest.raises(
+        InputError, match=r"labels\.txt was not written by tfshards and is kept; move it away"
+    ):
+        restore(out, kept[0], log=quiet)
+    for view in out.glob("*labels.txt"):
+        view.unlink()
+    restore(out, kept[0], log=quiet)
+    assert verify(out, deep=True)
+
+
+def test_views_are_verified_and_repaired(out, capsys):
+    (out / "labels.txt").write_text("mine\n")
+    (out / "features.json").unlink()
+    report = verify(out)
+    assert sorted(map(str, report.problems)) == [
+        "features.json: is missing",
+        "labels.txt: its bytes have changed: the digest differs",
+    ]
+    # a command that has nothing to do with it keeps what a user has written
+    with pytest.raises(
+        InputError, match=r"labels\.txt was not written by tfshards and is kept; move it away"
+    ):
+        built(out, seed=3, overwrite=True)
+    assert main(["verify", str(out), "--repair"]) == 0
+    assert "rebuilt: features.json\n" in capsys.readouterr().out
+    assert verify(out)
+    assert (out / "labels.txt").read_text() == "a\nb\n"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Return a function that mounts a new file system with room for a number of files."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mounted(num_files: int, option: str = "") -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"{option}nr_inodes={num_files}", "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("only root can mount a small file system")
+        return folder
+
+    yield mounted
+    while subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0:
+        continue
+
+
+def test_a_disk_that_fills_up_after_the_commit_leaves_a_dataset_that_says_so(disk, tmp_path, capsys):
+    """At each number of files, the exit status tells what there is."""
+    np.save(tmp_path / "x.npy", np.arange(8))
+    np.save(tmp_path / "label.npy", np.arange(8) % 2)
+    (tmp_path / "old.txt").write_text("cat\ndog\n")
+    (tmp_path / "new.txt").write_text("owl\nant\nbee\n")
+    statuses = set()
+    for num_files in range(26, 50):
+        root = disk(200)
+        arguments = [
+            "build",
+            "arrays",
+            f"x={tmp_path}/x.npy",
+            f"label={tmp_path}/label.npy",
+            str(root / "data"),
+        ]
+        assert main([*arguments, "--class-names", str(tmp_path / "old.txt")]) == 0
+        old = read_manifest(root / "data")
+        disk(num_files, "remount,")
+        status = main([*arguments, "--class-names", str(tmp_path / "new.txt"), "--overwrite"])
+        errors = capsys.readouterr().err
+        statuses.add(status)
+        now = read_manifest(root / "data")
+        assert (now.build_id == old.build_id) == (status == 1), errors
+        report = verify(root / "data", deep=True)
+        assert bool(report) == (status != 3), (errors, report)
+        if status == 3:
+            assert f"build {now.build_id} is committed, and all of its examples can be read, but" in errors
+            assert "No space left on device; the next command on this dataset completes it" in errors
+            disk(200, "remount,")
+            assert main(["verify", str(root / "data")]) == 0
+            output = capsys.readouterr()
+            assert output.err == f"completed {root / 'data'}: build {now.build_id} was committed before\n"
+            assert output.out == f"{root / 'data'}: sound\n"
+            assert (root / "data" / "labels.txt").read_text() == "owl\nant\nbee\n"
+            assert not (root / "data" / ".build").exists()
+        subprocess.run(["umount", str(root)], check=True)
+    assert statuses == {0, 1, 3}
