@@ -94,7 +94,8 @@ def _unneeded(state: OutputState) -> list[AnyPath]:
     for build in state.unfinished:
         if not is_committed(build, state):
             found |= dict.fromkeys(BuildArea(folder, build.plan_id).placed_paths())
-    for manifest in kept_manifests(folder):
+    # without a manifest, it is not known which of them the dataset needs
+    for manifest in kept_manifests(folder) if current else ():
         found |= dict.fromkeys(path for path in data_files(manifest) if path not in needed)
         found[generation_path(manifest.build_id)] = None
     present = file_sizes(folder, found)

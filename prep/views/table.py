@@ -6,7 +6,7 @@ is the view of this generation, of an earlier one, or a file of the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -62,7 +62,7 @@ def with_views(manifest: Manifest) -> Manifest:
     return replace(manifest, views=_digests(view_files(manifest)))
 
 
-def foreign_views(manifest: Manifest, root: AnyPath, known: Iterable[Manifest]) -> list[str]:
+def foreign_views(manifest: Manifest, root: AnyPath, known: Sequence[Manifest]) -> list[str]:
     """Return the paths of views at which there is a file of somebody else.
 
     Args:
@@ -75,7 +75,7 @@ def foreign_views(manifest: Manifest, root: AnyPath, known: Iterable[Manifest]) 
 
 
 def refresh_views(
-    manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest], *, replaces_foreign: bool = False
+    manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest], *, replaces_foreign: bool = False
 ) -> None:
     """Write the views of a dataset that are missing or stale, and remove those that no longer apply.
 
@@ -106,7 +106,7 @@ def refresh_views(
             folder.rmdir()
 
 
-def view_problems(manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest]) -> list[Problem]:
+def view_problems(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> list[Problem]:
     """Return the problems of the views of the dataset in ``root``; see ``refresh_views``."""
     ours = _digests_of(earlier)
     found = {path: _found(path, manifest, root, ours) for path in manifest.views}
@@ -145,7 +145,7 @@ def _found(path: str, manifest: Manifest, root: AnyPath, ours: Mapping[str, set[
     return "stale" if digest in ours.get(path, ()) or MARK.encode("ascii") in content else "foreign"
 
 
-def _obsolete(manifest: Manifest, root: AnyPath, earlier: Iterable[Manifest]) -> list[str]:
+def _obsolete(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> list[str]:
     """Return the paths of views of earlier generations that this one does not have."""
     ours = _digests_of(earlier)
     paths = sorted({*ours} - {*manifest.views})

@@ -70,7 +70,7 @@ def dataset(
 
 def write_view(manifest: Manifest, root: Path, *earlier: Manifest) -> list[Problem]:
     """Write the views of a dataset, and return why TFDS cannot read it."""
-    refresh_views(with_views(manifest), root, map(with_views, earlier))
+    refresh_views(with_views(manifest), root, [*map(with_views, earlier)])
     return tfds_problems(manifest)
 
 
