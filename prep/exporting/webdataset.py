@@ -139,9 +139,9 @@ def _values(request: Request, files: Mapping[str, bytes]) -> dict[str, Values]:
         member = _member(request, feature, b"")
         if feature.is_encoded:
             head = member.rpartition("png")[0]
-            values[feature.name] = next(
-                content for name, content in files.items() if name == f"{head}{suffix_of(content)}"
-            )
+            # of damaged content, the suffix is another one; then the values differ
+            found = (content for name, content in files.items() if name == f"{head}{suffix_of(content)}")
+            values[feature.name] = next(found, b"")
             continue
         content = files[member]
         if feature is request.schema.label:
