@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.output_state import OutputState, temporary_files
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.views.table import write_views
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, Reject
 from tfshards.prep.writing.remote_area import remove_area
@@ -67,7 +67,7 @@ def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
     for path in temporary_files(folder):
         path.unlink()
     for warning in write_views(manifest, folder):
-        log(f"warning: {warning}")
+        log(as_warning(warning))
     if isinstance(folder, RemotePath):
         current = read_manifest(folder)
         if current != manifest:
