@@ -13,7 +13,7 @@ from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.tfds_features import declared_features, with_label
 from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.reader import RecordError, read_frames
@@ -66,7 +66,7 @@ def adopt(
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
         if manifest.schema.class_names and labels_are_foreign(folder, current):
-            log(f"warning: {folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}")
+            log(as_warning(f"{folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}"))
         manifest = with_labels(folder, manifest, current)
         companions = {
             path: content

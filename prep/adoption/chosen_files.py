@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
 from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
 from tfshards.prep.adoption.tfds_folder import tfds_folders
-from tfshards.prep.progress.lines import Log, counted
+from tfshards.prep.progress.lines import Log, as_warning, counted
 from tfshards.schemas import FormatError, InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.manifest import Compression
@@ -71,7 +71,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
     compression = _compression(chosen)
     empty = {file.path for file in chosen if file.form == "empty gzip"}
     for path in sorted(empty):
-        log(f"warning: {path} holds no records and is skipped")
+        log(as_warning(f"{path} holds no records and is skipped"))
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
     taken = {file.path for file in chosen}
     # metadata of TensorFlow Datasets, which is read where it helps
@@ -100,7 +100,7 @@ def _check_numbers(
     message = f"{counted(number, 'file')} missing in a numbered series: {', '.join(names)}{more}"
     if not allow_missing:
         raise InputError(f"{root}: {message}; restore them, or give allow_missing=True to adopt the others")
-    log(f"warning: {message}")
+    log(as_warning(message))
 
 
 def _compression(files: list[FoundFile]) -> Compression:

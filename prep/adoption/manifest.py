@@ -17,7 +17,7 @@ from tfshards.prep.adoption.seen import Findings
 from tfshards.prep.adoption.split_names import check_globs
 from tfshards.prep.adoption.tfds_features import Declared, with_label
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
@@ -131,7 +131,7 @@ def adopted_manifest(
         raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
     inferred = infer(together, declared)
     for warning in inferred.warnings:
-        log(f"warning: {warning}")
+        log(as_warning(warning))
     tfds = tfds_folders(folder, chosen.paths)
     folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
     names, problems = _class_names(folder, folders, inferred, together, options)

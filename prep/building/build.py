@@ -32,7 +32,7 @@ from tfshards.prep.imaging.options import JPEG_QUALITY
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -94,7 +94,7 @@ def build(
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         for warning in plan.warnings:
-            log(f"warning: {warning}")
+            log(as_warning(warning))
         for note in plan.notes:
             log(note)
         area = BuildArea(folder, plan.plan_id, plan.options)
@@ -209,7 +209,7 @@ def written_shards(
 ) -> WrittenShards:
     """Return the shards of the final layouts with what they have in common; log what conversions lost."""
     for warning in loss_warnings(shards.values()):
-        build.log(f"warning: {warning}")
+        build.log(as_warning(warning))
     conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
     return WrittenShards(layouts, shards, rejects, conversions)
 

@@ -13,7 +13,7 @@ from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
 from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.prep.writing.shard_names import data_files, with_build_id
@@ -156,7 +156,7 @@ def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
             f"{why}; the next command on this dataset completes it"
         ) from error
     for note in view_notes(manifest, folder):
-        log(f"warning: {note}")
+        log(as_warning(note))
 
 
 def _complete(manifest: Manifest, folder: AnyPath) -> None:

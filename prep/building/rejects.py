@@ -15,7 +15,7 @@ from tfshards.prep.planning.balance import BoolArray, rebalance
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.planning.shard_counts import too_many_shards
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -65,8 +65,10 @@ def log_rejects(
     """
     if rejects:
         log(
-            f"warning: {len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected "
-            f"({_reasons(rejects)}); {folder / rejects_name(manifest.build_id)} lists them"
+            as_warning(
+                f"{len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected ({_reasons(rejects)}); "
+                f"{folder / rejects_name(manifest.build_id)} lists them"
+            )
         )
         for line in _first(rejects):
             log(line)
@@ -117,9 +119,10 @@ def repeated_inputs(
         one = contradict[0]
         have = "have" if len(contradict) > 1 else "has"
         log(
-            f"warning: {len(contradict)} of {len(found)} duplicates {have} a different label than the "
-            f"example that is kept, such as {to_text(keys[one])!r}, which equals "
-            f"{to_text(keys[found[one]])!r}"
+            as_warning(
+                f"{len(contradict)} of {len(found)} duplicates {have} a different label than the example "
+                f"that is kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
+            )
         )
     return duplicate_rejects(plan.listing, found)
 

@@ -28,7 +28,7 @@ from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, check_option_types, make_plan, plan_id_of
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
-from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.lines import Reporter, WarningLine, as_warning
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.elements.reader import ElementsReader
 from tfshards.prep.sources.elements.source import Elements
@@ -42,7 +42,6 @@ from tfshards.schemas.build_area import AREA_NAME, remove, staged_folders
 from tfshards.schemas.files import local_path
 
 _LOGGER = logging.getLogger("tfshards")
-_WARNING = "warning: "
 _GONE = "{} is gone: another build of the dataset has begun or ended; let one at a time write to it"
 
 
@@ -167,7 +166,7 @@ class Steps:
             stage_elements(request.elements, map(Description._make, descriptions), self._staging)
             build = self._planned()
             plan = build.plan
-            for line in (*(f"{_WARNING}{warning}" for warning in plan.warnings), *plan.notes):
+            for line in (*map(as_warning, plan.warnings), *plan.notes):
                 _log(line)
             wanted = wanted_of(plan)
             if request.overwrite:
@@ -277,8 +276,10 @@ def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:
 
 def _log(line: str) -> None:
     """Log a status line on a worker, from which runners collect the log."""
-    level = logging.WARNING if line.startswith(_WARNING) else logging.INFO
-    _LOGGER.log(level, "%s", line.removeprefix(_WARNING))
+    if isinstance(line, WarningLine):
+        _LOGGER.warning("%s", line.text)
+    else:
+        _LOGGER.info("%s", line)
 
 
 def _ignore(_: str) -> None:

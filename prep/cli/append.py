@@ -7,6 +7,7 @@ import argparse
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_dataset, add_json, add_max_rejected, print_manifest
+from tfshards.prep.progress.lines import WarningLine
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def _run(args: argparse.Namespace) -> int:
 
     def log(line: str) -> None:
         # the result of a dry run is its lines
-        if args.dry_run and not line.startswith("warning: "):
+        if args.dry_run and not isinstance(line, WarningLine):
             print(with_flags(line, args.parser))
         else:
             args.log(line)

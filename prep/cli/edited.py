@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import add_json, print_manifest
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, WarningLine
 from tfshards.schemas import Manifest, OptionsError
 
 
@@ -29,7 +29,7 @@ def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> int:
 
     def log(line: str) -> None:
         # the result of a dry run is its lines
-        if args.dry_run and not line.startswith("warning: "):
+        if args.dry_run and not isinstance(line, WarningLine):
             print(with_flags(line, args.parser))
         else:
             args.log(line)

@@ -9,6 +9,7 @@ from functools import partial
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import Verb, add_json
+from tfshards.prep.progress.lines import as_warning
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
 
@@ -41,7 +42,7 @@ def _run(args: argparse.Namespace) -> int:
     source = source_of(args)
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=args.estimate)
-    lines = [f"warning: {warning}" for warning in found.warnings]
+    lines = [*map(as_warning, found.warnings)]
     for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
         args.log(line)
     typed = partial(with_flags, parser=args.parser)

@@ -32,7 +32,7 @@ from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Option
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.planning.splits import Membership
-from tfshards.prep.progress.lines import Log, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
@@ -203,7 +203,7 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     if added:
         log(f"new class{'es' if len(added) > 1 else ''}: {listed([repr(name) for name in added], _SHOWN)}")
     for warning in new.listing.warnings:
-        log(f"warning: {warning}")
+        log(as_warning(warning))
     log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
     return new, _plan(made, new, origin)
 

@@ -8,7 +8,7 @@ from tfshards.prep.building.inputs_file import has_masks
 from tfshards.prep.derivation.new_examples import NewExamples
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.plan import Plan, label_counts
-from tfshards.prep.progress.lines import counted
+from tfshards.prep.progress.lines import as_warning, counted
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.summary import class_lines, table
@@ -23,8 +23,8 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
     if new.changed:
         have = "has" if len(new.changed) == 1 else "have"
         mask = " or its mask" if has_masks(new.listing.schema) else ""
-        yield (
-            f"warning: {counted(len(new.changed), 'known input')} {have} changed, such as "
+        yield as_warning(
+            f"{counted(len(new.changed), 'known input')} {have} changed, such as "
             f"{new.changed[0]!r}{mask}; the dataset keeps the old content: a new input needs another name, "
             "and to replace an old one, build again with --overwrite"
         )
@@ -51,8 +51,8 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
             else ("have", "known ones that are", "they were")
         )
         key, missing = new.renamed[0]
-        yield (
-            f"warning: {counted(len(new.renamed), 'new input')} {have} the content of {of} not in the source,"
+        yield as_warning(
+            f"{counted(len(new.renamed), 'new input')} {have} the content of {of} not in the source,"
             f" such as {key!r} that of {missing!r}; if {was} moved or renamed, build again with --overwrite, "
             "since append adds another example"
         )

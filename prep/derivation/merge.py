@@ -18,7 +18,7 @@ from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
 from tfshards.prep.derivation.split_origin import open_split_origin
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
 from tfshards.schemas.argument_types import check_path, check_strings
@@ -83,7 +83,7 @@ def merge(
     num_shards = {} if is_linked else options.num_shards(splits, asked)
     num_examples = {split: held.num_examples for split, held in splits.items()}
     for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
-        log(f"warning: {warning}")
+        log(as_warning(warning))
     compression = options.compression or origins[0].manifest.compression
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if as_splits:
@@ -98,7 +98,7 @@ def merge(
             if not has_new_keys:
                 check_keys_differ(origins)
         else:
-            log("warning: the examples have no keys, so repeated examples cannot be found")
+            log(as_warning("the examples have no keys, so repeated examples cannot be found"))
         if is_linked:
             return link_shards(area, name, origins, log)
         balance = options.balance or "count"

@@ -28,7 +28,7 @@ from tfshards.prep.derivation.edit_plan import RelabeledOrigin, label_counts
 from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.labels_file import new_labels
 from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.progress.lines import Log, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.records.example import decode_example, with_label
 from tfshards.prep.records.frames import masked_crc32c
 from tfshards.prep.sources.keys import to_text
@@ -102,7 +102,7 @@ def _find(
         )
         if not skip_unknown:
             raise InputError(f"{fault}; correct the keys, or give skip_unknown=True to ignore those")
-        log(f"warning: {fault}")
+        log(as_warning(fault))
     targets = np.array([numbers_of[label] for label in wanted.values()], np.int64)[~is_unknown]
     examples = found[~is_unknown]
     has_changed = joined[examples] != targets
@@ -244,4 +244,4 @@ def _lines(
         lost = [repr(name) for name, count in before.items() if count and after and not after.get(name)]
         if lost:
             classes = f"class{'es' if len(lost) > 1 else ''} {listed(lost, _SHOWN)}"
-            yield f"warning: the split {split!r} will have no examples of the {classes}"
+            yield as_warning(f"the split {split!r} will have no examples of the {classes}")

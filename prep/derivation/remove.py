@@ -27,7 +27,7 @@ from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.derivation.removed import OPTION, are_removed, with_removed
 from tfshards.prep.planning.balance import BoolArray
-from tfshards.prep.progress.lines import Log, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.sources.keys import hash_key, to_bytes, to_text
 from tfshards.prep.sources.keys_file import read_keys
 from tfshards.prep.writing.area import Reject
@@ -128,7 +128,7 @@ def _find(origin: Origin, wanted: Sequence[bytes], log: Log, *, skip_unknown: bo
         )
         if not skip_unknown:
             raise InputError(f"{fault}; correct the keys, or give skip_unknown=True to ignore those")
-        log(f"warning: {fault}")
+        log(as_warning(fault))
     if found.num_gone:
         log(f"{counted(found.num_gone, 'key')} {'was' if found.num_gone == 1 else 'were'} removed before")
     if not found.hashes:
@@ -214,8 +214,8 @@ def _lines(made: Edit, known: KnownExamples, found: _Found) -> Iterator[str]:
     yield from plan_lines(made.layouts, touched, "removed examples")
     for name, layout in made.layouts.items():
         if len(layout.records) < len(manifest.splits[name].shards):
-            yield (
-                f"warning: the split {name!r} will have {counted(len(layout.records), 'shard')} instead of "
+            yield as_warning(
+                f"the split {name!r} will have {counted(len(layout.records), 'shard')} instead of "
                 f"{len(manifest.splits[name].shards):,}, since a shard without examples is left out"
             )
         before, labels = manifest.splits[name].label_counts, made.labels[name]
@@ -224,4 +224,4 @@ def _lines(made: Edit, known: KnownExamples, found: _Found) -> Iterator[str]:
             lost = [repr(name) for name, count in before.items() if count and not after.get(name)]
             if lost:
                 classes = f"class{'es' if len(lost) > 1 else ''} {listed(lost, _SHOWN)}"
-                yield f"warning: the split {name!r} will have no examples of the {classes}"
+                yield as_warning(f"the split {name!r} will have no examples of the {classes}")

@@ -16,7 +16,7 @@ from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_options import ShardOptions
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, read_manifest
 from tfshards.schemas.json_reader import Json
@@ -73,7 +73,7 @@ def reshard(
     num_shards = options.num_shards(of.splits, asked)
     num_examples = {split: held.num_examples for split, held in of.splits.items()}
     for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
-        log(f"warning: {warning}")
+        log(as_warning(warning))
     compression = options.compression or of.compression
     recorded: dict[str, Json] = {
         "source": "reshard",

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import has_arrived
-from tfshards.prep.progress.lines import Log, Written
+from tfshards.prep.progress.lines import Log, Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath
@@ -169,13 +169,17 @@ class Job:
         except KeyboardInterrupt as again:
             problems.append(again)
         if handle is None and self.endpoint and thread.is_alive():
-            self.work.log(f"warning: {self.endpoint} does not answer; it may still start a job of this build")
+            self.work.log(
+                as_warning(f"{self.endpoint} does not answer; it may still start a job of this build")
+            )
         elif problems and handle is not None and (self.is_lasting or thread.is_alive()):
             # a job service of this process ends when Beam's thread does, and may be gone before it answers
             why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
             self.work.log(
-                f"warning: {self._note} may still run, since it could not be cancelled ({why}); cancel it in "
-                "the interface of its engine, or run the same command, which cancels it first"
+                as_warning(
+                    f"{self._note} may still run, since it could not be cancelled ({why}); cancel it in the "
+                    "interface of its engine, or run the same command, which cancels it first"
+                )
             )
         elif handle is not None:
             self.forget()
@@ -202,8 +206,10 @@ def cancel_lost_job(path: AnyPath, log: Log) -> None:
     except Exception as error:  # whatever it is, the build does not depend on it
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         log(
-            f"warning: an earlier run left {note}, which cannot be cancelled ({first_line}); if it still "
-            "runs there, its tasks end at their next example"
+            as_warning(
+                f"an earlier run left {note}, which cannot be cancelled ({first_line}); if it still runs "
+                "there, its tasks end at their next example"
+            )
         )
     else:
         if was_running:

@@ -20,6 +20,7 @@ from tfshards.prep.progress.bars import bar_class, shows_bars
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.sizes import size
 
+_WARNING = "warning: "
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
 # of the rate of the bar: the average of about this part of the updates counts
@@ -31,6 +32,7 @@ MEASURE_SECONDS = 1.0
 # without progress, until a line says so; then twice as long, and so on
 STALL_SECONDS = 30.0
 
+# A function that receives status lines, of which those that ``as_warning`` makes are warnings.
 Log: TypeAlias = Callable[[str], None]
 
 
@@ -224,6 +226,20 @@ class Progress:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as ``1 shard`` or ``1,000 shards``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class WarningLine(str):
+    """A status line that warns of something; as text it starts with ``warning:``."""
+
+    @property
+    def text(self) -> str:
+        """The warning itself."""
+        return self.removeprefix(_WARNING)
+
+
+def as_warning(text: str) -> str:
+    """Return the status line of a warning, for any function ``log``."""
+    return WarningLine(_WARNING + text)
 
 
 def to_stderr(line: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.thumbnails import encoded_small, thumbnail
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.reporting.pictures import Shown, picture_uri
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
@@ -74,8 +74,10 @@ def rejected_groups(
         return [], escaped(str(error))
     if source is not None and not any(_is_in(source, to_bytes(reject.key)) for reject in rejects):
         log(
-            f"warning: source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder "
-            "that the dataset was built from"
+            as_warning(
+                f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
+                "dataset was built from"
+            )
         )
     by_reason: dict[str, list[Reject]] = defaultdict(list)
     for reject in sorted(rejects):

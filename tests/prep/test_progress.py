@@ -13,11 +13,12 @@ import struct
 import termios
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tfshards.prep.progress import lines as progress
-from tfshards.prep.progress.lines import Progress, Reporter, Written
+from tfshards.prep.progress.lines import Progress, Reporter, WarningLine, Written, as_warning
 from tfshards.schemas.sizes import size
 
 
@@ -36,6 +37,9 @@ from tfshards.schemas.sizes import size
 )
 def test_sizes_are_printed_with_units(num_bytes, shown):
     assert size(num_bytes) == shown
+
+
+PREP = Path(progress.__file__).parent.parent
 
 
 def follow(shown: Progress, work: object, *arguments: object) -> None:
@@ -218,3 +222,16 @@ def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
     os.close(leader)
     assert "photos: no progress for 0 s\r\n" in written
     assert "photos:  50%" in written
+
+
+def test_warnings_are_marked_in_one_place():
+    # a line that only starts with the word would pass for a status line
+    marked = [path for path in PREP.rglob("*.py") if re.search(r"""["']warning: """, path.read_text())]
+    assert marked == [Path(progress.__file__)]
+
+
+def test_a_warning_is_a_line_that_knows_its_text():
+    line = as_warning("little space")
+    assert line == "warning: little space"
+    assert isinstance(line, WarningLine)
+    assert line.text == "little space"
