@@ -42,18 +42,36 @@ def create(folder: AnyPath, options: Mapping[str, Json] | None = None) -> None:
         InputError: there is a folder of this name that tfshards did not make.
         OSError: it cannot be written.
     """
-    path = folder / RECORD_NAME
-    text = json.dumps({"format": _FORMAT, "folder": folder.name, "options": dict(options or {})})
     if isinstance(folder, RemotePath):
         if not is_owned(folder):
-            path.write_bytes(text.encode("ascii"))
+            write_record(folder, options or {})
         return
-    assert isinstance(path, Path)
-    folder.mkdir(parents=True, exist_ok=True)
+    assert isinstance(folder, Path)
+    folder.parent.parent.mkdir(parents=True, exist_ok=True)
+    for each in (folder.parent, folder):
+        if not each.is_dir():
+            each.mkdir(exist_ok=True)
+            # a build that was committed is completed by what is in its area
+            sync_directory(each.parent)
     if not is_owned(folder):
         raise foreign(folder)
-    if not _is_record(path, is_whole=True):
-        write_atomically(path, text.encode("ascii"))
+    if not _is_record(folder / RECORD_NAME, is_whole=True):
+        write_record(folder, options or {})
+
+
+def write_record(folder: AnyPath, options: Mapping[str, Json], placed: str = "") -> None:
+    """Write the record of a folder, which must be one of tfshards or empty.
+
+    Args:
+        folder: the folder.
+        options: options of the build.
+        placed: the text of the manifest that names what the build moves into the dataset from now on.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    record = {"format": _FORMAT, "folder": folder.name, "options": dict(options), "placed": placed}
+    write_atomically(folder / RECORD_NAME, json.dumps(record).encode("ascii"))
 
 
 def is_owned(folder: AnyPath) -> bool:
@@ -96,13 +114,19 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
     return found == head if is_whole else head.startswith(found.rstrip(b"\0"))
 
 
-def recorded_options(folder: AnyPath) -> dict[str, Json]:
-    """Return the options in the record of a folder; empty if it cannot be read."""
+def read_record(folder: AnyPath) -> tuple[dict[str, Json], str]:
+    """Return the options and the text of the manifest that ``write_record`` wrote; empty if damaged."""
     try:
-        options = json.loads((folder / RECORD_NAME).read_bytes())["options"]
+        record = json.loads((folder / RECORD_NAME).read_bytes())
+        options, placed = record["options"], record["placed"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return {}
-    return options if isinstance(options, dict) else {}
+        return {}, ""
+    return options if isinstance(options, dict) else {}, placed if isinstance(placed, str) else ""
+
+
+def has_record(folder: AnyPath) -> bool:
+    """Return whether a folder of tfshards has its record; otherwise there is nothing in it."""
+    return not isinstance(folder, Path) or _is_record(folder / RECORD_NAME, is_whole=True)
 
 
 def areas(dataset: AnyPath) -> list[AnyPath]:
@@ -141,16 +165,19 @@ def _entries(dataset: AnyPath) -> list[AnyPath]:
     return sorted(area.iterdir(), key=str)
 
 
-def remove(folder: Path, *, last: str = "") -> None:
-    """Remove a folder of tfshards; its record is the last of its files, and ``last`` the one before it."""
+def remove(folder: Path) -> None:
+    """Remove a folder of tfshards; its record is the last of its files."""
     if not is_owned(folder):
         return
     with suppress(FileNotFoundError):
-        for path in sorted(folder.iterdir(), key=lambda path: (path.name == RECORD_NAME, path.name == last)):
+        for path in folder.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
-            else:
+            elif path.name != RECORD_NAME:
                 path.unlink(missing_ok=True)
+        # without its record, what a power failure brings back would not be known as ours
+        sync_directory(folder)
+        (folder / RECORD_NAME).unlink(missing_ok=True)
     for empty in (folder, folder.parent):
         with suppress(OSError):
             empty.rmdir()

@@ -201,6 +201,7 @@ NOT_RUN = {
     "How do I build from arrays that do not fit in memory?": "a function of the reader; README runs one",
     "How do I build on a cluster?": "8 processes of Beam; README runs 2",
     "How do I build from or into a bucket?": "a bucket; tests/storage builds into local ones",
+    "How do I undo a build, an append or an edit?": "a build id; tests/prep/test_generations.py",
     "How do I complete commands with the Tab key?": "writes to the home; tests/prep/test_completion.py",
     "How do I run my own code on each example?": "parts of a program; tests/loader/test_map_fn.py",
     "How do I get dense tensors from lists?": "parts of a program; tests/loader/test_lists.py",

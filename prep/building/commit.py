@@ -18,7 +18,7 @@ from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, 
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.prep.writing.shard_names import data_files, with_build_id
 from tfshards.schemas import InputError, Manifest, TfshardsError, read_manifest
-from tfshards.schemas.build_area import AREA_NAME, areas, foreign, make_folder
+from tfshards.schemas.build_area import AREA_NAME, areas, foreign, has_record, make_folder
 from tfshards.schemas.errors import IncompleteError
 from tfshards.schemas.files import sync_directory
 from tfshards.schemas.generations import generation_path, kept_manifests
@@ -177,9 +177,9 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
     for root in areas(folder):
         area = BuildArea(folder, root.name)
         placed = area.placed()
+        is_of_build = placed and placed.build_id == manifest.build_id
         # another run in a store may have left something in the area of this plan
-        is_of_plan = isinstance(folder, RemotePath) and root.name == plan_id
-        if is_of_plan or (placed and placed.build_id == manifest.build_id):
+        if is_of_build or root.name == plan_id or not has_record(root):
             area.remove()
 
 

@@ -214,8 +214,13 @@ def _held_in_area(
         final = area.read_finished("final", shard)
         written = numbers[~np.isin(numbers, [*rejected])]
         if final is not None:
-            # the file has been replaced by that of the final layout
-            rows, _ = area.read_plan("final", shard)
+            # the file has been replaced by that of the final layout, whose plan a power failure may have torn
+            try:
+                rows, digest = area.read_plan("final", shard)
+            except (FileNotFoundError, ValueError):
+                continue
+            if digest != final.rows_digest:
+                continue
             written = np.array(_numbers(plan, [row.key for row in rows]), np.int64)
         wanted = np.flatnonzero(suspects[written])
         checksums = _checksums(area.shards, (final or done).shard, compression, wanted)

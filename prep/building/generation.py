@@ -7,7 +7,9 @@ import os
 from tfshards.prep.building.commit import complete, replace_manifest
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest
+from tfshards.schemas.build_area import create
 from tfshards.schemas.errors import listed
 from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.manifest_file import file_problems
@@ -46,5 +48,9 @@ def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_std
         problems = file_problems(manifest, folder)
         if problems:
             raise InputError(f"build {build_id} of {folder} is damaged and cannot be restored: {problems[0]}")
-        replace_manifest(manifest, state, log)
+        # from which the next command completes it after a crash
+        area = BuildArea(folder, build_id)
+        create(area.root)
+        area.announce(manifest)
+        replace_manifest(manifest, state, log, area.root)
         return manifest

@@ -127,6 +127,7 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
 def _make_area(folder: Path) -> None:
     try:
         (folder / AREA_NAME).mkdir(exist_ok=True)
+        sync_directory(folder)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -229,6 +230,7 @@ def remove_staged(folder: Path) -> None:
     for path in staged_folders(folder):
         assert isinstance(path, Path)
         remove(path)
+    _remove_empty([folder / AREA_NAME])
 
 
 def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json], log: Log) -> None:

@@ -10,7 +10,7 @@ from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, read_manifest
-from tfshards.schemas.build_area import AREA_NAME, areas, recorded_options
+from tfshards.schemas.build_area import AREA_NAME, areas, read_record
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.json_reader import Json
@@ -150,5 +150,5 @@ def _unfinished(root: AnyPath) -> UnfinishedBuild:
         plan_id=root.name,
         placed_id=placed.build_id if placed else "",
         has_begun=(root / "first").is_dir(),
-        options=recorded_options(root),
+        options=read_record(root)[0],
     )

@@ -17,7 +17,7 @@ from tfshards.prep.writing.area import BuildArea
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import InputError
 from tfshards.schemas.build_area import AREA_NAME, areas, remove, staged_folders
-from tfshards.schemas.files import file_sizes
+from tfshards.schemas.files import file_sizes, sync_directory
 from tfshards.schemas.generations import generation_path, kept_manifests
 from tfshards.schemas.names import GENERATIONS_NAME
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, in_flight, name_below
@@ -110,9 +110,14 @@ def _remove(folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath])
             BuildArea(folder, root.name).remove()
         abort_uploads(folder)
         return
+    manifests = [path for path in files if path.parent.name == GENERATIONS_NAME]
+    # without its manifest, a file that a power failure brings back would not be known as ours
+    for some in ([path for path in files if path not in manifests], manifests):
+        for path in some:
+            path.unlink()
+        for parent in sorted({path.parent for path in some if isinstance(path, Path)}):
+            sync_directory(parent)
     # the areas last: after a crash they show which shards were never committed
-    for path in files:
-        path.unlink()
     for root in roots:
         assert isinstance(root, Path)
         remove(root)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfshards.prep.building.output import locked
+from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.restore import Inputs, source_or_paths
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.scan import scan_shard
@@ -59,6 +59,7 @@ def repair(
     inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
     with locked(folder):
+        remove_staged(folder)
         manifest = read_manifest(folder)
         found = verify(folder).problems
         damaged = {problem.place for problem in found}

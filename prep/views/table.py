@@ -17,7 +17,7 @@ from tfshards.prep.views.tfds import MARK, tfds_files, tfds_note, tfds_problems
 from tfshards.schemas import Manifest, Problem
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import OTHER_BYTES
-from tfshards.schemas.files import bytes_digest, regular_size
+from tfshards.schemas.files import bytes_digest, regular_size, sync_directory
 from tfshards.schemas.storage import AnyPath
 
 
@@ -99,6 +99,9 @@ def refresh_views(
     gone = _obsolete(manifest, root, earlier)
     for path in gone:
         (root / path).unlink(missing_ok=True)
+    for folder in sorted({(root / path).parent for path in gone}, key=str):
+        # before the build area is removed, which shows that views may be stale
+        sync_directory(folder)
     # folders of views, such as tfds/00000, from the innermost
     folders = {parent for path in gone for parent in (root / path).parents if root in parent.parents}
     for folder in sorted(folders, key=lambda folder: len(str(folder)), reverse=True):

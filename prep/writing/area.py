@@ -35,18 +35,26 @@ from tfshards.prep.writing.remote_area import (
 )
 from tfshards.prep.writing.shard_names import build_of, data_files, named_files, with_build_id
 from tfshards.schemas import FormatError, Manifest, Shard
-from tfshards.schemas.build_area import AREA_NAME, RECORD_NAME, areas, create, foreign, make_folder, remove
+from tfshards.schemas.build_area import (
+    AREA_NAME,
+    RECORD_NAME,
+    areas,
+    create,
+    foreign,
+    make_folder,
+    read_record,
+    remove,
+    write_record,
+)
 from tfshards.schemas.files import file_digest, file_sizes, regular_size, sync_directory, write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, link_file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# The manifest of the dataset into which the shards of an area were moved, or were about to be.
-PLACED_NAME = "placed.json"
 _STOP_PREFIX = "stop"
 
 # A build first writes every planned example; the final layouts leave out rejects and duplicates.
@@ -257,7 +265,7 @@ class BuildArea:
         names = {path: name for path, name in names.items() if path in others or ".tfrecord-" in path}
         self.write_all({names[path]: content for path, content in others.items()})
         self._check_free(names)
-        write_atomically(self.root / PLACED_NAME, manifest.to_text().encode("ascii"))
+        self.announce(manifest)
         if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
             copy_into_place(self.shards, self.out, names)
             digests = {names[one.path]: one.digest for one in manifest.shards if one.path in names}
@@ -270,10 +278,15 @@ class BuildArea:
         for folder in sorted({(self.out / path).parent for path in names}):
             sync_directory(folder)
 
+    def announce(self, manifest: Manifest | None) -> None:
+        """Record the manifest that names what the build moves into the dataset from now on, or None."""
+        write_record(self.root, self.options, manifest.to_text() if manifest else "")
+
     def placed(self) -> Manifest | None:
         """Return the manifest of the dataset into which the build began to move shards, or None."""
-        with suppress(FileNotFoundError, FormatError):
-            return read_manifest_file(self.root / PLACED_NAME)
+        _, text = read_record(self.root)
+        with suppress(FormatError):
+            return parse_manifest(text, str(self.root)) if text else None
         return None
 
     def placed_paths(self) -> list[str]:
@@ -285,11 +298,11 @@ class BuildArea:
         return [path for path in self._own_paths(placed) if path not in named]
 
     def remove(self) -> None:
-        """Remove the area, at last what shows that the build was committed, and its record."""
+        """Remove the area, and at last its record, which shows whether the build was committed."""
         if isinstance(self.root, RemotePath):
-            remove_area(self.root, [PLACED_NAME, RECORD_NAME])
+            remove_area(self.root, RECORD_NAME)
         elif isinstance(self.root, Path):
-            remove(self.root, last=PLACED_NAME)
+            remove(self.root)
 
     def _own_paths(self, manifest: Manifest) -> list[str]:
         """Return the paths of the files of a manifest that this build writes."""
@@ -319,10 +332,12 @@ class BuildArea:
     def _take_back(self) -> None:
         """Move the files that a killed build had placed back into the area."""
         assert isinstance(self.out, Path)
+        if self.placed() is None:
+            return
         for path in self.placed_paths():
             with suppress(FileNotFoundError):
                 (self.out / path).replace(str(self.shards / with_build_id(path, self.plan_id)))
-        (self.root / PLACED_NAME).unlink(missing_ok=True)
+        self.announce(None)
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""

@@ -151,8 +151,8 @@ def stored(folder: RemotePath) -> dict[str, RemoteStatus]:
     return {path.relative_to(folder).as_posix(): status for path, status in found}
 
 
-def remove_area(root: RemotePath, last: Sequence[str]) -> None:
-    """Remove a build area, its files ``last`` after the others, and the parts of unfinished uploads."""
+def remove_area(root: RemotePath, last: str) -> None:
+    """Remove a build area, its file ``last`` after the others, and the parts of unfinished uploads."""
     root.remove_tree(last)
     abort_left_uploads(root)
 

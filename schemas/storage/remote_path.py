@@ -6,7 +6,7 @@ import errno
 import fnmatch
 import io
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -303,14 +303,14 @@ class RemotePath:
         with as_os_errors(self):
             return any(True for found in self.store.list(self.key, chunk_size=1) if found)
 
-    def remove_tree(self, last: Sequence[str] = ()) -> None:
-        """Remove all objects in this folder, at any depth; those with the names ``last`` after the others."""
-        kept = [(self / name).key for name in last]
+    def remove_tree(self, last: str = "") -> None:
+        """Remove all objects in this folder, at any depth, and one of this name in it after the others."""
+        kept = (self / last).key if last else ""
         with as_os_errors(self):
             for some in self.store.list(self.key or None, chunk_size=_LISTED_TOGETHER):
-                self._delete([each["path"] for each in some if each["path"] not in kept])
-        for key in kept:
-            self._delete([key])
+                self._delete([each["path"] for each in some if each["path"] != kept])
+        if kept:
+            self._delete([kept])
 
     def _delete(self, keys: list[str]) -> None:
         with as_os_errors(self):

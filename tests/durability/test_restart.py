@@ -13,7 +13,7 @@ import pytest
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.writing.area import AREA_NAME, PLACED_NAME, BuildArea
+from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, read_manifest
 
@@ -184,7 +184,7 @@ def test_files_left_by_a_committed_build_are_not_another_build(tmp_path):
     plan_id = plan_id_of(old.name, old.schema, old.options, old.inputs_digest)
     area = BuildArea(out, plan_id)
     area.open()
-    (area.root / PLACED_NAME).write_text(old.to_text())
+    area.announce(old)
     log.clear()
     build_photos(tmp_path, log, seed=1, overwrite=True)
     assert log[0].startswith("starting build: ")

@@ -20,7 +20,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
-from tfshards.prep.writing.area import AREA_NAME, PLACED_NAME, BuildArea, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 from tfshards.schemas.build_area import create
@@ -235,7 +235,7 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
     # this build was killed after the commit, the other one before
     area = BuildArea(out, "11111111")
     area.open()
-    (area.root / PLACED_NAME).write_text(manifest.to_text())
+    area.announce(manifest)
     BuildArea(out, "00000000").open()
     create(out / AREA_NAME / "staged-abcabcab")
     log.clear()

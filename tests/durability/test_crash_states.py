@@ -1,0 +1,217 @@
+"""Each state that a power cut may leave is the old dataset or the new one; exit status 0 means the new one.
+
+The model is in crash_states.py. CRASH_STATES is the number of states of each command that are tried, chosen
+by TORTURE_SEED; ``all`` tries every one that the model enumerates, and also pairs of lost changes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfshards.prep import (
+    Arrays,
+    ImageFolder,
+    Options,
+    append,
+    build,
+    generations,
+    merge,
+    prune,
+    relabel,
+    remove,
+    repair,
+    reshard,
+    restore,
+    verify,
+)
+from tfshards.prep.building.commit import complete_left
+from tfshards.schemas import InputError, TfshardsError, read_manifest
+from tfshards.schemas.generations import kept_manifests
+from tfshards.schemas.manifest_file import file_problems
+
+if __name__ != "__main__":
+    from .crash_states import State, on_disk, record, states, write_state
+
+NUM_STATES = os.environ.get("CRASH_STATES", "60")
+SEED = int(os.environ.get("TORTURE_SEED", "4"))
+MINE = "mine.txt"
+
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
+def arrays(count: int = 12, names: tuple[str, ...] = ("a", "b")) -> Arrays:
+    return Arrays({"x": np.arange(count), "label": np.arange(count) % len(names)}, class_names=names)
+
+
+def built(out: Path, source: Arrays | ImageFolder | None = None, **options: object) -> None:
+    given = {"shards": 2, "engine": "local", "log": quiet, "options": Options(max_rejected=1), **options}
+    build(source or arrays(), out, **given)
+
+
+def photos(root: Path, count: int) -> ImageFolder:
+    """A folder of images, one of which is damaged; they are made once, with the same times."""
+    for number in range(count):
+        path = root / "photos" / "ab"[number % 2] / f"{number}.png"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = io.BytesIO()
+            Image.new("RGB", (4, 4), (number, 0, 0)).save(file, "PNG")
+            path.write_bytes(file.getvalue()[: 20 if number == 3 else None])
+        os.utime(path, (1e9, 1e9))
+    return ImageFolder(root / "photos")
+
+
+def a_dataset(root: Path) -> None:
+    built(root / "data")
+
+
+def with_photos(root: Path) -> None:
+    built(root / "data", photos(root, 8))
+    photos(root, 12)
+
+
+def with_generations(root: Path) -> None:
+    built(root / "data")
+    remove(root / "data", ["3"], log=quiet)
+    built(root / "data", seed=1, overwrite=True)
+    (root / "first").write_text(generations(root / "data")[-1].build_id)
+
+
+def damaged(root: Path) -> None:
+    built(root / "data")
+    manifest = read_manifest(root / "data")
+    for path in (manifest.shards[0].path, manifest.shards[1].files[0], "labels.txt"):
+        (root / "data" / path).write_bytes(b"damaged")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes.
+
+    Attributes:
+        start: makes the folder in which it begins.
+        run: runs it; running it again resumes it, or finds it done.
+        out: the dataset, below the folder.
+        repairs: whether the dataset is damaged until the command has ended.
+        prunes: whether generations of the start are removed.
+    """
+
+    start: Callable[[Path], object]
+    run: Callable[[Path], object]
+    out: str = "data"
+    repairs: bool = False
+    prunes: bool = False
+
+
+COMMANDS = {
+    "build": Command(Path.exists, lambda root: built(root / "new" / "data"), "new/data"),
+    "build of images": Command(
+        lambda root: photos(root, 9), lambda root: built(root / "data", photos(root, 9))
+    ),
+    "overwrite": Command(
+        a_dataset, lambda root: built(root / "data", arrays(14, ("c", "d", "e")), overwrite=True, seed=1)
+    ),
+    "append": Command(
+        with_photos, lambda root: append(photos(root, 12), root / "data", max_rejected=1, log=quiet)
+    ),
+    "remove": Command(a_dataset, lambda root: remove(root / "data", ["3", "4"], log=quiet)),
+    "relabel": Command(a_dataset, lambda root: relabel(root / "data", {"3": "a"}, log=quiet)),
+    "reshard": Command(
+        a_dataset, lambda root: reshard(root / "data", root / "data", shards=3, overwrite=True, log=quiet)
+    ),
+    "merge": Command(
+        lambda root: (built(root / "data"), built(root / "more")),
+        lambda root: merge({"train": root / "data", "test": root / "more"}, root / "new", log=quiet),
+        "new",
+    ),
+    "restore": Command(
+        with_generations, lambda root: restore(root / "data", (root / "first").read_text(), log=quiet)
+    ),
+    "prune": Command(with_generations, lambda root: prune(root / "data"), prunes=True),
+    "repair": Command(damaged, lambda root: repair(root / "data", arrays()), repairs=True),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_state_after_a_power_cut_is_the_old_dataset_or_the_new_one(name, tmp_path):
+    command = COMMANDS[name]
+    start, traced, trial = tmp_path / "start", tmp_path / "traced", tmp_path / "trial"
+    start.mkdir()
+    command.start(start)
+    if (start / "data").exists():
+        (start / "data" / MINE).write_text("mine")
+    shutil.copytree(start, traced)
+    trace = record([sys.executable, __file__, name, traced], traced, tmp_path / "strace")
+    old, new = on_disk(start), on_disk(traced)
+    everything = NUM_STATES == "all"
+    found = [*states(trace, most_pairs=12 if everything else 0, num_random=4, seed=SEED)]
+    num_all = len(found)
+    if not everything:
+        # the last ones are those after exit status 0
+        ended = [one for one in found if one[0] == trace.num_calls]
+        tried = random.Random(SEED).sample(found, min(int(NUM_STATES), num_all))
+        found = tried + [one for one in ended if one not in tried][: int(NUM_STATES)]
+    for call, tree in found:
+        trial.mkdir()
+        write_state(tree, trial)
+        # what the recorded times of inputs are compared with
+        for path in trial.glob("photos/*/*.png"):
+            os.utime(path, (1e9, 1e9))
+        try:
+            check(command, trial, old, new, has_ended=call == trace.num_calls)
+        except (AssertionError, TfshardsError) as error:
+            pytest.fail(f"after call {call} of {trace.num_calls}, {sorted(tree)}: {error}")
+        shutil.rmtree(trial)
+    print(f"\n{name}: {len(found)} of {num_all} states after {trace.num_calls} calls")
+    assert num_all > 50
+
+
+def check(command: Command, root: Path, old: State, new: State, *, has_ended: bool) -> None:
+    """Assert that a state is the old dataset or the new one, and that the command resumes."""
+    out, manifest = root / command.out, f"{command.out}/dataset.json"
+    now = on_disk(root)
+    assert now.get(manifest) in ([new[manifest]] if has_ended else [old.get(manifest), new[manifest]])
+    if has_ended:
+        assert {path: now.get(path, 0) for path in new} == new
+    if manifest in now:
+        if not command.prunes:
+            for kept in kept_manifests(out):
+                assert file_problems(kept, out) == []
+        # what the next command on the dataset does first
+        complete_left(out, quiet)
+        report = verify(out, deep=True)
+        assert report or (command.repairs and not has_ended), report
+    command.run(root)
+    assert on_disk(root) == new
+    assert verify(out, deep=True)
+
+
+def test_the_model_finds_a_rename_that_was_not_synced(tmp_path):
+    (tmp_path / "root").mkdir()
+    program = "import os, sys; a, b = sys.argv[1:]; open(a, 'w').write('x'); os.rename(a, b)"
+    root = tmp_path / "root"
+    trace = record([sys.executable, "-c", program, root / "a", root / "b"], root, tmp_path / "log")
+    found = {tuple(sorted(tree.items())) for _, tree in states(trace, most_pairs=0, num_random=0, seed=0)}
+    # before the rename, and after it; with no data, zeros, and all of them; or no name at all
+    contents = (b"", b"\0", b"x")
+    assert found == {(), *(((name, content),) for name in "ab" for content in contents)}
+
+
+if __name__ == "__main__":
+    try:
+        COMMANDS[sys.argv[1]].run(Path(sys.argv[2]))
+    except InputError as error:
+        sys.exit(str(error))
