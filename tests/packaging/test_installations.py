@@ -66,7 +66,7 @@ def test_prep_builds_and_verifies_a_dataset_on_each_python(wheel, tmp_path, pyth
     assert "tfshards.loader needs tensorflow: pip install 'tfshards[loader]'" in loading
 
 
-@pytest.mark.parametrize("python", EVERYWHERE)
+@pytest.mark.parametrize("python", PYTHONS)
 def test_without_an_extra_datasets_are_read_and_other_verbs_name_what_they_need(
     wheel, dataset, tmp_path, python
 ):
