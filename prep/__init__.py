@@ -7,7 +7,6 @@ Beam or Arrow, which take about a second to import.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,12 +42,6 @@ if TYPE_CHECKING:
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
     from tfshards.schemas.generations import Generation, generations
-
-for _package in ("PIL", "google_crc32c", "tqdm"):
-    if find_spec(_package) is None:
-        raise ModuleNotFoundError(
-            f"tfshards.prep and the command need {_package}: pip install 'tfshards[prep]'", name=_package
-        )
 
 __all__ = [
     "AdoptOptions",
@@ -95,9 +88,30 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_MODULES[name]), _ELSEWHERE.get(name, name))
+    try:
+        module = import_module(_MODULES[name])
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(install_text(error, f"prep.{name}"), name=error.name) from None
+    found = getattr(module, _ELSEWHERE.get(name, name))
     globals()[name] = found
     return found
+
+
+def install_text(error: ModuleNotFoundError, what: str) -> str:
+    """Return the message about a package that is not installed, with the command that installs it.
+
+    Raises:
+        ModuleNotFoundError: the package does not belong to an extra, so that its lack is a fault.
+    """
+    if "pip install 'tfshards[" in str(error):
+        return str(error)
+    if str(error.name).split(".")[0] not in _OF_EXTRA:
+        raise error
+    return f"{what} needs {error.name}: pip install 'tfshards[prep]'"
+
+
+# packages of the extra that are imported when they are needed
+_OF_EXTRA = ("PIL", "apache_beam", "pyarrow", "shtab", "tomli", "yaml")
 
 
 def __dir__() -> list[str]:

@@ -121,6 +121,8 @@ def test_prep_needs_no_tensorflow_and_loader_no_beam():
         for extra in needed:
             if f'extra == "{extra}"' in marker or f"extra == '{extra}'" in marker:
                 needed[extra].add(re.match(r"[\w-]+", name.strip())[0])
-    assert {"apache-beam", "pillow", "tqdm"} <= needed["prep"]
+    assert {"apache-beam", "pillow", "pyarrow"} <= needed["prep"]
     assert "tensorflow" not in needed["prep"]
     assert needed["loader"] == {"tensorflow"}
+    base = {re.match(r"[\w-]+", text)[0] for text in requires("tfshards") if "extra ==" not in text}
+    assert base == {"numpy", "google-crc32c", "tqdm"}

@@ -21,7 +21,7 @@ import importlib.abc, sys
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {blocked!r} or name in {blocked!r}:
-            raise ImportError("blocked: " + name)
+            raise ModuleNotFoundError("blocked: " + name, name=name)
 sys.meta_path.insert(0, Blocked())
 import {module}
 print(sorted({{name.split(".")[0] for name in sys.modules}} & {seen!r}))
@@ -47,17 +47,84 @@ def test_a_room_can_be_imported_without_forbidden_packages(module, blocked):
 
 def test_schemas_import_only_numpy_and_the_standard_library():
     modules = ", ".join(f"tfshards.schemas.{path.stem}" for path in (ROOT / "schemas").glob("[a-z]*.py"))
-    blocked = set(packages_distributions()) - {"numpy", "tfshards"}
+    blocked = installed() - {"numpy"}
     assert {"tensorflow", "apache_beam", "PIL", "google", "tqdm"} <= blocked
     assert run_without(blocked, f"import {modules}") == ""
 
 
-def test_a_package_that_prep_lacks_is_named_with_the_command_that_installs_it():
-    code = "import sys; sys.modules['tqdm'] = None; import tfshards.prep.cli.main"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: tfshards.prep and the command need tqdm: pip install 'tfshards[prep]'"
-    )
+# What "pip install tfshards" installs.
+BASE = {"numpy", "google_crc32c", "tqdm"}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with a dataset of images, ``data``."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name in ("cat", "dog"):
+        (folder / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 3)).save(folder / "photos" / name / "1.png")
+    build(prep.ImageFolder(folder / "photos"), folder / "data", shards=2, log=lambda line: None)
+    return folder
+
+
+def test_datasets_are_read_with_the_base_installation(photos):
+    code = """
+from tfshards import prep
+from tfshards.prep.cli.main import main
+assert prep.verify("data", deep=True)
+assert prep.diff("data", "data").is_same
+for line in ("--help", "info data", "info data --json", "verify data", "verify data --deep",
+             "show data", "show data cat/1.png", "diff data data", "generations data", "prune data", "verify data --repair"):
+    assert main(line.split()) == 0, line
+for line in ("verify data --decode", "build images photos other", "plan images photos other", "report data",
+             "audit data", "append data photos", "completion bash"):
+    assert main(line.split()) == 1, line
+try:
+    prep.ImageFolder
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = run_without(installed() - BASE, code, photos, capture_stderr=True)
+    assert "image: PNG, " in done.stdout, done.stdout
+    assert "key: cat/1.png" in done.stdout
+    assert done.stdout.endswith("images need PIL: pip install 'tfshards[prep]'\n")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("tfshards: ")]
+    assert errors == ["tfshards: images need PIL: pip install 'tfshards[prep]'"] * 6 + [
+        "tfshards: completion needs shtab: pip install 'tfshards[prep]'"
+    ]
+    assert "Traceback" not in done.stderr
+
+
+def test_each_verb_has_its_help_or_names_the_extra_that_it_needs():
+    code = """
+from tfshards.command import VERBS
+from tfshards.prep.cli.main import main
+statuses = {verb: main([verb, "--help"], VERBS) for verb in VERBS}
+print("\\n", [verb for verb, status in statuses.items() if status])
+"""
+    done = run_without(installed() - BASE, code, capture_stderr=True)
+    failed = done.stdout.splitlines()[-1]
+    assert failed == " ['build', 'plan', 'audit']"
+    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 3
+
+
+def test_a_package_of_no_extra_that_is_missing_is_a_fault():
+    code = """
+import sys
+from tfshards import prep
+from tfshards.prep.cli.main import main
+sys.modules["tfshards.schemas.digests"] = None
+for run in (lambda: prep.verify, lambda: main(["verify", "data"])):
+    try:
+        run()
+    except ModuleNotFoundError as error:
+        print(error.name)
+"""
+    assert run_without(set(), code) == "tfshards.schemas.digests\n" * 2
+
+
+def installed():
+    return set(packages_distributions()) - {"tfshards"}
 
 
 def test_the_names_of_prep_are_imported_when_they_are_first_used():
@@ -103,16 +170,16 @@ from tfshards import loader
 batches = loader.load("numbers", "train", batch_size=5)
 print(sorted(int(x) for batch in batches for x in batch["x"]))
 """
-    blocked = {"apache_beam", "PIL", "google_crc32c", "tqdm", "tfshards.prep"}
+    blocked = {"apache_beam", "PIL", "tqdm", "tfshards.prep"}
     assert run_without(blocked, code, tmp_path) == f"{list(range(10))}\n"
 
 
-def run_without(blocked, code, folder=None):
-    """Return the output of code in a process that cannot import the blocked packages."""
+def run_without(blocked, code, folder=None, *, capture_stderr=False):
+    """Return what code prints in a process that cannot import the blocked packages, or both streams."""
     program = BLOCKING.partition("import {module}")[0].format(blocked=blocked) + code
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done if capture_stderr else done.stdout
 
 
 # A folder imports only from folders below it. "" is the files at the top of the room.
@@ -212,7 +279,7 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
     # typing_extensions is a requirement of TensorFlow, and imported only for type checkers
     allowed = {"tensorflow", "typing_extensions", "tfshards.loader", "tfshards.schemas", "numpy"}
     allowed |= sys.stdlib_module_names
-    # of the extra for object stores, and only there
+    # for blocks of object stores, and only there
     remote = {ROOT / "loader" / "fetching" / "frames.py": {"google_crc32c"}}
     for path in (ROOT / "loader").rglob("*.py"):
         others = {name for name in imported(path) if name not in allowed}

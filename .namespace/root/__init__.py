@@ -1,7 +1,7 @@
 """Folders, tables and arrays of images to balanced TFRecord shards, and the loader that reads them.
 
-The rooms are imported when they are first used: ``tfshards.prep`` brings Apache Beam, ``tfshards.loader``
-TensorFlow, and a program that uses one of them need not have the other.
+The rooms are imported when they are first used: building needs the extra ``prep`` (Apache Beam, Pillow,
+Arrow), ``tfshards.loader`` TensorFlow, and a program that uses one of them need not have the other.
 
 >>> import tfshards
 >>> manifest = tfshards.prep.build(tfshards.prep.ImageFolder("photos/"), "data/photos", shards=64)
@@ -44,10 +44,4 @@ def _command() -> None:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    except ModuleNotFoundError as error:
-        # An installation without the extra is not a fault of the program, which would deserve a traceback.
-        if "pip install 'tfshards[" not in str(error):
-            raise
-        print(f"tfshards: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
     run()

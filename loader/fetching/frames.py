@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas import OptionsError
 from tfshards.schemas.crc32c import MASK_DELTA, masked_crc32c_of_rows
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
-
-
-def require_checksums() -> Callable[[bytes], int]:
-    """Return the function for the CRC-32C of data.
-
-    Raises:
-        OptionsError: its package is not installed.
-    """
-    try:
-        from google_crc32c import value
-    except ImportError:
-        raise OptionsError(
-            "reading from an object store needs google-crc32c: pip install 'tfshards[remote]'"
-        ) from None
-    found: Callable[[bytes], int] = value
-    return found
 
 
 def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
@@ -42,13 +22,12 @@ def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
         data: the frames of consecutive records.
         known: int64, ascending: offsets in ``data`` at which records must start.
     """
-    value = require_checksums()
     starts, at, is_sound = [], 0, True
     while is_sound and at + HEADER_BYTES + FOOTER_BYTES <= len(data):
         end = at + HEADER_BYTES + _LENGTH.unpack_from(data, at)[0]
         if end + FOOTER_BYTES > len(data):
             break
-        crc = value(data[at + HEADER_BYTES : end])
+        crc = google_crc32c.value(data[at + HEADER_BYTES : end])
         is_sound = ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF == _CHECKSUM.unpack_from(data, end)[0]
         starts.append(at)
         at = end + FOOTER_BYTES

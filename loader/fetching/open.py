@@ -12,7 +12,6 @@ from pathlib import Path
 from tfshards.loader.fetching.blocks import BlockTable
 from tfshards.loader.fetching.fetcher import BlockFetcher, Room
 from tfshards.loader.fetching.folder import BlockFolder
-from tfshards.loader.fetching.frames import require_checksums
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD
 from tfshards.loader.fetching.threads import NUM_THREADS
 from tfshards.loader.options.load_options import LoadOptions
@@ -51,7 +50,6 @@ def check_remote(options: LoadOptions, source: Source) -> None:
             f"{option} reads all of {source.root} before the first step; leave it out (each block is "
             "compared with checksums and index when it is fetched), or copy the dataset to a local disk"
         )
-    require_checksums()
 
 
 def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bool:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol, cast
 
 import tensorflow as tf
 
 from tfshards.loader.options.validation import check_least
+from tfshards.loader.training.checkpoints import make_durable, newest_readable, remove_damaged_state
 from tfshards.loader.training.keras_hooks import Hooks
 from tfshards.loader.training.progress import Progress
 from tfshards.loader.training.strategies import has_several_hosts
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 from tfshards.schemas.argument_types import check_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# A crash may damage the last checkpoint; the previous one can then be restored.
+    import numpy as np
+    import numpy.typing as npt
+
+# A power cut may damage the last checkpoint; the previous one can then be restored.
 KEPT = 2
 
 
 class _Variable(Protocol):
-    """A variable of Keras 3."""
+    """A variable of Keras 3; its ``value`` is that of the backend."""
 
-    value: tf.Variable
+    value: object
+
+    def numpy(self) -> npt.NDArray[np.generic]: ...
+
+    def assign(self, value: object) -> object: ...
 
 
 class _Variables(Protocol):
@@ -40,7 +50,6 @@ class _Model(_Variables, Protocol):
 
     optimizer: _Variables
     trainable_variables: Sequence[object]
-    distribute_strategy: tf.distribute.Strategy
     built: bool
     stop_training: object
 
@@ -69,7 +78,9 @@ class Resume(Hooks):
     remaining steps of the interrupted epoch. Weights, layer seeds and the optimizer's state come from the
     checkpoint; metrics and other callbacks start from scratch, so the logs of that epoch cover only its
     remaining steps. A checkpoint is saved every ``every`` steps and after the validation of each epoch; the
-    latter includes the changes that callbacks listed before this one make at the end of an epoch.
+    latter includes the changes that callbacks listed before this one make at the end of an epoch. Each is
+    flushed to disk: if a power cut damages the newest one, the run resumes from the one before it, with a
+    warning. Keras may run on TensorFlow or on JAX.
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
@@ -80,9 +91,10 @@ class Resume(Hooks):
             every: number of steps between checkpoints within an epoch; None to save only after epochs.
 
         Raises:
-            InputError: ``folder`` refers to a checkpoint that is missing.
-            OptionsError: ``every`` is less than 1.
+            InputError: ``folder`` has checkpoints, but none that can be read.
+            OptionsError: ``every`` is less than 1, or Keras runs on another backend.
         """
+        _check_backend()
         check_path("folder", folder)
         if every is not None:
             check_least("every", every, 1)
@@ -91,14 +103,11 @@ class Resume(Hooks):
         self._checkpoint: tf.train.CheckpointManager | None = None
         self._batches = self._since = 0
         self.progress: Progress = Progress()
-        self._latest = tf.train.latest_checkpoint(self._folder)
+        # a variable of a backend other than TensorFlow, and the copy that checkpoints hold
+        self._copies: list[tuple[_Variable, tf.Variable]] = []
+        self._latest = newest_readable(self._folder)
         if self._latest is not None:
             tf.train.Checkpoint(progress=self.progress).restore(self._latest).expect_partial()
-        elif tf.io.gfile.exists(os.path.join(self._folder, "checkpoint")):
-            raise InputError(
-                f"{self._folder}/checkpoint names a checkpoint that is missing; restore its files, or use "
-                "a different folder to start from scratch"
-            )
 
     # as Keras's callback
 
@@ -170,16 +179,21 @@ class Resume(Hooks):
 
     def _save(self) -> None:
         self._since = 0
-        cast("tf.train.CheckpointManager", self._checkpoint).save()
+        if hasattr(self.model, "jax_state_sync"):
+            # within an epoch the variables of JAX are not in the model
+            self.model.jax_state_sync()
+        for variable, copy in self._copies:
+            copy.assign(variable.numpy())
+        make_durable(cast("tf.train.CheckpointManager", self._checkpoint).save())
 
     def _restore(self, model: _Model) -> None:
         _check_model(model)
-        with model.distribute_strategy.scope():
+        strategy = getattr(model, "distribute_strategy", None)
+        with strategy.scope() if strategy else nullcontext():
             model.optimizer.build(model.trainable_variables)
         # Keras 3 wraps TensorFlow's variables; a checkpoint of the objects would miss the layer seeds.
         model_variables, optimizer_variables = (
-            [each if isinstance(each, tf.Variable) else each.value for each in owner.variables]
-            for owner in (model, model.optimizer)
+            [self._variable_of(each) for each in owner.variables] for owner in (model, model.optimizer)
         )
         checkpoint = tf.train.Checkpoint(
             progress=self.progress, model=model_variables, optimizer=optimizer_variables
@@ -192,7 +206,34 @@ class Resume(Hooks):
                     f"{self._latest} does not match this model and optimizer; create them as in that run, or "
                     f"use a different folder to start from scratch: {error}"
                 ) from error
+            for variable, copy in self._copies:
+                variable.assign(copy.numpy())
+        remove_damaged_state(self._folder)
         self._checkpoint = tf.train.CheckpointManager(checkpoint, self._folder, max_to_keep=KEPT)
+
+    def _variable_of(self, variable: _Variable | tf.Variable) -> tf.Variable:
+        """Return the variable of TensorFlow that a checkpoint saves for a variable of Keras."""
+        if isinstance(variable, tf.Variable):
+            return variable
+        if isinstance(variable.value, tf.Variable):
+            return variable.value
+        with tf.device("CPU"):
+            copy = tf.Variable(variable.numpy(), trainable=False)
+        self._copies.append((variable, copy))
+        return copy
+
+
+def _check_backend() -> None:
+    """Raise OptionsError if Keras runs on a backend whose models cannot be resumed exactly."""
+    # TensorFlow imports Keras 3, unless TF_USE_LEGACY_KERAS replaces it
+    keras = sys.modules.get("keras")
+    backend = keras.backend.backend() if keras else "tensorflow"
+    if backend not in ("tensorflow", "jax"):
+        raise OptionsError(
+            f"Resume works with Keras on TensorFlow or JAX, not on {backend}: there random numbers, such as "
+            "those of Dropout, come from a generator outside of the model; set KERAS_BACKEND=jax, or save "
+            "loader.Progress().position, the model and all generators yourself"
+        )
 
 
 def _check_model(model: _Model) -> None:
@@ -201,7 +242,9 @@ def _check_model(model: _Model) -> None:
     Raises:
         OptionsError: it does not, or it is trained on several hosts.
     """
-    if has_several_hosts(model.distribute_strategy):
+    strategy = getattr(model, "distribute_strategy", None)
+    is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1
+    if is_one_of_several or (strategy and has_several_hosts(strategy)):
         raise OptionsError(
             "Resume works on one host; on several, save loader.Progress() in your own tf.train.Checkpoint"
         )

@@ -18,7 +18,6 @@ from tfshards.prep.building.decisions import (
     is_committed,
 )
 from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
-from tfshards.prep.engines.job import cancel_lost_job
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import Log, counted
 from tfshards.prep.sources.base import Reader, Source
@@ -239,6 +238,9 @@ def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json]
         area = BuildArea(state.folder, build.plan_id)
         if build.has_begun and not is_committed(build, state):
             log(discard_message(build, options))
+        # Engines need extras, which verbs that only read do not.
+        from tfshards.prep.engines.job import cancel_lost_job
+
         cancel_lost_job(area.job_path, log)
         for path in area.placed_paths():
             (state.folder / path).unlink(missing_ok=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.planning.options import Balance, Duplicates, Options
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.progress.lines import Log
@@ -52,7 +51,7 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
     """
     # Links may be followed, since the result is compared with the dataset by digest.
     recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True, log=_ignore)
-    return KINDS[kind_of_source(manifest)].restore(recorded, inputs)
+    return KINDS[kind_of_source(manifest)]().restore(recorded, inputs)
 
 
 def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool, log: Log) -> Source:
@@ -73,7 +72,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
-    return KINDS[str(options["source"])].restore(recorded, inputs)
+    return KINDS[str(options["source"])]().restore(recorded, inputs)
 
 
 def kind_of_source(manifest: Manifest) -> str:
@@ -127,6 +126,9 @@ def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 
 def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     """Return the options of a dataset's build; several builds must have equal options of their sources."""
+    # appending needs Pillow, unlike reading what a manifest records
+    from tfshards.prep.imaging.pillow import decoder_versions
+
     first, *others = builds_of(manifest.options)
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):

@@ -24,7 +24,8 @@ def add_kinds(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
     """Add to a verb's parser one for each kind of source, with the arguments of a build, and yield it."""
     add_from(parser)
     kinds = parser.add_subparsers(required=True, metavar="KIND")
-    for kind in KINDS.values():
+    for imported in KINDS.values():
+        kind = imported()
         own = kinds.add_parser(
             kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
         )

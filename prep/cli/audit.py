@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from tfshards.prep.auditing.findings import Kind
 from tfshards.prep.cli.verb import Verb, add_dataset, add_json
 from tfshards.prep.progress.lines import counted
 from tfshards.prep.sources.keys_file import write_keys
@@ -15,12 +14,17 @@ from tfshards.schemas import OptionsError
 from tfshards.schemas.files import check_new_file
 from tfshards.schemas.storage import any_path
 
+if TYPE_CHECKING:
+    from tfshards.prep.auditing.findings import Kind
+
 # The kinds of findings whose instances are examples.
 _WITH_EXAMPLES: tuple[Kind, ...] = ("leak", "duplicate", "conflict", "size")
 _DEFAULT_KINDS: tuple[Kind, ...] = ("leak", "duplicate")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from tfshards.prep.auditing.findings import Kind
+
     add_dataset(parser)
     parser.add_argument(
         "--distance",

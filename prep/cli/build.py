@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.building.build import build
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_json, print_manifest
 
@@ -27,6 +26,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from tfshards.prep.building.build import build
+
     source = source_of(args)
     shards, options = settings_of(args)
     manifest = build(

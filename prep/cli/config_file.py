@@ -11,11 +11,6 @@ from pathlib import Path
 
 from tfshards.schemas import InputError, OptionsError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover
-    import tomli as tomllib
-
 # The flags that say where options come from, or that are no options.
 _NO_KEYS = ("help", "config")
 
@@ -37,6 +32,12 @@ def read_config(path: str) -> dict[str, object]:
         InputError: the file cannot be read.
         OptionsError: it is not valid TOML.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # pragma: no cover
+        # of the extra, which commands without a file of options do not need
+        import tomli as tomllib
+
     try:
         content: dict[str, object] = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:

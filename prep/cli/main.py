@@ -19,6 +19,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from tfshards.prep import install_text
 from tfshards.prep.cli.expand import Expanded, expand
 from tfshards.prep.cli.flags import log_with_flags, with_flags
 from tfshards.prep.cli.parser import make_parser
@@ -39,9 +40,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     own, beam_args = _at_bare_dashes(list(sys.argv[1:] if arguments is None else arguments))
     # Beam and its dependencies warn at import about parts that are not used here.
     logging.basicConfig(level=logging.ERROR)
-    parser = make_parser(verbs)
     expanded = Expanded(own)
+    parser = argparse.ArgumentParser()
     try:
+        parser = make_parser(verbs, only=next((word for word in own if word in verbs), ""))
         expanded = expand(own, parser)
         args, unknown = parser.parse_known_args(expanded.arguments)
         # the parser of the verb, whose help lists the options
@@ -77,6 +79,8 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         # the program that reads the output, such as head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except ModuleNotFoundError as error:
+        return _fail(install_text(error, own[0]), 1)
     except OSError as error:
         return _fail(_system_fault(error), 1)
     except KeyboardInterrupt as error:

@@ -15,9 +15,18 @@ from tfshards.schemas.errors import one_line
 # The message of argparse about a word for an integer.
 _NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 
+# A file of options serves both: each also knows the options of the other.
+_WITH_KINDS = {"build", "plan"}
 
-def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
-    """Return the parser; it sets the attributes ``verb`` and ``parser``, the parser of the verb."""
+
+def make_parser(verbs: Mapping[str, Verb], only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser; it sets the attributes ``verb`` and ``parser``, the parser of the verb.
+
+    Args:
+        verbs: the table of verbs.
+        only: name of the verb whose arguments to add, since those of others may need packages that are not
+            installed; None to add those of all verbs.
+    """
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
@@ -31,6 +40,8 @@ def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
             verb.name, help=verb.help, description=_sentence(verb.help), allow_abbrev=False
         )
         own.set_defaults(verb=verb, parser=own)
+        if only not in (None, verb.name) and not {only, verb.name} <= _WITH_KINDS:
+            continue
         verb.add_arguments(own)
         options = {action.dest for action in own._actions if action.option_strings} - {"help"}
         if options and "config" not in options:

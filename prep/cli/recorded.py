@@ -40,7 +40,7 @@ def recorded_options(manifest: Manifest, dataset: str, inputs: Sequence[str]) ->
     """
     given = manifest.options
     recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False, log=_ignore)
-    options = KINDS[str(given["source"])].recorded(recorded, inputs)
+    options = KINDS[str(given["source"])]().recorded(recorded, inputs)
     if manifest.schema.class_names:
         options["class-names-from"] = dataset
     for name in ("stratify", "balance", "duplicates", "seed"):

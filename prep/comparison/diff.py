@@ -259,7 +259,7 @@ def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
     """Return a hash of the values of some features of an example."""
     hashed = hashlib.blake2b(digest_size=16)
     for name in names:
-        entry = example.encoded(name)
+        entry = example.canonical(name)
         hashed.update(len(entry).to_bytes(8, "little"))
         hashed.update(entry)
     return hashed.digest()

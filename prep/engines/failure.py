@@ -8,9 +8,7 @@ from tfshards.schemas import BuildError
 
 # Runners pass a worker's traceback on as text, some of them quoted as JSON or Java do.
 _RAISED = re.compile(r"(?:BuildError|InputError|OptionsError): (.+?)(?= \[while running|\\n|\n|$)")
-_LACKS = re.compile(
-    r"ModuleNotFoundError: (?:No module named '([\w.]+)'|tfshards\.prep and the command need (\S+):)"
-)
+_LACKS = re.compile(r"ModuleNotFoundError: (?:No module named '([\w.]+)'|images need (\S+):)")
 # The functions of the pipeline belong to modules, so that another version of the package may lack them.
 _DIFFERS = re.compile(
     r"(?:AttributeError: Can't get attribute|ImportError: cannot import name) .+?(?=\\n|\n|$)"

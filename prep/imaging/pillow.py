@@ -9,8 +9,13 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TypeAlias
 
-import PIL
-from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
+try:
+    import PIL
+    from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
+except ModuleNotFoundError as _error:
+    raise ModuleNotFoundError(
+        f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
+    ) from None
 
 from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, FORMATS, SUFFIXES
 from tfshards.prep.imaging.overrides import Inside, Overrides, Setting

@@ -8,13 +8,11 @@ tensorflow/core/example/{example,feature}.proto. Encoding: protobuf.dev/programm
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError, Message
-
+from tfshards.prep.records.wire import fields, floats, integers
 from tfshards.schemas import Feature, Schema
 
 # The values of one feature: encoded bytes or a number if it has one value, else a list of its wire type.
@@ -28,6 +26,9 @@ SMALL_BYTES = 4096
 # field number << 3 | 2: all of these fields are length-delimited
 _LIST_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _FIRST, _SECOND = b"\x0a", b"\x12"
+_KINDS = {tag[0]: wire for wire, tag in _LIST_TAGS.items()}
+# the tags of single values in a list that is not packed
+_ONE_INTEGER, _ONE_FLOAT = 1 << 3, 1 << 3 | 5
 _FLOAT = struct.Struct("<f")
 
 
@@ -58,11 +59,7 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     Raises:
         ValueError: ``data`` is not a ``tf.train.Example``.
     """
-    values = {}
-    for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
-        kind = feature.WhichOneof("kind")
-        values[name] = list(getattr(feature, kind).value) if kind else []
-    return values
+    return ParsedExample(data).values()
 
 
 def decode_key(data: bytes) -> bytes | None:
@@ -75,20 +72,50 @@ def decode_key(data: bytes) -> bytes | None:
 
 
 class ParsedExample:
-    """An example that is parsed once, of which single features are then decoded.
+    """An example of which single features are decoded.
 
     Raises:
         ValueError: ``data`` is not a ``tf.train.Example``.
     """
 
     def __init__(self, data: bytes) -> None:
-        self._features = _parse(data).features.feature  # type: ignore[attr-defined]
+        self._data = data
+        # offsets of the messages of each feature, which together are one message
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        try:
+            for tag, _, value, end in fields(data, 0, len(data)):
+                if tag == _FIRST[0]:
+                    self._add_features(value, end)
+        except ValueError as error:
+            raise _not_an_example(error) from None
+
+    def _add_features(self, start: int, end: int) -> None:
+        data = self._data
+        for tag, _, entry, after in fields(data, start, end):
+            if tag == _FIRST[0]:
+                name, places = "", []
+                for part, _, value, stop in fields(data, entry, after):
+                    if part == _FIRST[0]:
+                        name = data[value:stop].decode()
+                    elif part == _SECOND[0]:
+                        places.append((value, stop))
+                # of two entries with a name, the later one counts
+                self._places[name] = places
+
+    def values(self) -> dict[str, Decoded]:
+        """Return the values of each feature."""
+        return {name: self._decoded(name)[1] for name in self._places}
+
+    def empty_wires(self) -> dict[str, str]:
+        """Return the wire type of each feature that has no elements, by name; see ``empty_wires``."""
+        found = {name: self._decoded(name) for name in self._places}
+        return {name: wire for name, (wire, values) in found.items() if not values}
 
     @property
     def key(self) -> bytes | None:
         """The feature ``key``; None if there is none."""
-        strings: Sequence[bytes] = self._features["key"].bytes_list.value if "key" in self._features else []
-        return strings[0] if len(strings) == 1 else None
+        wire, values = self._decoded("key")
+        return cast("bytes", values[0]) if wire == "bytes" and len(values) == 1 else None
 
     def label(self, name: str) -> int:
         """Return the single value of the feature ``name``.
@@ -96,15 +123,47 @@ class ParsedExample:
         Raises:
             ValueError: the feature is missing or not one integer.
         """
-        numbers: Sequence[int] = self._features[name].int64_list.value if name in self._features else []
-        if len(numbers) != 1:
-            raise ValueError(f"the feature {name!r} has {len(numbers)} integers instead of 1")
-        return numbers[0]
+        wire, values = self._decoded(name)
+        count = len(values) if wire == "int64" else 0
+        if count != 1:
+            raise ValueError(f"the feature {name!r} has {count} integers instead of 1")
+        return cast("int", values[0])
 
-    def encoded(self, name: str) -> bytes:
-        """Return the bytes of the feature ``name``, which its values determine; none if it is missing."""
-        # a map of messages has an empty one for each other name
-        return cast("bytes", self._features[name].SerializeToString(deterministic=True))
+    def canonical(self, name: str) -> bytes:
+        """Return bytes that are equal if the values of the feature ``name`` are; none if it is missing."""
+        wire, values = self._decoded(name)
+        pack = {"bytes": _pack_strings, "int64": _pack_ints, "float": _pack_floats}
+        return _LIST_TAGS[wire] + pack[wire](values) if wire else b""
+
+    def _decoded(self, name: str) -> tuple[str, Decoded]:
+        """Return the wire type and the values of a feature; no type if it has no list or is missing."""
+        wire, values = "", cast("list[bytes]", [])
+        try:
+            for start, end in self._places.get(name, ()):
+                for tag, _, value, stop in fields(self._data, start, end):
+                    if tag in _KINDS:
+                        # a list of another type replaces the one before it
+                        wire, values = _KINDS[tag], values if wire == _KINDS[tag] else []
+                        values += cast("list[bytes]", _elements(self._data, wire, value, stop))
+        except ValueError as error:
+            raise _not_an_example(error) from None
+        return wire, values
+
+
+def _elements(data: bytes, wire: str, start: int, end: int) -> Decoded:
+    """Return the values of the list between two offsets."""
+    if wire == "bytes":
+        return [data[value:stop] for tag, _, value, stop in fields(data, start, end) if tag == _FIRST[0]]
+    unpack, one = (integers, _ONE_INTEGER) if wire == "int64" else (floats, _ONE_FLOAT)
+    values = cast("list[int]", [])
+    for tag, _, value, stop in fields(data, start, end):
+        if tag == _FIRST[0] or tag == one:
+            values += cast("list[int]", unpack(data, value, stop))
+    return values
+
+
+def _not_an_example(error: ValueError) -> ValueError:
+    return ValueError(f"is not a tf.train.Example: {error}")
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
@@ -134,18 +193,17 @@ def with_label(data: bytes, name: str, label: int) -> bytes:
 def _with_entry(data: bytes, name: str, entry: bytes) -> bytes:
     """Return an example with another entry, which includes its tag, of the feature ``name``."""
     parts = []
-    for field in _fields(data):
-        if field.number == 1:
-            features = data[field.value : field.end]
+    for tag, start, value, end in fields(data, 0, len(data)):
+        if tag == _FIRST[0]:
             changed = b"".join(
                 entry
-                if _name_of(features[each.value : each.end]) == name.encode()
-                else features[each.start : each.end]
-                for each in _fields(features)
+                if inner == _FIRST[0] and _name_of(data, first, stop) == name.encode()
+                else data[begin:stop]
+                for inner, begin, first, stop in fields(data, value, end)
             )
             parts.append(_FIRST + _varint(len(changed)) + changed)
         else:
-            parts.append(data[field.start : field.end])
+            parts.append(data[start:end])
     return b"".join(parts)
 
 
@@ -164,70 +222,18 @@ def empty_wires(data: bytes) -> dict[str, str]:
     It is ``bytes``, ``int64`` or ``float``, or empty if the feature has no list. TensorFlow rejects an empty
     list of an unexpected type, and accepts a missing list as an empty one of any type.
     """
-    wires = {}
-    for name, feature in _parse(data).features.feature.items():  # type: ignore[attr-defined]
-        kind = feature.WhichOneof("kind")
-        if not kind or not getattr(feature, kind).value:
-            wires[name] = (kind or "").removesuffix("_list")
-    return wires
+    return ParsedExample(data).empty_wires()
 
 
-class _Field(NamedTuple):
-    """A field of a message: its number, or 0 if it is not length-delimited, and where it is.
-
-    The tag begins at ``start``, the value at ``value``.
-    """
-
-    number: int
-    start: int
-    value: int
-    end: int
-
-
-def _fields(message: bytes) -> Iterator[_Field]:
-    """Yield the fields of a valid message.
-
-    Raises:
-        ValueError: the type of a field is unknown, or that of a group.
-    """
-    at = 0
-    while at < len(message):
-        start = at
-        tag, at = _read_varint(message, at)
-        wire_type = tag & 7
-        if wire_type not in (0, 1, 2, 5):
-            raise ValueError(f"has a field of type {wire_type}, which a tf.train.Example does not have")
-        length, value = _read_varint(message, at) if wire_type in (0, 2) else ({1: 8, 5: 4}[wire_type], at)
-        at = value + (0 if wire_type == 0 else length)
-        yield _Field(tag >> 3 if wire_type == 2 else 0, start, value, at)
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number at an offset, and the offset after it."""
-    number = shift = 0
-    while message[at] > 127:
-        number |= (message[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-    return number | message[at] << shift, at + 1
-
-
-def _name_of(entry: bytes) -> bytes:
+def _name_of(data: bytes, start: int, end: int) -> bytes:
     """Return the name of the feature in an entry of the map of features; empty if the entry has none."""
-    return next((entry[field.value : field.end] for field in _fields(entry) if field.number == 1), b"")
+    names = [data[value:stop] for tag, _, value, stop in fields(data, start, end) if tag == _FIRST[0]]
+    return names[-1] if names else b""
 
 
 @cache
 def _entry_header(name: str, kind: str) -> Callable[[int], bytes]:
     return _header(Feature(name, kind, {"bytes": "bytes", "label": "int64"}[kind]))
-
-
-def _parse(data: bytes) -> Message:
-    example = _message_class()()
-    try:
-        example.ParseFromString(data)
-    except DecodeError as error:
-        raise ValueError(f"is not a tf.train.Example: {error}") from None
-    return example
 
 
 def _header(feature: Feature) -> Callable[[int], bytes]:
@@ -290,34 +296,3 @@ def _varint(value: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
-
-
-@cache
-def _message_class() -> type[Message]:
-    """Return the class ``Example`` from a separate pool, so that TensorFlow's can be loaded as well."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="tfshards/example.proto", package="tfshards", syntax="proto3"
-    )
-    kinds = {"bytes": ("BytesList", 12), "float": ("FloatList", 2), "int64": ("Int64List", 3)}
-    field = descriptor_pb2.FieldDescriptorProto
-    for message_name, scalar in kinds.values():
-        message = file.message_type.add(name=message_name)
-        message.field.add(name="value", number=1, label=field.LABEL_REPEATED, type=scalar)
-    feature = file.message_type.add(name="Feature")
-    feature.oneof_decl.add(name="kind")
-    for number, (wire, (message_name, _)) in enumerate(kinds.items(), 1):
-        name = f".tfshards.{message_name}"
-        feature.field.add(name=f"{wire}_list", number=number, label=1, type=11, type_name=name, oneof_index=0)
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=1, type=9)
-    entry.field.add(name="value", number=2, label=1, type=11, type_name=".tfshards.Feature")
-    features.field.add(
-        name="feature", number=1, label=3, type=11, type_name=".tfshards.Features.FeatureEntry"
-    )
-    example = file.message_type.add(name="Example")
-    example.field.add(name="features", number=1, label=1, type=11, type_name=".tfshards.Features")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tfshards.Example"))

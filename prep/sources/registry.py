@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from tfshards.prep.sources.arrays.kind import ARRAYS
-from tfshards.prep.sources.images.kind import IMAGES
-from tfshards.prep.sources.kind import SourceKind
-from tfshards.prep.sources.tables.kind import TABLE
+from collections.abc import Callable
 
-KINDS: dict[str, SourceKind] = {kind.name: kind for kind in (IMAGES, ARRAYS, TABLE)}
+from tfshards.prep.sources.kind import SourceKind
+
+# Kinds are imported when they are used: they need Pillow and Arrow, which an installation that only reads
+# datasets does not have.
+
+
+def _images() -> SourceKind:
+    from tfshards.prep.sources.images.kind import IMAGES
+
+    return IMAGES
+
+
+def _arrays() -> SourceKind:
+    from tfshards.prep.sources.arrays.kind import ARRAYS
+
+    return ARRAYS
+
+
+def _table() -> SourceKind:
+    from tfshards.prep.sources.tables.kind import TABLE
+
+    return TABLE
+
+
+KINDS: dict[str, Callable[[], SourceKind]] = {"images": _images, "arrays": _arrays, "table": _table}

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
-from tfshards.prep.imaging.stored import decoded_fault
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.example import Decoded, decode_example
 from tfshards.prep.records.reader import Frame, read_frames
@@ -210,6 +209,9 @@ class _ShardCheck:
     def _decode(
         self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor
     ) -> None:
+        # Pillow is needed only here
+        from tfshards.prep.imaging.stored import decoded_fault
+
         for feature in self._images:
             (data,) = cast("list[bytes]", values[feature.name])
             future = decoders.submit(decoded_fault, data, feature, self._max_pixels)

@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
-from tfshards.prep.imaging.stored import describe
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.reader import RecordError, read_records
 from tfshards.prep.records.values import parse_record
@@ -158,7 +158,7 @@ def _check_not_rejected(root: AnyPath, manifest: Manifest, wanted: bytes) -> Non
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
     if feature.is_encoded:
-        return f"{describe(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
+        return f"{_image_text(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
     if feature.kind == "label" and schema.class_names:
         return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
     if feature.kind == "raw" and feature.dtype != "bfloat16":
@@ -168,6 +168,16 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
         return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
     dims = ["?" if dim is None else dim for dim in feature.shape]
     return f"{feature.dtype} [{', '.join(map(str, dims))}]: {_shorten(values)}"
+
+
+def _image_text(data: bytes) -> str:
+    """Return what an encoded image is as text; without Pillow, which reads its header, only the format."""
+    try:
+        from tfshards.prep.imaging.stored import describe
+    except ModuleNotFoundError:
+        found = format_of(data[:HEAD_BYTES])
+        return found.name if found else "image"
+    return describe(data)
 
 
 def _class_name(label: int, schema: Schema) -> str:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 
@@ -41,7 +42,11 @@ def verify(
     Raises:
         InputError: ``dataset`` is not a dataset.
         FormatError: the manifest cannot be read.
+        ModuleNotFoundError: ``decode`` needs Pillow, which is not installed.
     """
+    if decode:
+        # before anything is read, and not by many threads at once
+        import_module("tfshards.prep.imaging.stored")
     manifest = read_manifest(dataset)
     folder = any_path(dataset)
     is_deep = deep or decode

@@ -19,7 +19,7 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import read_manifest
 
-SERVER = Path(__file__).with_name("server.py")
+ROOT = Path(__file__).parents[2]
 # Every command takes a few seconds at most; one that takes longer hangs.
 TIMEOUT_SECONDS = 120
 
@@ -34,8 +34,8 @@ class Ended(NamedTuple):
 
 def start_server(*modules: str) -> subprocess.Popen[str]:
     """Start ``server.py``, which ends when its standard input is closed."""
-    command = [sys.executable, str(SERVER), *modules]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.durability.server", *modules]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @dataclass

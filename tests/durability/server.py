@@ -5,7 +5,7 @@ Its own arguments are more modules to import, such as that of Beam, which takes 
 It reads one JSON object per line from standard input: ``arguments`` of the command, ``log`` for its output,
 and optionally ``die_at``, the number of the step at which it kills its process group, or ``steps``, a file to
 which each step adds a line. A step is the moment before or after a call that changes a name in a folder. With
-``file_size`` no file may grow larger, with ``as_nobody`` the command runs without the rights of root, with
+``file_size`` no file may grow larger, with ``obeys`` the command obeys permissions even as root, with
 ``stay`` its process lasts that many seconds longer. The answers are the process id of the child and, when it
 has ended, its return code.
 """
@@ -25,6 +25,7 @@ from itertools import count
 
 from PIL import Image
 
+from tests.permissions import obey_permissions
 from tfshards.prep.cli import main as cli
 
 # What the commands import when they need it is imported before the fork.
@@ -38,7 +39,6 @@ MODULES = (
     "tfshards.prep.sources.tables.source",
 )
 
-NOBODY = 65534
 CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")
 
 
@@ -52,9 +52,8 @@ def run(request: Mapping[str, object]) -> None:
     if "file_size" in request:
         # the limit of a user, who may not raise it again
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(str(request["file_size"])),) * 2)
-    if request.get("as_nobody"):
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    if request.get("obeys"):
+        obey_permissions()
     if "die_at" in request or "steps" in request:
         step = stepper(request)
         for name in CHANGES:

@@ -17,11 +17,13 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from tfshards import loader
 
+assert keras.backend.backend() == os.environ["KERAS_BACKEND"]
 EPOCHS, BATCH_SIZE, EVERY = 3, 4, 4
 
 
@@ -44,7 +46,7 @@ class Log:
         self._path, self._left, self._delay = path, kill_at, delay
 
     def note(self, step, *batch):
-        digest = hashlib.sha256(b"".join(values.tobytes() for values in batch)).hexdigest()[:16]
+        digest = hashlib.sha256(b"".join(np.asarray(values).tobytes() for values in batch)).hexdigest()[:16]
         with self._path.open("a") as file:
             file.write(f"{int(step)} {digest}\n")
         self._left -= 1
@@ -52,12 +54,37 @@ class Log:
             threading.Timer(self._delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
-def with_keras(keras, dataset, folder, log, is_mirrored=False):
-    class Noted(keras.Sequential):
+def noted_by(log):
+    """Return the class of models on TensorFlow that log each step."""
+
+    class Noted:
         def train_step(self, data):
-            number, image = data["number"], data["image"]
+            image, number = data
             tf.numpy_function(log.note, [self.optimizer.iterations, number, image], [])
-            return super().train_step((image, number))
+            return super().train_step(data)
+
+    return Noted
+
+
+def noted_in_jax_by(log):
+    """Return the class of models on JAX that log each step."""
+    import jax
+
+    class Noted:
+        def train_step(self, state, data):
+            image, number = data
+            # the first variable of an optimizer counts its steps
+            jax.debug.callback(log.note, state[2][0], number, image, ordered=True)
+            return super().train_step(state, data)
+
+    return Noted
+
+
+def with_keras(keras, dataset, folder, log):
+    is_jax = keras.backend.backend() == "jax"
+
+    class Noted((noted_in_jax_by if is_jax else noted_by)(log), keras.Sequential):
+        pass
 
     keras.utils.set_random_seed(3)
     layers = keras.layers
@@ -68,13 +95,13 @@ def with_keras(keras, dataset, folder, log, is_mirrored=False):
     model.add(layers.Dense(1))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     resume = loader.Resume(folder, every=EVERY)
-    train = load(dataset, resume.progress, epochs=None)
+    train = load(dataset, resume.progress, epochs=None).map(lambda batch: (batch["image"], batch["number"]))
     history = model.fit(
         train,
         epochs=EPOCHS,
         initial_epoch=resume.progress.epoch,
         steps_per_epoch=resume.progress.steps_per_epoch,
-        validation_data=(tf.zeros([2, 6, 6, 1]), tf.zeros([2])),
+        validation_data=(np.zeros([2, 6, 6, 1]), np.zeros([2])),
         callbacks=[resume, keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS)],
         shuffle=False,
         verbose=0,

@@ -203,12 +203,6 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(f"{remote}/nothing")
 
 
-def test_checksums_need_their_package(remote, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "google_crc32c", None)
-    with pytest.raises(OptionsError, match=r"needs google-crc32c: pip install 'tfshards\[remote\]'"):
-        batches(remote)
-
-
 def test_models_and_replicas_read_it(local, remote):
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     found = loader.distribute(strategy, remote, global_batch_size=40, shuffle=SHUFFLE, select=("number",))

@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ COUNT = 45
 # the numbers of kills by way of training; a killed run of tf_keras has the same callback as one of Keras
 FEW, MORE = {"keras": 1, "loop": 1}, {"keras": 2, "tf_keras": 2, "loop": 2}
 CASES = [*(("few", way) for way in FEW), *(("more", way) for way in MORE)]
+IN_JAX = {"keras": 2}
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +37,15 @@ def train(programs, write_dataset, tmp_path_factory):
     seed = random.randrange(2**32)
     print(f"seed {seed}")
 
-    def train(kills):
+    def train(kills, backend="tensorflow"):
         command = [PROGRAM, dataset, tmp_path_factory.mktemp("runs"), seed, json.dumps(kills)]
-        done = programs.run(command)
+        environment = os.environ | {"KERAS_BACKEND": backend}
+        if backend == "tensorflow":
+            done = programs.run(command, env=environment)
+        else:
+            # the processes that have imported TensorFlow have chosen the backend of Keras
+            command = [sys.executable, *map(str, command)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -52,7 +62,15 @@ def more(train):
     return train(MORE)
 
 
-@pytest.mark.parametrize(("kills", "way"), mostly_nightly(CASES, CASES[: len(FEW)]))
+@pytest.fixture(scope="module")
+def in_jax(train):
+    pytest.importorskip("jax")
+    return train(IN_JAX, "jax")
+
+
+@pytest.mark.parametrize(
+    ("kills", "way"), [*mostly_nightly(CASES, CASES[: len(FEW)]), *(("in_jax", way) for way in IN_JAX)]
+)
 def test_a_killed_run_resumes_bit_for_bit(request, kills, way):
     trained = request.getfixturevalue(kills)
     whole, parts = trained[way]["whole"], trained[way]["parts"]

@@ -1,10 +1,15 @@
 """``fit`` raises before the first step if it does not match the position that it resumes from."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 
 # An epoch has 6 steps.
 SIZES, BATCH_SIZE, STEPS = [14, 11], 4, 6
@@ -83,17 +88,62 @@ def test_a_checkpoint_of_a_different_model_is_rejected(numbered, tmp_path, other
         fit(numbered, tmp_path, model_of(**other), epochs=2)
 
 
-def test_a_missing_checkpoint_is_an_error(numbered, tmp_path):
-    fit(numbered, tmp_path)
-    for path in tmp_path.glob("ckpt-*"):
-        path.unlink()
-    with pytest.raises(InputError, match="names a checkpoint that is missing; restore its files"):
-        loader.Resume(tmp_path)
-
-
 def test_a_legacy_optimizer_is_rejected(numbered, tmp_path):
     tf_keras = pytest.importorskip("tf_keras")
     model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
     model.compile(tf_keras.optimizers.legacy.SGD(), "mse")
     with pytest.raises(OptionsError, match=r"SGD has no build\(\), so its state cannot be restored"):
         fit(numbered, tmp_path, model)
+
+
+def test_a_backend_with_random_numbers_outside_of_the_model_is_rejected(tmp_path):
+    code = "from tfshards import loader; loader.Resume('checkpoints')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"KERAS_BACKEND": "numpy"},
+        capture_output=True,
+        text=True,
+    )
+    message = (
+        "OptionsError: Resume works with Keras on TensorFlow or JAX, not on numpy: there random numbers, such"
+    )
+    assert message in done.stderr.splitlines()[-1]
+
+
+# Two processes of one training; on CPU, they need not compute together to know of each other.
+ONE_OF_TWO = """
+import sys
+import jax
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+import keras
+from tfshards import loader
+resume = loader.Resume("checkpoints")
+model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+resume.set_model(model)
+resume.progress.load_from_here({}, 6, None)
+resume.set_params({"steps": 6, "epochs": 1})
+try:
+    resume.on_train_begin()
+finally:
+    sys.stderr.flush()
+    jax.distributed.shutdown()
+"""
+
+
+def test_one_of_several_processes_of_jax_is_rejected(tmp_path):
+    pytest.importorskip("jax")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    commands = [[sys.executable, "-c", ONE_OF_TWO, address, str(index)] for index in range(2)]
+    environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    started = [
+        subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    for process in started:
+        assert (
+            "OptionsError: Resume works on one host; on several, save" in process.communicate(timeout=120)[1]
+        )

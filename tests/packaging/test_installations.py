@@ -13,6 +13,7 @@ from tests.packaging.installations import (
     MAKE_PHOTOS,
     OPEN_BUCKET,
     ROOT,
+    UV,
     new_environment,
     run,
 )
@@ -65,11 +66,26 @@ def test_prep_builds_and_verifies_a_dataset_on_each_python(wheel, tmp_path, pyth
     assert "tfshards.loader needs tensorflow: pip install 'tfshards[loader]'" in loading
 
 
-def test_without_an_extra_the_command_names_the_one_it_needs(wheel, tmp_path):
-    programs = new_environment(tmp_path / "env", THIS, "", wheel)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_without_an_extra_datasets_are_read_and_other_verbs_name_what_they_need(
+    wheel, dataset, tmp_path, python
+):
+    programs = new_environment(tmp_path / "env", python, "", wheel)
+    listed = run([UV, "pip", "freeze", "-q", "--python", programs / "python"])
+    assert set(re.findall(r"^[\w-]+", listed, re.M)) == {"google-crc32c", "numpy", "tfshards", "tqdm"}
     for command in ([programs / "tfshards"], [programs / "python", "-m", "tfshards"]):
-        printed = run([*command, "--version"], status=1)
-        assert printed == "tfshards: tfshards.prep and the command need PIL: pip install 'tfshards[prep]'\n"
+        assert "entries: 12 = 12 accepted" in run([*command, "info", "data"], dataset)
+    command = programs / "tfshards"
+    assert "data: sound" in run([command, "verify", "data", "--deep"], dataset)
+    assert "image: PNG, " in run([command, "show", "data", "cat/1.png"], dataset)
+    assert run([command, "diff", "data", "data"], dataset) == "12 examples are the same\n"
+    assert "tfshards build arrays" in run([command, "generations", "data"], dataset)
+    run([command, "prune", "data"], dataset)
+    needs = "tfshards: images need PIL: pip install 'tfshards[prep]'\n"
+    assert run([command, "build", "images", "photos", "other"], dataset, status=1) == needs
+    assert run([command, "verify", "data", "--decode"], dataset, status=1) == needs
+    needs = "tfshards: tfshards.loader needs tensorflow: pip install 'tfshards[loader]'\n"
+    assert run([command, "bench", "data", "--batch-size", 4], dataset, status=1) == needs
     assert "install it: pip install 'tfshards[remote]'" in run([programs / "python", "-c", OPEN_BUCKET])
 
 

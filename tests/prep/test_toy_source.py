@@ -78,7 +78,7 @@ LINES = SourceKind(
 @pytest.fixture
 def text(tmp_path, monkeypatch) -> Path:
     """A file of 12 lines, with the kind in the table."""
-    monkeypatch.setitem(KINDS, LINES.name, LINES)
+    monkeypatch.setitem(KINDS, LINES.name, lambda: LINES)
     path = tmp_path / "text.txt"
     path.write_text("".join(f"line {number}\n" for number in range(12)))
     return path

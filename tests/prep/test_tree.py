@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.permissions import obey_permissions
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.output import output_folder
@@ -212,18 +212,13 @@ def link_into_an_unreadable_folder(root: Path) -> None:
 UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_an_unreadable_folder]
 
 
-# As a user for whom permissions matter, unlike root. The first build imports all modules that others need,
-# which that user may not be allowed to read.
-AS_NOBODY = """
-import json, os, sys
+BUILD_EACH = """
+import json, sys
 from contextlib import redirect_stderr
 from io import StringIO
 from tfshards.prep.cli import main as cli
-warm, warmed, *places = sys.argv[1:]
-assert cli.main(["build", "images", warm, warmed]) == 0
-if os.getuid() == 0: os.setuid(65534)
 ended = {}
-for place in places:
+for place in sys.argv[1:]:
     with redirect_stderr(StringIO()) as printed:
         status = cli.main(["build", "images", f"{place}/photos", f"{place}/data/out"])
     ended[place] = [status, printed.getvalue()]
@@ -232,25 +227,19 @@ print(json.dumps(ended))
 
 
 def test_a_file_without_read_permission_ends_the_build_and_is_named(image_folder, tmp_path):
-    photos, warm = image_folder({"cat/1.png": 1}), image_folder({"1.png": 1}, name="warm")
-    # not in tmp_path: pytest makes the parent folder private whenever it starts
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        places = {spoil.__name__: Path(folder) / spoil.__name__ for spoil in UNREADABLE}
-        for spoil in UNREADABLE:
-            place = places[spoil.__name__]
-            shutil.copytree(photos, place / "photos")
-            spoil(place / "photos")
-            (place / "data").mkdir()
-            for open_folder in (place, place / "data"):
-                open_folder.chmod(0o777)
-        command = [sys.executable, "-c", AS_NOBODY, warm, tmp_path / "warmed", *places.values()]
-        done = subprocess.run(command, capture_output=True, text=True)
-        for place in places.values():
-            assert not (place / "data" / "out" / "dataset.json").exists()
-            for closed in (place / "photos" / "x\n", place / "closed"):
-                if closed.is_dir():
-                    closed.chmod(0o700)
+    photos = image_folder({"cat/1.png": 1})
+    places = {spoil.__name__: tmp_path / spoil.__name__ for spoil in UNREADABLE}
+    for spoil in UNREADABLE:
+        place = places[spoil.__name__]
+        shutil.copytree(photos, place / "photos")
+        spoil(place / "photos")
+    command = [sys.executable, "-c", BUILD_EACH, *places.values()]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=obey_permissions)
+    for place in places.values():
+        assert not (place / "data" / "out" / "dataset.json").exists()
+        for closed in (place / "photos" / "x\n", place / "closed"):
+            if closed.is_dir():
+                closed.chmod(0o700)
     assert done.returncode == 0, done.stderr
     ended = json.loads(done.stdout.splitlines()[-1])
     assert ended.keys() == set(map(str, places.values()))

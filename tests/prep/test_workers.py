@@ -124,9 +124,7 @@ REASONS = {
         "a worker cannot import tfshards; install tfshards[prep] in the Python of every worker",
     ),
     "a part of a package is missing": (
-        RuntimeError(
-            "ModuleNotFoundError: tfshards.prep and the command need PIL: pip install 'tfshards[prep]'"
-        ),
+        RuntimeError("ModuleNotFoundError: images need PIL: pip install 'tfshards[prep]'"),
         "a worker cannot import PIL; install tfshards[prep] in the Python of every worker",
     ),
     "another version lacks a function": (
