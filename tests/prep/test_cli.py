@@ -21,7 +21,7 @@ import pytest
 
 from tfshards.prep import ImageFolder, Options
 from tfshards.prep.cli import main as cli
-from tfshards.prep.progress import lines as progress
+from tfshards.prep.progress import bars
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import read_manifest
 
@@ -785,7 +785,7 @@ def test_progress_is_a_bar_on_a_terminal(slow_folder, tmp_path):
 
 
 def test_progress_is_plain_lines_without_a_terminal(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.0)
     np.save("x.npy", np.random.default_rng(0).integers(0, 256, (6000, 1000), dtype=np.uint8))
     status, _, err = run("build", "arrays", "x.npy", "out", "--shards", 3)
     assert status == 0
