@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options
     from tfshards.prep.planning.shard_counts import ShardCounts
+    from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
     from tfshards.prep.sources.arrays.source import Arrays
@@ -75,6 +76,7 @@ __all__ = [
     "diff",
     "export",
     "info",
+    "limited_jobs",
     "merge",
     "plan",
     "prune",
@@ -126,6 +128,7 @@ _MODULES = {
     "diff": "tfshards.prep.comparison.diff",
     "export": "tfshards.prep.exporting.export",
     "info": "tfshards.schemas",
+    "limited_jobs": "tfshards.prep.progress.threads",
     "merge": "tfshards.prep.derivation.merge",
     "plan": "tfshards.prep.building.preview",
     "prune": "tfshards.prep.building.prune",

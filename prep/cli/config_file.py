@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.files import local_path
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +38,7 @@ def read_config(path: str) -> dict[str, object]:
         OptionsError: it is not valid TOML.
     """
     try:
-        content: dict[str, object] = tomllib.loads(Path(path).read_text("utf-8"))
+        content: dict[str, object] = tomllib.loads(local_path(path).read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -337,9 +337,9 @@ def test_show_prints_why_a_key_was_rejected(image_folder, run):
 
 BEFORE_DISK = {
     "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
-    "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld'"),
+    "no such verb": (["biuld"], "did you mean build? See tfshards --help\n"),
     "no input": (["build"], "tfshards build: the following arguments are required: KIND"),
-    "no such input": (["build", "tables"], "argument KIND: invalid choice: 'tables'"),
+    "no such input": (["build", "tables"], "did you mean table? See tfshards build --help\n"),
     "no output": (
         ["build", "images", "photos"],
         "tfshards build images: the following arguments are required: DATASET",
@@ -355,7 +355,7 @@ BEFORE_DISK = {
     "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
     "no such option": (
         ["build", "images", "photos", "out", "--shrads=3"],
-        "unrecognized arguments: --shrads=3; see tfshards build images --help",
+        "unrecognized arguments: --shrads=3; did you mean --shards? See tfshards build images --help",
     ),
     "an option of arrays": (
         ["build", "images", "photos", "out", "--list", "x"],
@@ -375,7 +375,7 @@ BEFORE_DISK = {
     ),
     "no such balance": (
         ["build", "images", "photos", "out", "--balance=x"],
-        "argument --balance: invalid choice: 'x'",
+        "argument --balance: invalid choice: 'x' (choose from",
     ),
     "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0 must be at least 1"),
     "a word for shards": (

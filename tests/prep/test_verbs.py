@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tfshards.prep.cli.main import main
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -28,8 +28,7 @@ def count(args):
         raise InputError(f"{found} examples are fewer than at_least={args.at_least}")
     if args.beam_args == ["stop"]:
         raise KeyboardInterrupt
-    print(found)
-    return 0
+    return Result(lambda: str(found), lambda: found)
 
 
 @pytest.fixture
