@@ -158,8 +158,8 @@ def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) ->
         raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
     if jobs is not None:
         raise OptionsError(
-            f"jobs={jobs} limits a build on this machine; leave it out, and give Apache Beam an option of its "
-            "own, such as --direct_num_workers"
+            f"jobs={jobs} limits a build on this machine; leave it out, and give Apache Beam an option of "
+            "its own, such as --direct_num_workers"
         )
 
 
@@ -193,6 +193,10 @@ def _print_result(result: Result, *, as_json: bool) -> None:
             sys.stdout.flush()
     except BrokenPipeError:
         _abandon_stdout()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def _abandon_stdout() -> None:

@@ -60,7 +60,7 @@ def test_a_new_row_is_a_verb(run, tmp_path):
     assert run("count", "") == (2, "", "tfshards: DATASET is empty; give . for the working directory\n")
     assert "count the examples" in run("--help")[1]
     assert run("count", "--help")[1].startswith(
-        "usage: tfshards count [-h] [--at-least N] [--config FILE] DATASET\n\nCount the"
+        "usage: tfshards count [-h] [--at-least N] [--config FILE] [--json] [-q | -v]\n"
     )
     message = (
         "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"
