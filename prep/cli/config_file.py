@@ -37,8 +37,9 @@ def read_config(path: str) -> dict[str, object]:
         InputError: the file cannot be read.
         OptionsError: it is not valid TOML.
     """
+    file = local_path(path)
     try:
-        content: dict[str, object] = tomllib.loads(local_path(path).read_text("utf-8"))
+        content: dict[str, object] = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

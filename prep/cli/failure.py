@@ -65,7 +65,7 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
     """
     if isinstance(error, UsageError):
         return Failure(2, "options", str(error), None, error.remedy, f"{error.prog}: ")
-    if isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+    if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
         remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
     fitting = [(code, status) for kind, code, status in _CODES if isinstance(error, kind)]

@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
                 args.log(expanded.line)
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)
+            console().detail(f"exit status {result.status}")
             return result.status
         except SystemExit as end:
             # raised by argparse after --help

@@ -54,7 +54,7 @@ with quiet_logging():
 # Names of the threads in which Beam waits for a worker process to end, and for its responses.
 WORKER_THREADS = ("run_worker", "beam_control_read")
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
-_CONNECT_SECONDS = 5
+_CONNECT_SECONDS = 3
 # Tokens of the builds of this process, by which a worker recognizes that it is a thread of it (LOOPBACK).
 _own_tokens: set[str] = set()
 _LOST_WORKER = (

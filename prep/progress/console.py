@@ -117,8 +117,11 @@ class Console:
                 self._log_file.write(f"{now} {line}\n")
             self._log_file.flush()
         except (OSError, ValueError) as error:
-            name, self._log_file = self._log_file.name, None
-            self.line(f"{name} is incomplete: {error}", is_warning=True)
+            file, self._log_file = self._log_file, None
+            # it has content that cannot be written
+            with suppress(OSError, ValueError):
+                file.close()
+            self.line(f"{file.name} is incomplete: {error}", is_warning=True)
 
 
 class _Handler(logging.Handler):
