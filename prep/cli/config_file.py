@@ -62,9 +62,14 @@ def check_keys(keys: Collection[str], known: Collection[str], path: str) -> None
     """Raise OptionsError if a key is not the name of an argument."""
     for key in keys:
         if key not in known:
-            close = get_close_matches(key.replace("_", "-"), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "the keys are the names of flags"
+            hint = close_to(key.replace("_", "-"), known) or "the keys are the names of flags"
             raise OptionsError(f"{path}: unknown key {_shown(key)}; {hint}")
+
+
+def close_to(word: str, known: Collection[str]) -> str | None:
+    """Return the question whether a known word that is like an unknown one was meant."""
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else None
 
 
 def arguments_of(action: argparse.Action, value: object, place: str) -> list[str]:

@@ -55,8 +55,8 @@ class Failure:
         return {"code": self.code, "message": self.message, "path": self.path, "remedy": self.remedy}
 
 
-def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure | None:
-    """Return what an error becomes; None if it is a defect of the program.
+def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
+    """Return what an error becomes; its code is ``internal`` if it is a defect of the program.
 
     Args:
         error: the error.
@@ -70,7 +70,7 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
     fitting = [(code, status) for kind, code, status in _CODES if isinstance(error, kind)]
     if not fitting:
-        return None
+        return Failure(1, "internal", one_line(f"{type(error).__name__}: {error}"))
     code, status = fitting[0]
     if isinstance(error, OSError):
         return Failure(status, code, _system_fault(error), _name_of(error))

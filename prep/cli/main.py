@@ -23,10 +23,11 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
+from tfshards.prep.cli.config_file import close_to
 from tfshards.prep.cli.expand import Expanded, expand
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.flags import log_with_flags
-from tfshards.prep.cli.parser import UsageError, asks_for, close_to, make_parser
+from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import Console, console, reporting
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         stack.enter_context(reporting(Console(has_events=asks_for("--progress=json", own))))
         try:
             expanded = expand(own, parser)
-            args, unknown = parser.parse_known_args(expanded.arguments)
+            args, unknown = _parsed(parser, expanded.arguments)
             # the parser of the verb, whose help lists the options
             parser, as_json = args.parser, args.json
             _check_known(parser, unknown, args.verb)
@@ -75,10 +76,6 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         except SystemExit as end:
             # raised by argparse after --help
             return int(end.code or 0)
-        except BrokenPipeError:
-            # of --help, whose reader has read enough
-            _abandon_stdout()
-            return 1
         except KeyboardInterrupt as error:
             verb = verbs.get(own[0]) if own else None
             status = error.status if isinstance(error, _Terminated) else 130
@@ -86,7 +83,8 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         except Exception as error:
             failure = failure_of(error, parser, expanded)
             console().detail(traceback.format_exc())
-            if failure is None:
+            if failure.code == "internal":
+                _print_failure(failure, as_json=as_json)
                 raise
             return _fail(failure, as_json=as_json)
 
@@ -128,6 +126,17 @@ def _at_bare_dashes(given: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in given:
         return given, []
     return given[: given.index("--")], given[given.index("--") + 1 :]
+
+
+def _parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, list[str]]:
+    try:
+        return parser.parse_known_args(arguments)
+    except BrokenPipeError:
+        # the program that reads the help, such as head, has read enough
+        _abandon_stdout()
+        raise SystemExit(1) from None
 
 
 def _check_not_empty(args: argparse.Namespace) -> None:
@@ -206,8 +215,12 @@ def _abandon_stdout() -> None:
 
 def _fail(failure: Failure, *, as_json: bool) -> int:
     console().error(str(failure), failure.to_json())
+    _print_failure(failure, as_json=as_json)
+    return failure.status
+
+
+def _print_failure(failure: Failure, *, as_json: bool) -> None:
     if as_json:
         # standard output may be the fault
         with suppress(OSError):
             print(json.dumps(failure.to_json()), flush=True)
-    return failure.status

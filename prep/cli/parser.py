@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from typing import NoReturn
 
-from tfshards.prep.cli.config_file import add_config
+from tfshards.prep.cli.config_file import add_config, close_to
 from tfshards.prep.cli.expand import subcommands
 from tfshards.prep.cli.verb import Verb
 from tfshards.schemas import OptionsError
@@ -54,12 +53,6 @@ def make_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
 def asks_for(flag: str, arguments: Sequence[str]) -> bool:
     """Return whether a command line, which may be invalid, has a flag such as ``--json`` or ``--a=b``."""
     return flag in arguments or flag in map("=".join, pairwise(arguments))
-
-
-def close_to(word: str, known: Iterable[str]) -> str | None:
-    """Return the question whether a word was meant that is like an unknown one."""
-    close = get_close_matches(word, [*known], n=1)
-    return f"did you mean {close[0]}?" if close else None
 
 
 def _add_reporting(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
         choice = _NO_CHOICE.match(message)
         for action in self._actions if choice else ():
             if choice and choice[1] in ("/".join(action.option_strings), action.metavar, action.dest):
-                remedy = close_to(choice[2], map(str, action.choices or ()))
+                remedy = close_to(choice[2], [*map(str, action.choices or ())])
         if remedy:
             message = message.partition(" (choose from")[0]
         raise UsageError(self.prog, _NO_INTEGER.sub(r"\1 \2 must be an integer", message), remedy)

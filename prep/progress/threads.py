@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -92,11 +94,17 @@ def limited_jobs(number: int | None) -> Iterator[None]:
     may_compute = threading.Semaphore(number)
     _limits.append(number)
     _may_compute.append(may_compute)
+    arrow = find_spec("pyarrow") and import_module("pyarrow")
+    of_arrow = arrow.cpu_count() if arrow else 0
     try:
+        if arrow:
+            arrow.set_cpu_count(number)
         yield
     finally:
         _limits.remove(number)
         _may_compute.remove(may_compute)
+        if arrow:
+            arrow.set_cpu_count(of_arrow)
 
 
 class _StopError(Exception):

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 
 from tests.prep.job_services import free_port
@@ -162,9 +163,11 @@ def test_the_file_of_a_format_error_is_its_path_and_usage_errors_are_objects(run
     assert err == f"tfshards info: {json.loads(out)['message']}\n"
 
 
-def test_a_defect_is_not_reported_as_an_error(run):
+def test_a_defect_is_an_object_with_its_type(run, capsys):
     with pytest.raises(ZeroDivisionError):
-        run("fail x", raising(ZeroDivisionError()))
+        main(["fail", "x", "--json"], raising(ZeroDivisionError("at 3")))
+    document = json.loads(capsys.readouterr().out)
+    assert (document["code"], document["message"]) == ("internal", "ZeroDivisionError: at 3")
 
 
 def test_quiet_leaves_warnings_and_errors(run, image_folder):
@@ -273,6 +276,19 @@ def test_a_reader_that_has_ended_does_not_end_a_build(stream, run):
     assert verify("new")
 
 
+def test_help_whose_reader_has_ended_is_not_an_error_message():
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen([*COMMAND, "build", "table", "--help"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert process.communicate(timeout=60) == (None, b"")
+
+
+def test_a_broken_pipe_of_something_else_is_an_error(run):
+    status, _, err = run("fail x", raising(BrokenPipeError(32, "Broken pipe")))
+    assert (status, err) == (1, "tfshards: operating system: Broken pipe\n")
+
+
 def test_a_full_disk_at_standard_output_is_an_error(run):
     with open("/dev/full", "w") as full:
         for more in ([], ["--json"]):
@@ -358,15 +374,16 @@ def test_a_refused_thread_is_not_an_interruption(limit, line, run):
 
 
 def test_jobs_limit_processes_and_threads(run):
-    size = Written(1_000_000, 1 << 30)
+    size, of_arrow = Written(1_000_000, 1 << 30), pyarrow.cpu_count()
     with limited_jobs(3):
-        assert (num_jobs(), num_writers(), num_writers(is_remote=True)) == (3, 3, 3)
+        assert (num_jobs(), num_writers(), num_writers(is_remote=True), pyarrow.cpu_count()) == (3, 3, 3, 3)
         assert local.num_helpers(size, 64) == 2
         with limited_jobs(1):
             assert num_writers() == 1
             assert local.num_helpers(size, 64) == 0
         with limited_jobs(None):
             assert num_jobs() == 3
+    assert pyarrow.cpu_count() == of_arrow
     for number in (0, -1, True, "2"):
         with pytest.raises(OptionsError, match=r"^jobs=.* must be an integer of at least 1$"):
             limited_jobs(number).__enter__()
