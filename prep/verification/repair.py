@@ -22,7 +22,7 @@ from tfshards.prep.views.table import write_views
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, read_manifest
 from tfshards.schemas.files import bytes_digest, write_atomically
 from tfshards.schemas.names import rejects_name
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage import RemotePath, any_path, check_expanded
 
 
 def repair(
@@ -78,6 +78,8 @@ def _check_exist(inputs: Sequence[str]) -> None:
     for given in inputs:
         paths = (given, given.partition("=")[2])
         if not any(path and (os.path.exists(path) or glob.glob(path)) for path in paths):
+            for path in paths:
+                check_expanded(path)
             raise InputError(f"{given} does not exist; give the inputs that the dataset was built from")
 
 

@@ -464,6 +464,8 @@ except Exception as error:
         "verify ~",
         "build images ~/photos new",
         "build images photos ~/new",
+        "build images photos new --mask-dir ~/masks",
+        "verify out --repair ~/photos",
         "build arrays ~/x.npy new",
         "build table ~/t.csv new",
         "build table --from coco ~/t.json new",
