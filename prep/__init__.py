@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options
     from tfshards.prep.planning.shard_counts import ShardCounts
+    from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
     from tfshards.prep.sources.arrays.source import Arrays
@@ -72,6 +73,7 @@ __all__ = [
     "export",
     "generations",
     "info",
+    "limited_jobs",
     "merge",
     "plan",
     "prune",
@@ -147,6 +149,7 @@ _MODULES = {
     "export": "tfshards.prep.exporting.export",
     "generations": "tfshards.schemas.generations",
     "info": "tfshards.schemas",
+    "limited_jobs": "tfshards.prep.progress.threads",
     "merge": "tfshards.prep.derivation.merge",
     "plan": "tfshards.prep.building.preview",
     "prune": "tfshards.prep.building.prune",

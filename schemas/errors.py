@@ -17,7 +17,19 @@ class TfshardsError(Exception):
     """Base class of all errors that tfshards raises on purpose; each argument is a line of the message.
 
     Characters that are not printable, as file names may contain, are escaped when the message is printed.
+
+    Attributes:
+        remedy: what to do, which is also the end of the message; None if the error does not state it.
     """
+
+    remedy: str | None = None
+
+    def __init__(self, *lines: object, remedy: str | None = None) -> None:
+        if remedy is not None:
+            *first, last = lines
+            lines = (*first, f"{last}; {remedy}")
+            self.remedy = remedy
+        super().__init__(*lines)
 
     def __str__(self) -> str:
         return "\n".join(one_line(str(line)) for line in self.args)
@@ -66,13 +78,14 @@ class FormatError(TfshardsError, ValueError):
         super().__init__(subject, problems)
         self.subject = subject
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.max_listed = MAX_LISTED
 
     def __str__(self) -> str:
         number = len(self.problems)
         lines = [one_line(f"{self.subject}: {number} problem{'s' if number != 1 else ''}")]
-        lines += [f"  {problem}" for problem in self.problems[:MAX_LISTED]]
-        if number > MAX_LISTED:
-            lines.append(f"  and {number - MAX_LISTED} more")
+        lines += [f"  {problem}" for problem in self.problems[: self.max_listed]]
+        if number > self.max_listed:
+            lines.append(f"  and {number - self.max_listed} more")
         return "\n".join(lines)
 
 

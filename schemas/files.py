@@ -15,7 +15,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, is_remote, open_sink, without_user
+from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -25,12 +25,14 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
     """Return ``path``, which names a local file or folder.
 
     Raises:
-        OptionsError: it is a URL, whose scheme would become the name of a local folder.
+        OptionsError: it is a URL, whose scheme would become the name of a local folder, or it starts with the
+            ``~`` of a home folder.
     """
     check_path("path", path)
-    if not is_remote(path):
-        return Path(os.fsdecode(path))
     text = os.fsdecode(path)
+    if not is_remote(path):
+        check_expanded(text)
+        return Path(text)
     remedy = (
         "give the path without file://"
         if text.lower().startswith("file:")

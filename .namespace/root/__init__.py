@@ -35,10 +35,31 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _open_closed_streams() -> None:
+    """Open each standard stream that is closed on nothing.
+
+    A file of the dataset would get its number otherwise, and hold what a library or another process prints.
+    """
+    import os
+    import sys
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
+
+
 def _command() -> None:
     """Run the command line; Ctrl-C while it is imported, which takes a moment, ends it cleanly, too."""
     import sys
 
+    _open_closed_streams()
     try:
         from tfshards.command import run
     except KeyboardInterrupt:

@@ -6,11 +6,10 @@ It belongs to neither room, since neither imports the other.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, NoReturn
 
 from tfshards.prep.cli.main import entry
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -52,10 +51,9 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time to measure each of up to eight stages (default: 2)",
     )
-    add_json(parser, "print the figures as JSON")
 
 
-def _run_bench(args: argparse.Namespace) -> int:
+def _run_bench(args: argparse.Namespace) -> Result:
     # before TensorFlow is imported, which takes seconds
     manifest = read_manifest(args.dataset)
     names = ", ".join(map(repr, manifest.splits))
@@ -87,8 +85,7 @@ def _run_bench(args: argparse.Namespace) -> int:
         image=None if size is None else _image(args, size),
         seconds=args.seconds,
     )
-    print(json.dumps(speeds.to_json()) if args.json else repr(speeds))
-    return 0
+    return Result.of(speeds)
 
 
 def _check_numbers(args: argparse.Namespace, split: str, num_examples: int) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Reporter, counted
+from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.remote_area import compared
@@ -128,7 +129,7 @@ class PlannedBuild:
                     return found
             return None
 
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor(num_jobs()) as pool:
             return {shard: one for shard, one in zip(digests, pool.map(choose, digests), strict=True) if one}
 
     def _is_intact(self, found: FinishedShard) -> bool:

@@ -34,7 +34,7 @@ from tfshards.prep.planning.estimate import (
 )
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter, Written
-from tfshards.prep.progress.threads import NUM_CORES, NUM_WRITERS
+from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
@@ -84,7 +84,7 @@ def estimate_build(
         function = pickled(partial(measure_shard, task))
         if function is None:
             # what cannot be pickled is written in this process
-            amount = replace(amount, num_helpers=0, shards_at_once=NUM_WRITERS)
+            amount = replace(amount, num_helpers=0, shards_at_once=num_writers())
         writers = _started(task, function, 1 + amount.num_helpers, stack)
         own_bytes = memory_bytes()
         rounds = [*_rounds(plan, task, writers, seconds)]
@@ -97,7 +97,7 @@ def estimate_build(
     return Estimate(
         num_sampled=num_sampled,
         sample_seconds=sum(one.seconds for one in measured),
-        num_cores=NUM_CORES,
+        num_cores=num_jobs(),
         num_processes=1 + amount.num_helpers,
         seconds=before
         + start_seconds_of(measured[0].seconds, amount)
@@ -117,8 +117,8 @@ def _amount_of(plan: Plan) -> Amount:
         source_bytes=source_bytes,
         num_shards=num_shards,
         num_helpers=helpers,
-        shards_at_once=1 if helpers else NUM_WRITERS,
-        num_cores=NUM_CORES,
+        shards_at_once=1 if helpers else num_writers(),
+        num_cores=num_jobs(),
     )
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import FormatError
-from tfshards.schemas.errors import one_line
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,10 +60,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="accept that files of a numbered series are missing",
     )
     add("--overwrite", action="store_true", help="replace an existing manifest of other files or options")
-    add_json(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.adoption.adopt import adopt
     from tfshards.prep.adoption.manifest import AdoptOptions
     from tfshards.prep.adoption.roles import FeatureRoles, parse_raw
@@ -83,12 +79,15 @@ def _run(args: argparse.Namespace) -> int:
     try:
         manifest = adopt(args.dataset, options, overwrite=args.overwrite, log=args.log)
     except FormatError as error:
-        # every problem: the text of the error itself lists only the first ones
-        lines = [one_line(f"tfshards: {error.subject}:"), *(f"  {problem}" for problem in error.problems)]
-        print(with_flags("\n".join(lines), args.parser), file=sys.stderr)
-        return 1
-    print_manifest(manifest, as_json=args.json)
-    return 0
+        error.max_listed = len(error.problems)
+        raise
+    return Result.of_manifest(manifest)
 
 
-ADOPT = Verb("adopt", "write a manifest for existing TFRecord files", _add_arguments, _run)
+ADOPT = Verb(
+    "adopt",
+    "write a manifest for existing TFRecord files",
+    _add_arguments,
+    _run,
+    takes_jobs=True,
+)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.flags import with_flags
+from tfshards.prep.cli.edited import run_edit
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
-from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_dataset, add_json, add_max_rejected, print_manifest
-from tfshards.prep.progress.lines import WarningLine
+from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,39 +34,27 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "modification time has changed",
     )
     add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
-    add_json(parser, "print the new manifest as JSON")
     parser.epilog = BEAM_EPILOG
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.derivation.append import append
-    from tfshards.schemas import OptionsError
 
-    if args.dry_run and args.json:
-        raise OptionsError("json=True has no effect with dry_run=True; leave it out")
-
-    def log(line: str) -> None:
-        # the result of a dry run is its lines
-        if args.dry_run and not isinstance(line, WarningLine):
-            print(with_flags(line, args.parser))
-        else:
-            args.log(line)
-
-    made = append(
-        args.source,
-        args.dataset,
-        shards=shard_counts_of(args.shards),
-        max_rejected=args.max_rejected,
-        follow_links=args.follow_links,
-        new_classes=args.new_classes,
-        checksum=args.checksum,
-        dry_run=args.dry_run,
-        beam_args=args.beam_args,
-        log=log,
+    return run_edit(
+        args,
+        lambda log: append(
+            args.source,
+            args.dataset,
+            shards=shard_counts_of(args.shards),
+            max_rejected=args.max_rejected,
+            follow_links=args.follow_links,
+            new_classes=args.new_classes,
+            checksum=args.checksum,
+            dry_run=args.dry_run,
+            beam_args=args.beam_args,
+            log=log,
+        ),
     )
-    if not args.dry_run:
-        print_manifest(made, as_json=args.json)
-    return 0
 
 
 APPEND = Verb(
@@ -77,4 +64,5 @@ APPEND = Verb(
     _run,
     takes_beam_args=True,
     is_resumable=True,
+    takes_jobs=True,
 )

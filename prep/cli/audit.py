@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import counted
 from tfshards.prep.sources.keys_file import write_keys
 from tfshards.schemas import OptionsError
@@ -53,10 +52,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_WITH_EXAMPLES,
         help="write the keys of findings of this kind; repeatable (default: leak and duplicate)",
     )
-    add_json(parser, "print all findings as JSON")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.auditing.text import audit_json, audit_text
 
@@ -66,7 +64,6 @@ def _run(args: argparse.Namespace) -> int:
     if path is not None:
         check_new_file(path, "the keys")
     found = audit(args.dataset, distance=_distance(args.distance))
-    print(json.dumps(audit_json(found)) if args.json else audit_text(found))
     if path is not None:
         keys = found.keys(args.keys_of or _DEFAULT_KINDS)
         write_keys(path, keys)
@@ -79,11 +76,10 @@ def _run(args: argparse.Namespace) -> int:
                 "'tfshards relabel' or remove the wrong ones, then audit again"
             )
     failed = Counter(finding.kind for finding in found.findings if finding.kind in args.fail_on)
-    if not failed:
-        return 0
-    kinds = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
-    args.log(f"failed: {kinds} (fail_on=)")
-    return 1
+    if failed:
+        kinds = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
+        args.log(f"failed: {kinds} (fail_on=)")
+    return Result(lambda: audit_text(found), lambda: audit_json(found), 1 if failed else 0)
 
 
 def _distance(text: str) -> int | None:
@@ -99,4 +95,5 @@ AUDIT = Verb(
     "find examples in two splits, duplicates, rare classes and unusual image sizes",
     _add_arguments,
     _run,
+    takes_jobs=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
-from tfshards.prep.cli.verb import BEAM_EPILOG, Verb, add_json, print_manifest
+from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,11 +21,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
             "modification time differs",
         )
-        add_json(kind)
         kind.epilog = BEAM_EPILOG
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.build import build
 
     source = source_of(args)
@@ -41,8 +40,7 @@ def _run(args: argparse.Namespace) -> int:
         beam_args=args.beam_args,
         log=args.log,
     )
-    print_manifest(manifest, as_json=args.json)
-    return 0
+    return Result.of_manifest(manifest)
 
 
 BUILD = Verb(
@@ -52,4 +50,5 @@ BUILD = Verb(
     _run,
     takes_beam_args=True,
     is_resumable=True,
+    takes_jobs=True,
 )

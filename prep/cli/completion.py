@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from tfshards.prep.cli.expand import subcommands
-from tfshards.prep.cli.verb import Verb
+from tfshards.prep.cli.verb import Result, Verb
 
 # What a shell lists for arguments with these metavars; it lists nothing for others.
 _FILES = ("FILE", "SOURCE", "SOURCES", "PATH")
@@ -17,7 +17,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     # imported late, because no other verb needs them
     import shtab
 
@@ -30,8 +30,8 @@ def _run(args: argparse.Namespace) -> int:
         for action in each._actions:
             if action.metavar in (*_FILES, *_FOLDERS):
                 action.complete = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
-    print(shtab.complete(parser, args.shell))
-    return 0
+    script = shtab.complete(parser, args.shell)
+    return Result(lambda: script, lambda: {"shell": args.shell, "script": script})
 
 
 def _add_flags_of_kinds(verb: argparse.ArgumentParser) -> None:

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.files import local_path
 
 # The flags that say where options come from, or that are no options.
 _NO_KEYS = ("help", "config")
@@ -38,8 +38,9 @@ def read_config(path: str) -> dict[str, object]:
         # of the extra, which commands without a file of options do not need
         import tomli as tomllib
 
+    file = local_path(path)
     try:
-        content: dict[str, object] = tomllib.loads(Path(path).read_text("utf-8"))
+        content: dict[str, object] = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
@@ -62,9 +63,14 @@ def check_keys(keys: Collection[str], known: Collection[str], path: str) -> None
     """Raise OptionsError if a key is not the name of an argument."""
     for key in keys:
         if key not in known:
-            close = get_close_matches(key.replace("_", "-"), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "the keys are the names of flags"
+            hint = close_to(key.replace("_", "-"), known) or "the keys are the names of flags"
             raise OptionsError(f"{path}: unknown key {_shown(key)}; {hint}")
+
+
+def close_to(word: str, known: Collection[str]) -> str | None:
+    """Return the question whether a known word that is like an unknown one was meant."""
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else None
 
 
 def arguments_of(action: argparse.Action, value: object, place: str) -> list[str]:

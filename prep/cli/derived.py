@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
 from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of, shard_size_of
-from tfshards.prep.cli.verb import add_json, print_manifest
+from tfshards.prep.cli.verb import Result
 from tfshards.prep.planning.options import Balance
 from tfshards.schemas import Manifest
 from tfshards.schemas.manifest import Compression
@@ -34,15 +34,14 @@ def add_derived_shards(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace an existing derived dataset that differs or is damaged",
     )
-    add_json(parser, "print the new manifest as JSON")
 
 
 def run_derived(
     derive: Callable[..., Manifest],
     origins: str | Sequence[str] | Mapping[str, str],
     args: argparse.Namespace,
-) -> int:
-    """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and print its manifest."""
+) -> Result:
+    """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and return its manifest."""
     # imported late, because it is not needed to print help
     from tfshards.prep.derivation.shard_options import ShardOptions
 
@@ -60,5 +59,4 @@ def run_derived(
         options=options,
         log=args.log,
     )
-    print_manifest(made, as_json=args.json)
-    return 0
+    return Result.of_manifest(made)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from tfshards.prep.cli.verb import Verb, add_json
+from tfshards.prep.cli.verb import Result, Verb
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="DATASET", help="folder of the first dataset")
     parser.add_argument("dataset", metavar="OTHER", help="folder of the second dataset")
-    add_json(parser, "print all differences as JSON")
     parser.epilog = "Exit status: 0 if nothing differs, 1 if something does."
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.comparison.diff import diff
 
     found = diff(args.source, args.dataset)
-    print(json.dumps(found.to_json()) if args.json else repr(found))
-    return 0 if found.is_same else 1
+    return Result.of(found, 0 if found.is_same else 1)
 
 
 DIFF = Verb(

@@ -1,4 +1,4 @@
-"""What the verbs ``remove`` and ``relabel`` share: their options, and how they run."""
+"""What the verbs ``remove``, ``relabel`` and ``append`` share: their options, and how they run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable
 
 from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import add_json, print_manifest
+from tfshards.prep.cli.verb import Result
 from tfshards.prep.progress.lines import Log, WarningLine
-from tfshards.schemas import Manifest, OptionsError
+from tfshards.schemas import Manifest
+from tfshards.schemas.json_reader import Json
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
@@ -19,22 +20,19 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print which shards would be written, and write nothing"
     )
-    add_json(parser, "print the new manifest as JSON")
 
 
-def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> int:
-    """Run an edit, which gets a function that prints its lines, and print the new manifest."""
-    if args.dry_run and args.json:
-        raise OptionsError("json=True has no effect with dry_run=True; leave it out")
+def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> Result:
+    """Run an edit, to which its lines are passed, and return its new manifest, or the lines of a dry run."""
+    lines: list[Json] = []
 
     def log(line: str) -> None:
-        # the result of a dry run is its lines
         if args.dry_run and not isinstance(line, WarningLine):
-            print(with_flags(line, args.parser))
+            lines.append(with_flags(line, args.parser))
         else:
             args.log(line)
 
     made = edit(log)
-    if not args.dry_run:
-        print_manifest(made, as_json=args.json)
-    return 0
+    if args.dry_run:
+        return Result(lambda: map(str, lines), lambda: {"dry_run": True, "lines": lines})
+    return Result.of_manifest(made)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.exporting.in_place import IN_PLACE
 from tfshards.prep.exporting.table import FORMATS
 
@@ -22,16 +21,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"format: {', '.join(texts)}; without DIR, written into the dataset: {', '.join(IN_PLACE)}",
     )
     add("--select", metavar="NAMES", help="comma-separated names of the features to export (default: all)")
-    add_json(parser, "print the names and sizes of all files as JSON")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.exporting.export import export
 
     select = None if args.select is None else args.select.split(",")
     made = export(args.dataset, args.directory, to=args.to, select=select, log=args.log)
-    print(json.dumps(made.to_json()) if args.json else made)
-    return 0
+    return Result.of(made)
 
 
 EXPORT = Verb(
@@ -40,4 +37,5 @@ EXPORT = Verb(
     _add_arguments,
     _run,
     is_resumable=True,
+    takes_jobs=True,
 )

@@ -7,7 +7,7 @@ import ast
 import re
 import shlex
 
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, WarningLine, as_warning, to_stderr
 from tfshards.schemas.errors import one_line
 
 # A parameter and, directly after "=", the value that was found, as Python prints it.
@@ -40,8 +40,15 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
 
 def log_with_flags(parser: argparse.ArgumentParser) -> Log:
-    """Return a function that prints status lines with the flags of ``parser`` to standard error."""
-    return lambda line: to_stderr(with_flags(line, parser))
+    """Return a function that reports status lines with the flags of ``parser``."""
+
+    def log(line: str) -> None:
+        if isinstance(line, WarningLine):
+            to_stderr(as_warning(with_flags(line.text, parser)))
+        else:
+            to_stderr(with_flags(line, parser))
+
+    return log
 
 
 def _as_typed(flag: str, value: str) -> str:

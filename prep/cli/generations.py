@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas.generations import Generation, generations
 from tfshards.schemas.summary import table
 
@@ -14,16 +13,14 @@ _HEAD = ("build", "committed (UTC)", "examples", "made by", "")
 
 def _add_generations(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
-    add_json(parser, "print the generations as JSON")
 
 
-def _run_generations(args: argparse.Namespace) -> int:
+def _run_generations(args: argparse.Namespace) -> Result:
     found = generations(args.dataset)
-    if args.json:
-        print(json.dumps([generation.to_json() for generation in found]))
-    else:
-        print("\n".join(table([_HEAD, *map(_row, found)])))
-    return 0
+    return Result(
+        lambda: "\n".join(table([_HEAD, *map(_row, found)])),
+        lambda: [generation.to_json() for generation in found],
+    )
 
 
 def _row(generation: Generation) -> tuple[str, ...]:
@@ -42,14 +39,12 @@ def _row(generation: Generation) -> tuple[str, ...]:
 def _add_restore(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     parser.add_argument("build_id", metavar="BUILDID", help="build id of the generation, as in 'generations'")
-    add_json(parser)
 
 
-def _run_restore(args: argparse.Namespace) -> int:
+def _run_restore(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.generation import restore
 
-    print_manifest(restore(args.dataset, args.build_id, log=args.log), as_json=args.json)
-    return 0
+    return Result.of_manifest(restore(args.dataset, args.build_id, log=args.log))
 
 
 GENERATIONS = Verb(

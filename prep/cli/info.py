@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from functools import partial
 
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json, print_manifest
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.summary import manifest_text
 
@@ -17,20 +19,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list every class with its full name, however many there are",
     )
-    add_json(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     if args.all_classes and args.json:
         raise OptionsError(
             "all_classes=True has no effect with --json, which lists every class; leave it out"
         )
     manifest = read_manifest(args.dataset)
+    found = Result.of_manifest(manifest)
     if args.all_classes:
-        print(manifest_text(manifest, all_classes=True))
-    else:
-        print_manifest(manifest, as_json=args.json)
-    return 0
+        return replace(found, text=partial(manifest_text, manifest, all_classes=True))
+    return found
 
 
 INFO = Verb("info", "print the splits, features, classes and totals of a dataset", _add_arguments, _run)

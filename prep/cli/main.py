@@ -1,33 +1,40 @@
-"""Run the command: parse the arguments, run the verb, and convert errors to messages and exit statuses.
+"""Run the command: parse the arguments, run the verb, and print its result, or its error.
 
-Results are printed to standard output, status lines to standard error. Exit status: 0 success; 2 an invalid
-command line; 1 any other error, and problems found by ``verify``; 3 a dataset that is committed, but not
-complete; 130 interrupted; 143 ended by SIGTERM.
+The result goes to standard output, as text or as JSON; everything else is reported to the console, on
+standard error. Exit status: 0 success; 2 an invalid command line; 1 any other error, and problems that
+``verify`` found; 3 the dataset is committed, but something in addition to it is missing; 130 interrupted, 143
+ended by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep import install_text
+from tfshards.prep.cli.config_file import close_to
 from tfshards.prep.cli.expand import Expanded, expand
-from tfshards.prep.cli.flags import log_with_flags, with_flags
-from tfshards.prep.cli.parser import make_parser
-from tfshards.prep.cli.verb import Verb
+from tfshards.prep.cli.failure import Failure, failure_of, interruption
+from tfshards.prep.cli.flags import log_with_flags
+from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
+from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.schemas import IncompleteError, OptionsError, TfshardsError
+from tfshards.prep.progress.console import Console, console, reporting
+from tfshards.prep.progress.threads import limited_jobs
+from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
-from tfshards.schemas.errors import one_line
+from tfshards.schemas.files import local_path
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
@@ -42,52 +49,47 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     logging.basicConfig(level=logging.ERROR)
     expanded = Expanded(own)
     parser = argparse.ArgumentParser()
-    try:
-        parser = make_parser(verbs, only=next((word for word in own if word in verbs), ""))
-        expanded = expand(own, parser)
-        args, unknown = parser.parse_known_args(expanded.arguments)
-        # the parser of the verb, whose help lists the options
-        parser = args.parser
-        if unknown:
-            # unlike flags of tfshards, most of Beam's options have underscores
-            is_of_beam = unknown[0].startswith("--runner") or re.match("--[a-z]+_", unknown[0])
-            is_after = "; options of Apache Beam follow a bare --"
-            hint = is_after if is_of_beam and args.verb.takes_beam_args else ""
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        _check_not_empty(args)
-        if beam_args and not args.verb.takes_beam_args:
-            *names, last = (verb.name for verb in verbs.values() if verb.takes_beam_args)
-            allowed = f"{', '.join(names)} and {last}"
-            raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
-        args.beam_args = beam_args
-        args.log = log_with_flags(parser)
-        args.verbs = verbs
-        if expanded.line:
-            args.log(expanded.line)
-        _complete_left(args)
-        return int(args.verb.run(args))
-    except SystemExit as end:
-        # raised by argparse, after a mistake or --help
-        return int(end.code or 0)
-    except OptionsError as error:
-        return _fail(expanded.with_origin(with_flags(str(error), parser)), 2)
-    except IncompleteError as error:
-        return _fail(str(error), 3)
-    except TfshardsError as error:
-        return _fail(expanded.with_origin(with_flags(str(error), parser)), 1)
-    except BrokenPipeError:
-        # the program that reads the output, such as head, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except ModuleNotFoundError as error:
-        return _fail(install_text(error, own[0]), 1)
-    except OSError as error:
-        return _fail(_system_fault(error), 1)
-    except KeyboardInterrupt as error:
-        verb = verbs.get(own[0]) if own else None
-        resumes = "; run the same command to resume" if verb and verb.is_resumable else ""
-        print(f"\ninterrupted{resumes}", file=sys.stderr)
-        return 143 if isinstance(error, _Terminated) else 130
+    # until the arguments are parsed, which may fail
+    as_json = asks_for("--json", own)
+    with ExitStack() as stack:
+        stack.enter_context(reporting(Console(has_events=asks_for("--progress=json", own))))
+        try:
+            parser = make_parser(verbs, only=next((word for word in own if word in verbs), ""))
+            expanded = expand(own, parser)
+            args, unknown = _parsed(parser, expanded.arguments)
+            # the parser of the verb, whose help lists the options
+            parser, as_json = args.parser, args.json
+            _check_known(parser, unknown, args.verb)
+            _check_not_empty(args)
+            jobs = getattr(args, "jobs", None)
+            if beam_args:
+                _check_beam_args(args.verb, verbs, jobs)
+            stack.enter_context(reporting(_console_of(args, stack)))
+            stack.enter_context(limited_jobs(jobs))
+            args.beam_args = beam_args
+            args.log = log_with_flags(parser)
+            args.verbs = verbs
+            if expanded.line:
+                args.log(expanded.line)
+            _complete_left(args)
+            result: Result = args.verb.run(args)
+            _print_result(result, as_json=as_json)
+            console().detail(f"exit status {result.status}")
+            return result.status
+        except SystemExit as end:
+            # raised by argparse after --help
+            return int(end.code or 0)
+        except KeyboardInterrupt as error:
+            verb = verbs.get(own[0]) if own else None
+            status = error.status if isinstance(error, _Terminated) else 130
+            return _fail(interruption(status, is_resumable=bool(verb and verb.is_resumable)), as_json=as_json)
+        except Exception as error:
+            failure = failure_of(error, parser, expanded)
+            console().detail(traceback.format_exc())
+            if failure.code == "internal":
+                _print_failure(failure, as_json=as_json)
+                raise
+            return _fail(failure, as_json=as_json)
 
 
 def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
@@ -96,20 +98,30 @@ def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
         # file names need not be UTF-8, and a terminal need not be able to show them
         sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminate)
+    # a program that nohup has started ignores it
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
     status = main(verbs=verbs)
     for stream in (sys.stdout, sys.stderr):
-        # either may be closed
-        with suppress(BrokenPipeError, AttributeError):
+        # either may be closed, or at the end of a disk
+        with suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(status)
 
 
 class _Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM, such as from the scheduler of a cluster: the command ends as it does on Ctrl-C."""
+    """Raised on SIGTERM, such as from the scheduler of a cluster, and on SIGHUP, at the end of a terminal.
+
+    The command ends as it does on Ctrl-C.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number
 
 
-def _terminate(_: int, __: FrameType | None) -> NoReturn:
-    raise _Terminated
+def _terminate(number: int, _: FrameType | None) -> NoReturn:
+    raise _Terminated(number)
 
 
 def _at_bare_dashes(given: list[str]) -> tuple[list[str], list[str]]:
@@ -117,6 +129,17 @@ def _at_bare_dashes(given: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in given:
         return given, []
     return given[: given.index("--")], given[given.index("--") + 1 :]
+
+
+def _parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, list[str]]:
+    try:
+        return parser.parse_known_args(arguments)
+    except BrokenPipeError:
+        # the program that reads the help, such as head, has read enough
+        _abandon_stdout()
+        raise SystemExit(1) from None
 
 
 def _check_not_empty(args: argparse.Namespace) -> None:
@@ -136,13 +159,80 @@ def _complete_left(args: argparse.Namespace) -> None:
         complete_left(dataset, args.log)
 
 
-def _system_fault(error: OSError) -> str:
-    if not error.strerror:
-        return str(error)
-    is_named = isinstance(error.filename, (str, bytes))
-    return one_line(f"{os.fsdecode(error.filename) if is_named else 'operating system'}: {error.strerror}")
+def _check_known(parser: argparse.ArgumentParser, unknown: Sequence[str], verb: Verb) -> None:
+    """Raise UsageError if there are unknown arguments."""
+    if not unknown:
+        return
+    # unlike flags of tfshards, most of Beam's options have underscores
+    is_of_beam = unknown[0].startswith("--runner") or re.match("--[a-z]+_", unknown[0])
+    is_after = "; options of Apache Beam follow a bare --"
+    hint = is_after if is_of_beam and verb.takes_beam_args else ""
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    remedy = None if hint else close_to(unknown[0].partition("=")[0], flags)
+    raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}", remedy)
 
 
-def _fail(text: str, status: int) -> int:
-    print(f"tfshards: {text}", file=sys.stderr)
-    return status
+def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) -> None:
+    """Raise OptionsError unless options of Beam have an effect."""
+    if not verb.takes_beam_args:
+        *names, last = (one.name for one in verbs.values() if one.takes_beam_args)
+        allowed = f"{', '.join(names)} and {last}"
+        raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
+    if jobs is not None:
+        raise OptionsError(
+            f"jobs={jobs} limits a build on this machine; leave it out, and give Apache Beam an option of "
+            "its own, such as --direct_num_workers"
+        )
+
+
+def _console_of(args: argparse.Namespace, stack: ExitStack) -> Console:
+    """Return the console that the flags ask for; ``stack`` closes its file."""
+    log_file = None
+    if args.log_file is not None:
+        path = local_path(args.log_file)
+        log_file = stack.enter_context(path.open("a", encoding="utf-8", errors="backslashreplace"))
+    made = Console(
+        is_quiet=args.quiet,
+        is_verbose=args.verbose,
+        has_events=args.progress == "json",
+        log_file=log_file,
+    )
+    with reporting(made):
+        console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
+    return made
+
+
+def _print_result(result: Result, *, as_json: bool) -> None:
+    """Print a result; that its reader has read enough, or that there is none, is no error."""
+    try:
+        if as_json:
+            print(json.dumps(result.to_json(), indent=1))
+        else:
+            text = result.text()
+            for part in text if isinstance(text, Iterator) else [text]:
+                print(part)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_stdout()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def _abandon_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(failure: Failure, *, as_json: bool) -> int:
+    console().error(str(failure), failure.to_json())
+    _print_failure(failure, as_json=as_json)
+    return failure.status
+
+
+def _print_failure(failure: Failure, *, as_json: bool) -> None:
+    if as_json:
+        # standard output may be the fault
+        with suppress(OSError):
+            print(json.dumps(failure.to_json()), flush=True)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from tfshards.prep.cli.derived import add_derived_shards, run_derived
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -33,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.derivation.merge import merge
 
     if args.as_splits:
@@ -59,5 +59,10 @@ def _by_split(sources: Sequence[str]) -> dict[str, str]:
 
 
 MERGE = Verb(
-    "merge", "combine several datasets into one, split by split", _add_arguments, _run, is_resumable=True
+    "merge",
+    "combine several datasets into one, split by split",
+    _add_arguments,
+    _run,
+    is_resumable=True,
+    takes_jobs=True,
 )

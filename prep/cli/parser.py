@@ -6,13 +6,16 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from typing import NoReturn
 
-from tfshards.prep.cli.config_file import add_config
+from tfshards.prep.cli.config_file import add_config, close_to
+from tfshards.prep.cli.expand import subcommands
 from tfshards.prep.cli.verb import Verb
-from tfshards.schemas.errors import one_line
+from tfshards.schemas import OptionsError
 
-# The message of argparse about a word for an integer.
+# The messages of argparse about a word that is not one of the choices, and about one for an integer.
+_NO_CHOICE = re.compile(r"^argument ([^:]+): invalid choice: '(.*?)'")
 _NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 
 # A file of options serves both: each also knows the options of the other.
@@ -46,19 +49,74 @@ def make_parser(verbs: Mapping[str, Verb], only: str | None = None) -> argparse.
         options = {action.dest for action in own._actions if action.option_strings} - {"help"}
         if options and "config" not in options:
             add_config(own)
+        for leaf in subcommands(own).values() or [own]:
+            _add_reporting(leaf)
+            if verb.takes_jobs:
+                leaf.add_argument(
+                    "--jobs",
+                    type=int,
+                    metavar="N",
+                    help="use at most N processes, or threads that compute (default: one per core)",
+                )
     return parser
+
+
+def asks_for(flag: str, arguments: Sequence[str]) -> bool:
+    """Return whether a command line, which may be invalid, has a flag such as ``--json`` or ``--a=b``."""
+    return flag in arguments or flag in map("=".join, pairwise(arguments))
+
+
+def _add_reporting(parser: argparse.ArgumentParser) -> None:
+    """Add the options about what a command prints, which every verb has."""
+    group = parser.add_argument_group("output")
+    add = group.add_argument
+    add("--json", action="store_true", help="print the result, or the error, as JSON")
+    only_one = group.add_mutually_exclusive_group()
+    only_one.add_argument(
+        "-q", "--quiet", action="store_true", help="print no status and no progress, only warnings and errors"
+    )
+    only_one.add_argument(
+        "-v", "--verbose", action="store_true", help="also print logs of libraries, and tracebacks of errors"
+    )
+    add(
+        "--progress",
+        choices=("auto", "json"),
+        default="auto",
+        help="on standard error, print a bar or lines (default), or each status line, warning, error and "
+        "update of the progress as a JSON object on a line",
+    )
+    add("--log-file", metavar="FILE", help="append what is printed to this file, with times and details")
 
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+class UsageError(OptionsError):
+    """The command line is not one that a parser accepts.
+
+    Attributes:
+        prog: the program and its verb.
+    """
+
+    def __init__(self, prog: str, message: str, remedy: str | None = None) -> None:
+        end = f"; {remedy} See" if remedy else "; see"
+        super().__init__(f"{message}{end} {prog} --help")
+        self.prog, self.remedy = prog, remedy
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports a mistake in one line; argparse prints all options before it."""
+    """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
     def error(self, message: str) -> NoReturn:
-        message = _NO_INTEGER.sub(r"\1 \2 must be an integer", message)
-        self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
+        remedy = None
+        choice = _NO_CHOICE.match(message)
+        for action in self._actions if choice else ():
+            if choice and choice[1] in ("/".join(action.option_strings), action.metavar, action.dest):
+                remedy = close_to(choice[2], [*map(str, action.choices or ())])
+        if remedy:
+            message = message.partition(" (choose from")[0]
+        raise UsageError(self.prog, _NO_INTEGER.sub(r"\1 \2 must be an integer", message), remedy)
 
 
 class _IntermixedParser(_Parser):

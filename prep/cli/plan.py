@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 
 from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import Verb, add_json
+from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.progress.lines import as_warning
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
@@ -28,10 +27,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             action="store_true",
             help="estimate time, memory and bytes of the build from a sample that is read for about 2 s",
         )
-        add_json(kind, "print the plan as JSON")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.decisions import outlook, wanted_of
     from tfshards.prep.building.output_state import inspect_output
     from tfshards.prep.building.preview import plan
@@ -46,11 +44,15 @@ def _run(args: argparse.Namespace) -> int:
     for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
         args.log(line)
     typed = partial(with_flags, parser=args.parser)
-    if args.json:
-        print(json.dumps(plan_json(found, args.batch_size, typed)))
-    else:
-        print(plan_text(found, args.batch_size, typed))
-    return 0
+    return Result(
+        lambda: plan_text(found, args.batch_size, typed), lambda: plan_json(found, args.batch_size, typed)
+    )
 
 
-PLAN = Verb("plan", "show what build would produce, without decoding images", _add_arguments, _run)
+PLAN = Verb(
+    "plan",
+    "show what build would produce, without decoding images",
+    _add_arguments,
+    _run,
+    takes_jobs=True,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.edited import add_edit_options, run_edit
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_edit_options(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.derivation.relabel import relabel
 
     return run_edit(
@@ -47,4 +47,5 @@ RELABEL = Verb(
     _add_arguments,
     _run,
     is_resumable=True,
+    takes_jobs=True,
 )

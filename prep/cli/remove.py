@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.edited import add_edit_options, run_edit
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.derivation.remove import remove
 
     return run_edit(
@@ -41,4 +41,5 @@ REMOVE = Verb(
     _add_arguments,
     _run,
     is_resumable=True,
+    takes_jobs=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,15 +26,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
 
     options = ReportOptions(seed=args.seed, source=args.source, audit=args.audit, boxes=args.boxes)
-    print(report(args.dataset, args.output, png=args.png, options=options, log=args.log))
-    if args.png:
-        print(args.png)
-    return 0
+    page = str(report(args.dataset, args.output, png=args.png, options=options, log=args.log))
+    paths = [page, args.png] if args.png else [page]
+    return Result(lambda: iter(paths), lambda: {"page": page, "png": args.png})
 
 
-REPORT = Verb("report", "write a page of HTML that shows a dataset", _add_arguments, _run)
+REPORT = Verb(
+    "report",
+    "write a page of HTML that shows a dataset",
+    _add_arguments,
+    _run,
+    takes_jobs=True,
+)

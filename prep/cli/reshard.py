@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.derived import add_derived_shards, run_derived
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_derived_shards(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.derivation.reshard import reshard
 
     return run_derived(reshard, args.source, args)
@@ -28,4 +28,5 @@ RESHARD = Verb(
     _add_arguments,
     _run,
     is_resumable=True,
+    takes_jobs=True,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import OptionsError
 from tfshards.schemas.files import check_new_file, local_path
 
@@ -29,41 +29,40 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", metavar="FILE", help="write the encoded image to this file as well")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.show import examples, find
 
     if args.save:
         check_new_file(local_path(args.save), "the image")
-    if args.first is not None or args.key is None:
-        return _print_first(args, examples(args.dataset, args.key))
-    _print(find(args.dataset, args.key), args)
-    return 0
-
-
-def _print_first(args: argparse.Namespace, found: Iterator[Found]) -> int:
-    """Print the first examples, with an empty line between them."""
+    if args.first is None and args.key is not None:
+        return _result(iter([find(args.dataset, args.key)]), args)
     count = 1 if args.first is None else args.first
     if count < 1:
         raise OptionsError(f"first={count} must be at least 1")
     if args.save and count > 1:
         raise OptionsError(f"save= writes one image, but first={count} prints {count} examples; leave it out")
-    for number, each in enumerate(islice(found, count)):
-        if number:
-            print()
-        _print(each, args)
-    return 0
+    return _result(islice(examples(args.dataset, args.key), count), args)
 
 
-def _print(found: Found, args: argparse.Namespace) -> None:
-    images = [feature.name for feature in found.schema.features if feature.is_encoded]
-    if args.save and not images:
-        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
-    print(example_text(found))
+def _result(found: Iterator[Found], args: argparse.Namespace) -> Result:
     if args.save:
-        data = found.values[images[0]][0]
-        assert isinstance(data, bytes)
-        local_path(args.save).write_bytes(data)
-        args.log(f"wrote the image to {args.save}")
+        one = next(found, None)
+        found = iter([] if one is None else [one])
+        if one is not None:
+            _save(one, args)
+    # with an empty line between two examples
+    texts = (f"\n{example_text(one)}" if number else example_text(one) for number, one in enumerate(found))
+    return Result(lambda: texts, lambda: {"examples": [one.to_json() for one in found]})
+
+
+def _save(found: Found, args: argparse.Namespace) -> None:
+    images = [feature.name for feature in found.schema.features if feature.is_encoded]
+    if not images:
+        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
+    data = found.values[images[0]][0]
+    assert isinstance(data, bytes)
+    local_path(args.save).write_bytes(data)
+    args.log(f"wrote the image to {args.save}")
 
 
 def example_text(found: Found) -> str:

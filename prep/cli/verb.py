@@ -1,19 +1,54 @@
-"""The description of a verb, and functions that several verbs share."""
+"""The description of a verb and of its result, and functions that several verbs share."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
 from tfshards.schemas import Manifest
+from tfshards.schemas.json_reader import Json
 
 # Text after the options in the help of a verb that builds.
 BEAM_EPILOG = (
     "All cores of this machine write the shards. To use Apache Beam instead, give its pipeline options "
     "after a bare --, for example: -- --runner=FlinkRunner"
 )
+
+
+class HasJson(Protocol):
+    """A value whose ``repr`` is its text for people, and which has another form for programs."""
+
+    def to_json(self) -> Json | dict[str, Json] | list[Json]:
+        """Return the value as JSON."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a verb prints to standard output, of which ``main`` prints one form, and the exit status.
+
+    Attributes:
+        text: returns the text for people, or its parts.
+        to_json: returns the value for programs.
+        status: exit status of the command.
+    """
+
+    text: Callable[[], str | Iterator[str]]
+    to_json: Callable[[], Json | dict[str, Json] | list[Json]]
+    status: int = 0
+
+    @classmethod
+    def of(cls, value: HasJson, status: int = 0) -> Result:
+        """Return the result that is a value with both forms."""
+        return cls(value.__repr__, value.to_json, status)
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> Result:
+        """Return the result that is a manifest, as in its file."""
+        return cls(manifest.__repr__, lambda: json.loads(manifest.to_text()))
 
 
 @dataclass(frozen=True)
@@ -25,28 +60,25 @@ class Verb:
         help: line in the list of verbs, and description of the verb.
         add_arguments: adds the arguments of the verb to its parser. Each is stored under the name of the
             library's parameter that it sets, since errors of the library name parameters.
-        run: runs the verb with the parsed arguments and returns the exit status. They include ``log``, which
-            prints status lines, and ``beam_args``.
+        run: runs the verb with the parsed arguments and returns its result; nothing else is printed to
+            standard output. The arguments include ``log``, which prints status lines, and ``beam_args``.
         takes_beam_args: whether pipeline options of Apache Beam may follow a bare ``--``.
         is_resumable: whether the same command resumes an interrupted one.
+        takes_jobs: whether ``--jobs`` limits its processes and threads.
     """
 
     name: str
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], Result]
     takes_beam_args: bool = False
     is_resumable: bool = False
+    takes_jobs: bool = False
 
 
 def add_dataset(parser: argparse.ArgumentParser, text: str = "folder of the dataset") -> None:
     """Add the argument DATASET."""
     parser.add_argument("dataset", metavar="DATASET", help=text)
-
-
-def add_json(parser: argparse.ArgumentParser, text: str = "print the manifest as JSON") -> None:
-    """Add the option ``--json``."""
-    parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_max_rejected(parser: argparse.ArgumentParser, inputs: str) -> None:
@@ -57,8 +89,3 @@ def add_max_rejected(parser: argparse.ArgumentParser, inputs: str) -> None:
         metavar="SHARE",
         help=f"fail if more than this share of the {inputs} is rejected (default: %(default)s)",
     )
-
-
-def print_manifest(manifest: Manifest, *, as_json: bool) -> None:
-    """Print the manifest as text or as JSON."""
-    print(manifest.to_text().strip() if as_json else repr(manifest))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from tfshards.prep.cli.verb import Verb, add_dataset, add_json
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import FormatError, OptionsError, Problem
 from tfshards.schemas.names import MANIFEST_NAME
 
@@ -25,10 +24,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "argument (repeat --repair), or the table and, if its images are elsewhere, their folder; without "
         "SOURCE, given last, only indexes and labels are rebuilt, from their shards",
     )
-    add_json(parser, "print all problems as JSON")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.report import VerificationReport
     from tfshards.prep.verification.verify import verify
 
@@ -39,11 +37,10 @@ def _run(args: argparse.Namespace) -> int:
     except FormatError as error:
         problems = (Problem(f"{MANIFEST_NAME}: {found.place}", found.message) for found in error.problems)
         report = VerificationReport(args.dataset, tuple(problems))
-    print(json.dumps(report.to_json()) if args.json else report)
-    return 0 if report else 1
+    return Result.of(report, 0 if report else 1)
 
 
-def _repair(args: argparse.Namespace) -> int:
+def _repair(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.repair import repair
 
     for option in ("deep", "decode"):
@@ -55,8 +52,7 @@ def _repair(args: argparse.Namespace) -> int:
     sources = [source for source in args.source if source is not None]
     # the report lists the rebuilt files after the problems
     report = repair(args.dataset, sources, log=lambda _: None)
-    print(json.dumps(report.to_json()) if args.json else report)
-    return 0 if report else 1
+    return Result.of(report, 0 if report else 1)
 
 
 VERIFY = Verb(
@@ -64,4 +60,5 @@ VERIFY = Verb(
     "compare sizes, digests, indexes and labels of a dataset with its manifest",
     _add_arguments,
     _run,
+    takes_jobs=True,
 )

@@ -14,7 +14,7 @@ from tfshards.prep.derivation.shard_pass import ShardPass
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Log, Progress, counted
-from tfshards.prep.progress.threads import NUM_WRITERS
+from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.verification.check_files import shard_problems
 from tfshards.prep.writing.area import FinishedShard, ShardId
 from tfshards.prep.writing.remote_area import compared
@@ -76,7 +76,7 @@ def _finished(plan: RewritePlan) -> dict[ShardId, FinishedShard]:
     if isinstance(area.shards, RemotePath):
         is_same = compared(area.shards)
         return {shard: done for shard, done in found.items() if is_same(done.shard, done.e_tags)}
-    with ThreadPoolExecutor(NUM_WRITERS) as pool:
+    with ThreadPoolExecutor(num_writers()) as pool:
         problems = pool.map(lambda done: shard_problems(area.shards, done.shard), found.values())
         return {shard: found[shard] for shard, faults in zip(found, problems, strict=True) if not faults}
 
@@ -111,6 +111,6 @@ def _groups(plan: RewritePlan, shards: Sequence[ShardId]) -> Iterator[Sequence[S
     # A run of records can be read from an uncompressed file without reading the rest. A compressed file must
     # be read from its start, and records that are assigned by size are spread over all files.
     is_cut = plan.balance == "count" and all(origin.manifest.compression == "none" for origin in plan.origins)
-    per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // NUM_WRITERS)))
+    per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // num_writers())))
     for start in range(0, len(shards), per_pass):
         yield shards[start : start + per_pass]

@@ -54,7 +54,7 @@ with quiet_logging():
 # Names of the threads in which Beam waits for a worker process to end, and for its responses.
 WORKER_THREADS = ("run_worker", "beam_control_read")
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
-_CONNECT_SECONDS = 5
+_CONNECT_SECONDS = 3
 # Tokens of the builds of this process, by which a worker recognizes that it is a thread of it (LOOPBACK).
 _own_tokens: set[str] = set()
 _LOST_WORKER = (
@@ -221,6 +221,9 @@ def _job_service(runner: beam.runners.PipelineRunner, options: PipelineOptions, 
     would end on Ctrl-C, before it could cancel its job, and it needs the main thread for that.
     """
     portable = options.view_as(PortableOptions)
+    if isinstance(runner, PortableRunner) and portable.job_endpoint:
+        # Beam would wait for minutes
+        _connect(portable.job_endpoint)
     if not isinstance(runner, PortableRunner) or portable.job_endpoint:
         yield portable.job_endpoint or ""
         return
@@ -267,6 +270,7 @@ def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
     try:
         grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
     except grpc.FutureTimeoutError:
+        channel.close()
         raise BuildError(f"no job service answers at {endpoint}") from None
     return beam_job_api_pb2_grpc.JobServiceStub(channel)
 

@@ -6,10 +6,15 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tfshards.prep.progress.console import console
+
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Suppress Beam's log on the terminal, since the raised error has all that a user needs to know."""
+    """Suppress Beam's log, since the raised error has all that a user needs, unless details are shown."""
+    if console().has_details:
+        yield
+        return
     root = logging.getLogger()
     loggers = [logging.getLogger("apache_beam"), root]
     levels = [logger.level for logger in loggers]

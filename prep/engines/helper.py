@@ -15,9 +15,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from tfshards.prep.progress.threads import is_limited, limited_jobs
 from tfshards.schemas import BuildError
 
-_PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.helper import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.helper import serve; serve({jobs})"
 # for the end of a helper, which stops at the next piece of its shard
 _END_SECONDS = 10
 _LOST = "a worker process died, perhaps because memory ran out; run the same command to resume"
@@ -41,12 +42,14 @@ class Helper:
         Args:
             function: the function to call, as ``pickled`` returns it.
         """
-        program = _PROGRAM.format(path=[*map(str, sys.path)])
+        program = _PROGRAM.format(path=[*map(str, sys.path)], jobs=1 if is_limited() else None)
         # in a session of its own, since the main process decides what Ctrl-C means
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # a file would get the number of a closed standard error
+            stderr=subprocess.DEVNULL if sys.stderr is None else None,
             start_new_session=True,
         )
         self._send(function)
@@ -92,8 +95,13 @@ class Helper:
         self._process.stdout.close()
 
 
-def serve() -> None:
+def serve(jobs: int | None) -> None:
     """Call the function that standard input brings with each object after it, until the end of the input."""
+    with limited_jobs(jobs):
+        _serve()
+
+
+def _serve() -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     # what anything prints must not mix with the answers

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.threads import NUM_REMOTE_WRITERS, NUM_WRITERS
+from tfshards.prep.progress.threads import num_writers
 
 
 def run(work: Work, num_threads: int | None = None) -> None:
@@ -20,7 +20,7 @@ def run(work: Work, num_threads: int | None = None) -> None:
         Exception: the first failure; no call starts after it.
     """
     if num_threads is None:
-        num_threads = NUM_REMOTE_WRITERS if work.area and work.area.is_remote else NUM_WRITERS
+        num_threads = num_writers(is_remote=work.area is not None and work.area.is_remote)
     failures: list[BaseException] = []
 
     def call(item: object) -> None:
@@ -33,9 +33,13 @@ def run(work: Work, num_threads: int | None = None) -> None:
             work.stop(str(error))
 
     def call_all() -> None:
-        with ThreadPoolExecutor(num_threads) as pool:
-            list(pool.map(call, work.items))
-        work.progress.end()
+        try:
+            with ThreadPoolExecutor(num_threads) as pool:
+                list(pool.map(call, work.items))
+        except BaseException as error:  # such as that the system refuses a thread
+            failures.append(error)
+        finally:
+            work.progress.end()
 
     thread = threading.Thread(target=call_all, name="in_process", daemon=True)
     try:

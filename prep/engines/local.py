@@ -17,7 +17,7 @@ from tfshards.prep.engines.helper import Helper, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.estimate import BYTES_PER_EXAMPLE
 from tfshards.prep.progress.lines import Written
-from tfshards.prep.progress.threads import NUM_CORES, NUM_WRITERS
+from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.schemas import OptionsError
 
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
@@ -31,10 +31,10 @@ def check_arguments(arguments: Sequence[str]) -> None:
         raise OptionsError(f"beam_args={list(arguments)!r} has no effect with engine='local'; leave it out")
 
 
-def num_helpers(size: Written, num_shards: int, num_cores: int = NUM_CORES) -> int:
+def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
     """Return the number of processes that help to write this many examples and bytes."""
     paid = (size.num_bytes + size.num_examples * BYTES_PER_EXAMPLE) // _BYTES_PER_HELPER
-    return max(0, min(num_cores, num_shards, paid) - 1)
+    return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
 def run(work: Work, arguments: Sequence[str] = ()) -> None:
@@ -49,7 +49,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
         in_process.run(work)
         return
     # a helper writes one shard at a time
-    num_own = NUM_WRITERS if work.area and work.area.is_remote else 1
+    num_own = num_writers() if work.area and work.area.is_remote else 1
     with ExitStack() as helpers:
         calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
         for _ in range(num_own):

@@ -1,1 +1,1 @@
-"""Progress bars, status lines, and threads that report their progress."""
+"""What a command reports: status lines, warnings, progress; and threads that report, with their limit."""

@@ -1,17 +1,108 @@
-"""Bars of terminals and of notebooks."""
+"""Show how much of some work is done: a bar on a terminal or in a notebook, otherwise lines at intervals."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO, cast
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TextIO, cast
+
+from tfshards.prep.progress.console import Console, console
+from tfshards.schemas.sizes import size
 
 if TYPE_CHECKING:
     from tqdm.asyncio import tqdm_asyncio
 
+# between two lines where there is no bar, and between two JSON objects
+LINE_SECONDS = 10.0
+EVENT_SECONDS = 1.0
+# of the bar, which takes the average of about this part of the updates as the rate
+_TICK_SECONDS = 0.1
+_SMOOTHING = 0.1
 
-def shows_bars(stream: TextIO) -> bool:
-    """Return whether progress on this stream is a bar: it is a terminal, or the output of a notebook."""
-    return stream.isatty() or (stream is sys.stderr and _is_in_notebook())
+
+class Display:
+    """Shows how much is done; a context manager that ends the bar."""
+
+    def __init__(
+        self, label: str, total: int, unit: Literal["examples", "bytes"], shown_on: Console | None = None
+    ) -> None:
+        """Show 0 of ``total`` on a console, by default that of the process."""
+        self._console = shown_on or console()
+        self._label, self._total, self._unit = label, total, unit
+        self._reported = time.monotonic()
+        self._bar = self._make_bar()
+        self._console.bar = self._bar
+
+    def _make_bar(self) -> tqdm_asyncio[object] | None:
+        stream = self._console.stream
+        if self._console.is_quiet or self._console.has_events or stream is None or not _shows_bars(stream):
+            return None
+        is_bytes = self._unit == "bytes"
+        bar = bar_class()(
+            total=self._total,
+            desc=self._label,
+            unit="B" if is_bytes else " examples",
+            unit_scale=True,
+            unit_divisor=1024 if is_bytes else 1000,
+            file=stream,
+            dynamic_ncols=True,
+            # of what only compares or verifies, nothing is left
+            leave=not is_bytes,
+            miniters=0,
+            mininterval=_TICK_SECONDS,
+            smoothing=_SMOOTHING,
+        )
+        return cast("tqdm_asyncio[object]", bar)
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._console.bar = None
+        if self._bar is not None:
+            self._bar.close()
+
+    def advance(self, count: int, postfix: str = "") -> None:
+        """Advance the bar, if there is one."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(postfix, refresh=False)
+            self._bar.update(count)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to report."""
+        interval = EVENT_SECONDS if self._console.has_events else LINE_SECONDS
+        return time.monotonic() - self._reported >= interval
+
+    def report(self, done: int, rate: float, num_bytes: int | None = None) -> None:
+        """Report how much is done, at ``rate`` per second, and the bytes if they are not the unit."""
+        self._reported = time.monotonic()
+        seconds = (self._total - done) / rate if rate else None
+        left = "time left unknown" if seconds is None else f"{seconds:.0f} s left"
+        if self._unit == "bytes":
+            what = f"{size(done)} of {size(self._total)}, {size(rate)}/s"
+        else:
+            what = f"{done:,} of {self._total:,} examples, {size(num_bytes or 0)}, {rate:,.0f} examples/s"
+        self._console.progress(
+            f"{self._label}: {what}, {left}",
+            {
+                "label": self._label,
+                "unit": self._unit,
+                "done": done,
+                "total": self._total,
+                "bytes": done if num_bytes is None else num_bytes,
+                "per_second": round(rate, 1),
+                "seconds_left": None if seconds is None else round(seconds, 1),
+            },
+        )
+
+    def report_end(self, done: int, rate: float, num_bytes: int | None = None) -> None:
+        """Report the end to a program; a person sees the result."""
+        if self._console.has_events:
+            self.report(done, rate, num_bytes)
 
 
 def bar_class() -> type[tqdm_asyncio[object]]:
@@ -20,6 +111,11 @@ def bar_class() -> type[tqdm_asyncio[object]]:
     from tqdm.auto import tqdm
 
     return cast("type[tqdm_asyncio[object]]", tqdm)
+
+
+def _shows_bars(stream: TextIO) -> bool:
+    """Return whether progress on this stream is a bar: it is a terminal, or the output of a notebook."""
+    return stream.isatty() or (stream is sys.stderr and _is_in_notebook())
 
 
 def _is_in_notebook() -> bool:

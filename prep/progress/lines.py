@@ -1,4 +1,4 @@
-"""Show the progress of a build: workers report over loopback, the main process prints a bar or plain lines.
+"""Status lines, and the progress of a build: workers report over loopback, the main process shows it.
 
 Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. If workers may run on
 other machines, the engine measures the progress from what they have written.
@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TextIO, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from tfshards.prep.progress.bars import bar_class, shows_bars
-from tfshards.schemas.errors import one_line
+from tfshards.prep.progress.bars import Display
+from tfshards.prep.progress.console import WARNING, Console, console
 from tfshards.schemas.sizes import size
 
-_WARNING = "warning: "
 _HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
-# of the rate of the bar: the average of about this part of the updates counts
-_SMOOTHING = 0.1
-# between two lines where there is no terminal
-LINE_SECONDS = 10.0
 # between two measurements, which may take a tenth of the time at most
 MEASURE_SECONDS = 1.0
 # without progress, until a line says so; then twice as long, and so on
@@ -67,11 +61,11 @@ NOTHING = Written()
 
 
 class Progress:
-    """Shows reports in the main process: a bar on a terminal or in a notebook, else lines."""
+    """Shows reports in the main process."""
 
-    def __init__(self, label: str, num_examples: int, stream: TextIO | None = None) -> None:
-        """Open the port for a total of ``num_examples``; ``stream`` is standard error by default."""
-        self._stream = stream or sys.stderr
+    def __init__(self, label: str, num_examples: int, shown_on: Console | None = None) -> None:
+        """Open the port for a total of ``num_examples``, shown on the console of the process by default."""
+        self._console = shown_on or console()
         self._total = num_examples
         self._label = label
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -111,58 +105,29 @@ class Progress:
         self._started = self._advanced = self._measured = time.monotonic()
         self._patience = STALL_SECONDS
         try:
-            if shows_bars(self._stream):
-                self._follow_with_bar()
-            else:
-                self._follow_with_lines()
+            with Display(self._label, self._total, "examples", self._console) as display:
+                while not self.has_ended:
+                    advance, stall = self._receive(), self._stall()
+                    # between two measurements, a bar would take the rate for 0
+                    if advance or not self._measure:
+                        display.advance(advance, size(self._written.num_bytes))
+                    if stall:
+                        self._console.line(stall)
+                    if display.is_due:
+                        self._report(display.report)
+                display.advance(self._drain() + self._take_measure(), size(self._written.num_bytes))
+                self._report(display.report_end)
         finally:
             self._socket.close()
 
-    def _follow_with_bar(self) -> None:
-        with bar_class()(
-            total=self._total,
-            desc=self._label,
-            unit=" examples",
-            unit_scale=True,
-            file=self._stream,
-            dynamic_ncols=True,
-            miniters=0,
-            mininterval=_TICK_SECONDS,
-            smoothing=_SMOOTHING,
-        ) as bar:
-            while not self.has_ended:
-                advance, stall = self._receive(), self._stall()
-                if advance or not self._measure:
-                    bar.update(advance)
-                bar.set_postfix_str(size(self._written.num_bytes), refresh=False)
-                if stall:
-                    bar.write(stall, file=self._stream)
-            bar.update(self._drain() + self._take_measure())
-            bar.set_postfix_str(size(self._written.num_bytes))
-
-    def _follow_with_lines(self) -> None:
-        last = self._started
-        while not self.has_ended:
-            self._receive()
-            now = time.monotonic()
-            stall = self._stall()
-            if stall:
-                print(stall, file=self._stream, flush=True)
-            if now - last >= LINE_SECONDS:
-                last = now
-                self._print_line(now)
-        self._drain()
-
-    def _print_line(self, now: float) -> None:
+    def _report(self, report: Callable[[int, float, int], None]) -> None:
         num_examples, num_bytes = self._written
+        now = time.monotonic()
         seconds, since = now - self._started, num_examples
         if self._first and num_examples > self._first[1].num_examples:
             # without the time until the first worker started
             seconds, since = now - self._first[0], num_examples - self._first[1].num_examples
-        rate = since / seconds
-        left = f"{(self._total - num_examples) / rate:.0f} s left" if rate else "time left unknown"
-        done = f"{num_examples:,} of {self._total:,} examples, {size(num_bytes)}"
-        print(f"{self._label}: {done}, {rate:,.0f} examples/s, {left}", file=self._stream, flush=True)
+        report(num_examples, since / max(seconds, 1e-9), num_bytes)
 
     def _stall(self) -> str:
         """Return a line if there has been no progress for some time."""
@@ -234,14 +199,17 @@ class WarningLine(str):
     @property
     def text(self) -> str:
         """The warning itself."""
-        return self.removeprefix(_WARNING)
+        return self.removeprefix(WARNING)
 
 
 def as_warning(text: str) -> str:
     """Return the status line of a warning, for any function ``log``."""
-    return WarningLine(_WARNING + text)
+    return WarningLine(WARNING + text)
 
 
 def to_stderr(line: str) -> None:
     """Print a status line to standard error: the default of every argument ``log``."""
-    print(one_line(line), file=sys.stderr, flush=True)
+    if isinstance(line, WarningLine):
+        console().line(line.text, is_warning=True)
+    else:
+        console().line(line)

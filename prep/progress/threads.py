@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias, TypeVar
+
+from tfshards.schemas import OptionsError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,11 +37,74 @@ def available_cores(quota: Path = _QUOTA) -> int:
     return cores
 
 
-NUM_CORES = available_cores()
-# Threads that write shards: more of them than cores would only wait for each other.
-NUM_WRITERS = max(2, min(4, NUM_CORES))
-# Into an object store: a thread that ends a shard waits for some round trips, in which others can write.
-NUM_REMOTE_WRITERS = 3 * NUM_WRITERS
+_NUM_CORES = available_cores()
+# the innermost limit of ``limited_jobs``, which holds in every thread
+_limits: list[int] = []
+_may_compute: list[threading.Semaphore] = []
+
+
+def num_jobs() -> int:
+    """Return how many processes, or threads that compute, may work at the same time."""
+    return _limits[-1] if _limits else _NUM_CORES
+
+
+def is_limited() -> bool:
+    """Return whether the number of jobs is limited."""
+    return bool(_limits)
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Wait until a thread may compute; without a limit the system shares the cores among all threads."""
+    with _may_compute[-1] if _may_compute else nullcontext():
+        yield
+
+
+def num_writers(*, is_remote: bool = False) -> int:
+    """Return the number of threads that write shards, of which more than cores would wait for each other.
+
+    A thread that ends a shard in an object store waits for some round trips, in which others can write.
+    """
+    if _limits:
+        return min(num_jobs(), 12 if is_remote else 4)
+    local = max(2, min(4, num_jobs()))
+    return 3 * local if is_remote else local
+
+
+@contextmanager
+def limited_jobs(number: int | None) -> Iterator[None]:
+    """Limit the processes, and the threads that compute, of what runs in the context.
+
+    >>> with prep.limited_jobs(2):
+    ...     manifest = prep.build(source, "data/photos")
+
+    The limit holds for every thread of this process. Engines other than the local one have their own.
+
+    Args:
+        number: how many may work at the same time; None for as many as there are cores.
+
+    Raises:
+        OptionsError: ``number`` is less than 1.
+    """
+    if number is None:
+        yield
+        return
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise OptionsError(f"jobs={number!r} must be an integer of at least 1")
+    may_compute = threading.Semaphore(number)
+    _limits.append(number)
+    _may_compute.append(may_compute)
+    arrow = find_spec("pyarrow") and import_module("pyarrow")
+    of_arrow = arrow.cpu_count() if arrow else 0
+    try:
+        if arrow:
+            arrow.set_cpu_count(number)
+        yield
+    finally:
+        _limits.remove(number)
+        _may_compute.remove(may_compute)
+        if arrow:
+            arrow.set_cpu_count(of_arrow)
 
 
 class _StopError(Exception):
@@ -63,7 +130,7 @@ def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick
             raise _StopError
         tick(num_bytes)
 
-    with ThreadPoolExecutor(NUM_CORES) as pool:
+    with ThreadPoolExecutor(num_jobs()) as pool:
         try:
             futures = [pool.submit(work, item, tick_on) for item in items]
             for future in as_completed(futures):

@@ -23,7 +23,7 @@ from tfshards.schemas.build_area import write_files
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.names import rejects_name
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage import RemotePath, any_path, check_expanded
 
 
 def repair(
@@ -81,6 +81,8 @@ def _check_exist(inputs: Sequence[str]) -> None:
     for given in inputs:
         paths = (given, given.partition("=")[2])
         if not any(path and (os.path.exists(path) or glob.glob(path)) for path in paths):
+            for path in paths:
+                check_expanded(path)
             raise InputError(f"{given} does not exist; give the inputs that the dataset was built from")
 
 

@@ -19,6 +19,7 @@ from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
@@ -48,6 +49,17 @@ class Found:
     shard: str
     record: int
     values: dict[str, Decoded]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the example as JSON values: of an image what it is, of a class also its name."""
+        features = self.schema.features
+        return {
+            "split": self.split,
+            "number": self.number,
+            "shard": self.shard,
+            "record": self.record,
+            "features": {one.name: _json_of(one, self.schema, self.values[one.name]) for one in features},
+        }
 
 
 def find(root: str | os.PathLike[str], what: str) -> Found:
@@ -178,6 +190,23 @@ def _image_text(data: bytes) -> str:
         found = format_of(data[:HEAD_BYTES])
         return found.name if found else "image"
     return describe(data)
+
+
+def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
+    if feature.is_encoded:
+        return {"image": _image_text(_only_bytes(values)), "num_bytes": len(_only_bytes(values))}
+    found: list[Json]
+    if feature.kind == "raw":
+        if feature.dtype in ("bfloat16", "complex64", "complex128"):
+            return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
+        numbers = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
+        found = numbers.tolist()
+    else:
+        found = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
+    if feature.kind == "label" and schema.class_names:
+        names: list[Json] = [_class_name(int(value), schema) for value in values]
+        return {"labels": found, "classes": names}
+    return found[0] if feature.shape == () and found else found
 
 
 def _class_name(label: int, schema: Schema) -> str:

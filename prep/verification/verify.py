@@ -11,7 +11,7 @@ from importlib import import_module
 import numpy as np
 
 from tfshards.prep.progress.meter import Meter
-from tfshards.prep.progress.threads import NUM_CORES, Tick, in_threads
+from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
 from tfshards.prep.verification.check_files import companions, digest_problems, rejects_problems
 from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
@@ -51,7 +51,7 @@ def verify(
     folder = any_path(dataset)
     is_deep = deep or decode
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
-    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(NUM_CORES) as decoders:
+    with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
         look = _looking(folder, manifest, deep=is_deep, decoders=decoders if decode else None)
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for shard, _ in found for problem in shard]

@@ -15,7 +15,7 @@ from typing import cast
 
 from tfshards.prep.planning.estimate import PIECE_BYTES
 from tfshards.prep.progress.lines import Reporter, Written
-from tfshards.prep.progress.threads import NUM_WRITERS
+from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
@@ -226,16 +226,19 @@ def _read_ahead(
     started: deque[tuple[Future[_Piece], int, Started | None]] = deque()
 
     def read(piece: Sequence[Row], ahead: Started | None) -> _Piece:
-        return encoded(piece, ahead.result() if ahead else reader.read(piece, schema))
+        started = ahead.result() if ahead else None
+        with computing():
+            return encoded(piece, reader.read(piece, schema) if started is None else started)
 
-    with ThreadPoolExecutor(NUM_WRITERS) as pool:
+    num_threads = num_writers()
+    with ThreadPoolExecutor(num_threads) as pool:
         num_rows = 0
         try:
             for piece in _pieces(rows, most_rows):
                 ahead = distant.start(piece, schema) if distant else None
                 started.append((pool.submit(read, piece, ahead), len(piece), ahead))
                 num_rows += len(piece)
-                while len(started) > NUM_WRITERS and (
+                while len(started) > num_threads and (
                     num_rows - started[0][1] >= least_rows or started[0][0].done()
                 ):
                     future, count, _ = started.popleft()

@@ -4,7 +4,15 @@
 that are used here; the functions of this package do what ``pathlib`` lacks.
 """
 
-from tfshards.schemas.storage.any_path import AnyPath, any_path, is_remote, is_same, name_below, without_user
+from tfshards.schemas.storage.any_path import (
+    AnyPath,
+    any_path,
+    check_expanded,
+    is_remote,
+    is_same,
+    name_below,
+    without_user,
+)
 from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
 from tfshards.schemas.storage.reading import in_flight, read_range, read_small
@@ -19,6 +27,7 @@ __all__ = [
     "RemoteStatus",
     "Sink",
     "any_path",
+    "check_expanded",
     "copy_file",
     "create",
     "in_flight",

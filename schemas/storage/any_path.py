@@ -48,6 +48,19 @@ def without_user(url: str) -> str:
     return _USER.sub(r"\1", url)
 
 
+def check_expanded(path: str) -> None:
+    """Raise OptionsError if a path starts with the ``~`` of a home folder.
+
+    A shell expands it, unless it is quoted or follows ``=``; a folder of this name would be made otherwise.
+    """
+    expanded = os.path.expanduser(path)
+    if path.startswith("~") and expanded != path:
+        raise OptionsError(
+            f"{path} starts with ~, which was not expanded, since it is in quotes or follows =",
+            remedy=f"give {expanded}, or ./{path} if ~ is the beginning of a name",
+        )
+
+
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
     """Return a local path or the URL of an object or a folder of objects.
 
@@ -56,7 +69,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
 
     Raises:
         OptionsError: it is a URL of another scheme, or is not of this form, or the extra ``remote`` is not
-            installed.
+            installed; or it starts with the ``~`` of a home folder.
     """
     if isinstance(given, RemotePath):
         return given
@@ -71,6 +84,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
                 f"{shown} is not a URL; write {short[0]}//{shown[short.end() :]}, or, for a local path, "
                 f"./{shown}"
             )
+        check_expanded(text)
         return Path(text)
     scheme = url[1].lower()
     if scheme not in SCHEMES:

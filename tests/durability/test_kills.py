@@ -21,7 +21,7 @@ import pytest
 
 from tfshards.prep import prune, verify
 from tfshards.prep.building.commit import complete_left
-from tfshards.prep.progress.threads import NUM_WRITERS
+from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import read_manifest
 from tfshards.schemas.names import MANIFEST_NAME
@@ -172,7 +172,7 @@ def finishes(commands, expected, out, kept, tried):
         # an edit only counts the shards that it writes, not those that it links
         written = {path for path, (digest, _) in kept.items() if digest not in old_digests(expected)}
         # shards being written may have been replaced by their final layout, but not yet noted as such
-        assert len(written) - NUM_WRITERS <= int(resumed[1]) <= len(written)
+        assert len(written) - num_writers() <= int(resumed[1]) <= len(written)
     tried["of a committed one" if is_committed else "resumed" if resumed else "restarted"] += 1
     assert contents(out) == expected.end
     assert list(out.rglob(".*")) == []

@@ -743,7 +743,7 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
     assert main(["adopt", str(tmp_path)]) == 1
     fault = "the checksum of the record's data does not match"
     assert capsys.readouterr().err.splitlines() == [
-        f"tfshards: {tmp_path} cannot be adopted, nothing was written:",
+        f"tfshards: {tmp_path} cannot be adopted, nothing was written: 3 problems",
         f"  a: record 1 at byte {size}: {fault}",
         f"  a: record 3 at byte {3 * size}: {fault}",
         f"  b: record 0 at byte 0: {fault}",

@@ -829,8 +829,8 @@ def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, conte
     # another skipped file gives another build
     assert printed.out.splitlines()[2:] == lines[2:]
     assert "warning: metadata.csv" in printed.err
-    assert main([*arguments, "--json"]) == 2
-    assert capsys.readouterr().err == "tfshards: --json has no effect with --dry-run; leave it out\n"
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"dry_run": True, "lines": printed.out.splitlines()}
 
 
 def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):

@@ -21,7 +21,7 @@ import pytest
 
 from tfshards.prep import ImageFolder, Options
 from tfshards.prep.cli import main as cli
-from tfshards.prep.progress import lines as progress
+from tfshards.prep.progress import bars
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import read_manifest
 
@@ -340,9 +340,9 @@ def test_show_prints_why_a_key_was_rejected(image_folder, run):
 
 BEFORE_DISK = {
     "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
-    "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld'"),
+    "no such verb": (["biuld"], "did you mean build? See tfshards --help\n"),
     "no input": (["build"], "tfshards build: the following arguments are required: KIND"),
-    "no such input": (["build", "tables"], "argument KIND: invalid choice: 'tables'"),
+    "no such input": (["build", "tables"], "did you mean table? See tfshards build --help\n"),
     "no output": (
         ["build", "images", "photos"],
         "tfshards build images: the following arguments are required: DATASET",
@@ -358,7 +358,7 @@ BEFORE_DISK = {
     "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
     "no such option": (
         ["build", "images", "photos", "out", "--shrads=3"],
-        "unrecognized arguments: --shrads=3; see tfshards build images --help",
+        "unrecognized arguments: --shrads=3; did you mean --shards? See tfshards build images --help",
     ),
     "an option of arrays": (
         ["build", "images", "photos", "out", "--list", "x"],
@@ -378,7 +378,7 @@ BEFORE_DISK = {
     ),
     "no such balance": (
         ["build", "images", "photos", "out", "--balance=x"],
-        "argument --balance: invalid choice: 'x'",
+        "argument --balance: invalid choice: 'x' (choose from",
     ),
     "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0 must be at least 1"),
     "a word for shards": (
@@ -788,7 +788,7 @@ def test_progress_is_a_bar_on_a_terminal(slow_folder, tmp_path):
 
 
 def test_progress_is_plain_lines_without_a_terminal(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.0)
     np.save("x.npy", np.random.default_rng(0).integers(0, 256, (6000, 1000), dtype=np.uint8))
     status, _, err = run("build", "arrays", "x.npy", "out", "--shards", 3)
     assert status == 0

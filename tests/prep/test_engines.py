@@ -15,7 +15,7 @@ from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress
-from tfshards.prep.progress.threads import NUM_WRITERS
+from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import BuildError, OptionsError
 
 
@@ -50,8 +50,8 @@ def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
 
     # no thread is free for the last items before the failure
     with pytest.raises(BuildError, match=r"^gone$"):
-        run_in_process(call, [*["wait"] * (NUM_WRITERS - 1), "fail", *["wait"] * 50], stop)
-    assert len(started) == NUM_WRITERS - 1
+        run_in_process(call, [*["wait"] * (num_writers() - 1), "fail", *["wait"] * 50], stop)
+    assert len(started) == num_writers() - 1
 
 
 def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
@@ -65,7 +65,7 @@ def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
 
     with pytest.raises(KeyboardInterrupt):
         run_in_process(wait, range(50), stop)
-    assert 1 <= len(called) <= NUM_WRITERS
+    assert 1 <= len(called) <= num_writers()
 
 
 @pytest.mark.parametrize("balance", ["count", "bytes"])

@@ -53,7 +53,7 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
 
     real = write_parts.write_part
     monkeypatch.setattr("tfshards.prep.exporting.export.write_part", stop_before)
-    monkeypatch.setattr("tfshards.prep.progress.threads.NUM_CORES", 1)
+    monkeypatch.setattr("tfshards.prep.progress.threads._NUM_CORES", 1)
     with pytest.raises(KeyboardInterrupt):
         quietly(every, tmp_path / "stopped", to=to)
     assert set(written) < set(range(4))

@@ -45,6 +45,11 @@ CALLED = {
 # arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
     "json",
+    "quiet",
+    "verbose",
+    "progress",
+    "log_file",
+    "jobs",
     "batch_size",
     "estimate",
     "keys",

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tfshards.prep.progress import meter
+from tfshards.prep.progress import bars
+from tfshards.prep.progress.console import Console
 from tfshards.prep.progress.meter import Meter
 
 
@@ -18,7 +19,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_shows_a_bar_that_is_erased_at_the_end():
     stream = Terminal()
-    with Meter("verify", 3 << 20, stream) as bar:
+    with Meter("verify", 3 << 20, Console(stream)) as bar:
         bar.add(1 << 20)
         bar.add(2 << 20)
     assert "verify:" in stream.getvalue()
@@ -28,7 +29,7 @@ def test_a_terminal_shows_a_bar_that_is_erased_at_the_end():
 
 def test_short_work_prints_nothing_without_a_terminal():
     stream = io.StringIO()
-    with Meter("verify", 10, stream) as lines:
+    with Meter("verify", 10, Console(stream)) as lines:
         lines.add(10)
     assert stream.getvalue() == ""
 
@@ -41,8 +42,8 @@ def test_short_work_prints_nothing_without_a_terminal():
     ],
 )
 def test_long_work_prints_lines_at_intervals(done, line, monkeypatch):
-    monkeypatch.setattr(meter, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.0)
     stream = io.StringIO()
-    with Meter("verify", 4 << 20, stream) as lines:
+    with Meter("verify", 4 << 20, Console(stream)) as lines:
         lines.add(done)
     assert re.fullmatch(line, stream.getvalue())

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tfshards.prep.progress import bars
 from tfshards.prep.progress import lines as progress
+from tfshards.prep.progress.console import Console
 from tfshards.prep.progress.lines import Progress, Reporter, WarningLine, Written, as_warning
 from tfshards.schemas.sizes import size
 
@@ -65,9 +67,9 @@ def test_a_report_without_a_receiver_is_not_an_error():
 
 
 def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    shown = Progress("photos", 400, stream)
+    shown = Progress("photos", 400, Console(stream))
 
     def work() -> None:
         for _ in range(4):
@@ -83,9 +85,9 @@ def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
 
 
 def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    follow(Progress("photos", 400, stream), lambda: time.sleep(0.3))
+    follow(Progress("photos", 400, Console(stream)), lambda: time.sleep(0.3))
     assert (
         stream.getvalue().splitlines()[0] == "photos: 0 of 400 examples, 0 B, 0 examples/s, time left unknown"
     )
@@ -93,7 +95,7 @@ def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
 
 def test_a_build_of_less_than_ten_seconds_prints_no_lines():
     stream = io.StringIO()
-    shown = Progress("photos", 400, stream)
+    shown = Progress("photos", 400, Console(stream))
     follow(shown, lambda: shown.reporter.report(400, 1))
     assert stream.getvalue() == ""
 
@@ -102,7 +104,7 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     with os.fdopen(follower, "w") as terminal:
-        shown = Progress("photos", 400, terminal)
+        shown = Progress("photos", 400, Console(terminal))
 
         def work() -> None:
             for _ in range(4):
@@ -118,9 +120,9 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
 
 
 def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    shown = Progress("photos", 400, stream)
+    shown = Progress("photos", 400, Console(stream))
 
     def work() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -141,13 +143,13 @@ def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
 
 @pytest.fixture
 def fast(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
 
 
 def test_a_measure_replaces_the_reports_of_workers(fast):
     stream = io.StringIO()
-    shown = Progress("photos", 400, stream)
+    shown = Progress("photos", 400, Console(stream))
     measures = iter([Written(0, 0), Written(100, 1 << 20), *[Written(300, 3 << 20)] * 1000])
 
     def work() -> None:
@@ -162,7 +164,7 @@ def test_a_measure_replaces_the_reports_of_workers(fast):
 
 def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
     stream = io.StringIO()
-    shown = Progress("photos", 1000, stream)
+    shown = Progress("photos", 1000, Console(stream))
     started = time.monotonic()
 
     def measure() -> Written:
@@ -179,7 +181,7 @@ def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
 def test_progress_never_goes_back_when_a_task_is_repeated(fast):
     stream = io.StringIO()
     measures = iter([Written(200, 2), *[Written(100, 1)] * 1000])
-    follow(Progress("photos", 400, stream), lambda: time.sleep(0.5), lambda: next(measures))
+    follow(Progress("photos", 400, Console(stream)), lambda: time.sleep(0.5), lambda: next(measures))
     assert {line.split(",")[0] for line in stream.getvalue().splitlines()} == {"photos: 200 of 400 examples"}
 
 
@@ -188,13 +190,13 @@ def test_an_error_of_the_measure_ends_the_progress(fast):
         raise ValueError("a worker has failed")
 
     with pytest.raises(ValueError, match="a worker has failed"):
-        Progress("photos", 400, io.StringIO()).follow(fail)
+        Progress("photos", 400, Console(io.StringIO())).follow(fail)
 
 
 def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
     stream = io.StringIO()
-    shown = Progress("photos", 400, stream)
+    shown = Progress("photos", 400, Console(stream))
     follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
     # after 0.2, 0.4 and 0.8 seconds, and not more often
     lines = stream.getvalue().splitlines()
@@ -203,11 +205,13 @@ def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
 
 
 def test_a_job_that_makes_progress_is_not_reported(monkeypatch, fast):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 1000.0)
+    monkeypatch.setattr(bars, "LINE_SECONDS", 1000.0)
     monkeypatch.setattr(progress, "STALL_SECONDS", 1.0)
     stream = io.StringIO()
     numbers = itertools.count()
-    follow(Progress("photos", 400, stream), lambda: time.sleep(1.5), lambda: Written(next(numbers), 1))
+    follow(
+        Progress("photos", 400, Console(stream)), lambda: time.sleep(1.5), lambda: Written(next(numbers), 1)
+    )
     assert stream.getvalue() == ""
 
 
@@ -217,7 +221,7 @@ def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     with os.fdopen(follower, "w") as terminal:
         measures = iter([Written(100, 1), *[Written(200, 2)] * 1000])
-        follow(Progress("photos", 400, terminal), lambda: time.sleep(0.9), lambda: next(measures))
+        follow(Progress("photos", 400, Console(terminal)), lambda: time.sleep(0.9), lambda: next(measures))
     written = os.read(leader, 1 << 16).decode()
     os.close(leader)
     assert "photos: no progress for 0 s\r\n" in written
@@ -227,7 +231,7 @@ def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
 def test_warnings_are_marked_in_one_place():
     # a line that only starts with the word would pass for a status line
     marked = [path for path in PREP.rglob("*.py") if re.search(r"""["']warning: """, path.read_text())]
-    assert marked == [Path(progress.__file__)]
+    assert marked == [PREP / "progress" / "console.py"]
 
 
 def test_a_warning_is_a_line_that_knows_its_text():

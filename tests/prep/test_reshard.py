@@ -176,7 +176,7 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     asked = {"shards": 5, "options": ShardOptions(balance="bytes")}
     reshard(root, tmp_path / "a" / "out", **asked, log=quiet)
     monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
-    monkeypatch.setattr(rewrite, "NUM_WRITERS", 1)
+    monkeypatch.setattr(rewrite, "num_writers", lambda: 1)
     monkeypatch.setattr(shard_pass, "_RECORDS_AT_ONCE", 3)
     reshard(root, tmp_path / "b" / "out", **asked, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tfshards.prep.cli.main import main
-from tfshards.prep.cli.verb import Verb, add_dataset
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -28,8 +28,7 @@ def count(args):
         raise InputError(f"{found} examples are fewer than at_least={args.at_least}")
     if args.beam_args == ["stop"]:
         raise KeyboardInterrupt
-    print(found)
-    return 0
+    return Result(lambda: str(found), lambda: found)
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_a_new_row_is_a_verb(run, tmp_path):
     assert run("count", "") == (2, "", "tfshards: DATASET is empty; give . for the working directory\n")
     assert "count the examples" in run("--help")[1]
     assert run("count", "--help")[1].startswith(
-        "usage: tfshards count [-h] [--at-least N] [--config FILE] DATASET\n\nCount the"
+        "usage: tfshards count [-h] [--at-least N] [--config FILE] [--json] [-q | -v]\n"
     )
     message = (
         "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"

@@ -49,7 +49,7 @@ from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path, is_remote
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 
@@ -109,6 +109,7 @@ class ImageFolder:
                 f"mask_dir={self.mask_dir!r} is a URL, but root={self.root!r} is a local folder"
             )
         check_class_names(self.class_names)
+        check_expanded(self.mask_dir or "")
         if self.mask_dir is not None and not self.mask_dir:
             raise OptionsError(
                 "mask_dir= is empty; give the folder of the masks, relative to that of the images"

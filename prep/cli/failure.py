@@ -1,0 +1,114 @@
+"""What an error becomes on the command line: a message, a JSON object, and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tfshards.prep import install_text
+from tfshards.prep.cli.expand import Expanded
+from tfshards.prep.cli.flags import with_flags
+from tfshards.prep.cli.parser import UsageError
+from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
+from tfshards.schemas.errors import IncompleteError, one_line
+from tfshards.schemas.json_reader import Json
+
+# The code and exit status of each class of errors: the first one that fits.
+_CODES: tuple[tuple[type[Exception], str, int], ...] = (
+    (OptionsError, "options", 2),
+    (InputError, "input", 1),
+    (FormatError, "format", 1),
+    (IncompleteError, "incomplete", 3),
+    (BuildError, "build", 1),
+    (TfshardsError, "data", 1),
+    (OSError, "system", 1),
+)
+# Python's message if the system refuses a thread: of the limit of processes, or of memory.
+_NO_THREAD = "can't start new thread"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that ends a command.
+
+    Attributes:
+        status: exit status of the command.
+        code: stable name of the kind of error.
+        message: text of the error.
+        path: path of the file or folder that it is about, if the error has it.
+        remedy: what to do, if the error states it.
+        prefix: start of the text on standard error.
+    """
+
+    status: int
+    code: str
+    message: str
+    path: str | None = None
+    remedy: str | None = None
+    prefix: str = "tfshards: "
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.message}"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the object that ``--json`` prints."""
+        return {"code": self.code, "message": self.message, "path": self.path, "remedy": self.remedy}
+
+
+def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
+    """Return what an error becomes; its code is ``internal`` if it is a defect of the program.
+
+    Args:
+        error: the error.
+        parser: the parser of the verb, whose flags replace the parameters that messages name.
+        expanded: the command line with the options of files.
+    """
+    if isinstance(error, UsageError):
+        return Failure(2, "options", str(error), None, error.remedy, f"{error.prog}: ")
+    if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
+        remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
+        return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
+    if isinstance(error, ModuleNotFoundError):
+        # any other missing module is a defect
+        with suppress(ModuleNotFoundError):
+            message = install_text(error, next(iter(expanded.arguments), "tfshards"))
+            return Failure(1, "missing", message, None, message.rpartition(": ")[2])
+    fitting = [(code, status) for kind, code, status in _CODES if isinstance(error, kind)]
+    if not fitting:
+        return Failure(1, "internal", one_line(f"{type(error).__name__}: {error}"))
+    code, status = fitting[0]
+    if isinstance(error, OSError):
+        return Failure(status, code, _system_fault(error), _name_of(error))
+    message = expanded.with_origin(with_flags(str(error), parser))
+    stated: str | None = getattr(error, "remedy", None)
+    return Failure(
+        status, code, message, _path_of(error), None if stated is None else with_flags(stated, parser)
+    )
+
+
+def interruption(status: int, *, is_resumable: bool) -> Failure:
+    """Return what an interruption becomes."""
+    remedy = "run the same command to resume" if is_resumable else None
+    message = f"interrupted; {remedy}" if remedy else "interrupted"
+    # after the ^C that a terminal shows
+    return Failure(status, "interrupted", message, None, remedy, "\n")
+
+
+def _path_of(error: Exception) -> str | None:
+    if isinstance(error, FormatError):
+        # the subject is a file, except where the problems are those of several
+        return error.subject if os.path.isfile(error.subject) else None
+    path = getattr(error, "path", None)
+    return None if path is None else str(path)
+
+
+def _name_of(error: OSError) -> str | None:
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
+
+
+def _system_fault(error: OSError) -> str:
+    if not error.strerror:
+        return str(error)
+    return one_line(f"{_name_of(error) or 'operating system'}: {error.strerror}")
