@@ -41,13 +41,6 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
     raise OptionsError(f"{without_user(text)} is a URL, but only local paths are supported; {remedy}")
 
 
-def check_new_file(path: AnyPath, content: str) -> None:
-    """Raise InputError unless a file can be made at ``path``; ``content`` names it, such as ``the keys``."""
-    if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):
-        fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
-        raise InputError(f"{path}: {fault}; name a file for {content} in an existing folder")
-
-
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
     """Return the size in bytes of each file, or why it cannot be read; objects are listed, not asked for.
 

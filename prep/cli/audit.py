@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, get_args
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.progress.lines import counted
-from tfshards.prep.sources.keys_file import write_keys
+from tfshards.prep.sources.keys_file import holds_written_keys, write_keys
 from tfshards.schemas import OptionsError
-from tfshards.schemas.files import check_new_file
+from tfshards.schemas.new_file import check_new_file
 from tfshards.schemas.storage import any_path
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> Result:
         raise OptionsError("keys_of= has no effect without keys=; name a file")
     path = any_path(args.keys) if args.keys else None
     if path is not None:
-        check_new_file(path, "the keys")
+        check_new_file(path, "a list of keys", holds_written_keys)
     found = audit(args.dataset, distance=_distance(args.distance))
     if path is not None:
         keys = found.keys(args.keys_of or _DEFAULT_KINDS)

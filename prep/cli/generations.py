@@ -19,7 +19,7 @@ def _run_generations(args: argparse.Namespace) -> Result:
     found = generations(args.dataset)
     return Result(
         lambda: "\n".join(table([_HEAD, *map(_row, found)])),
-        lambda: [generation.to_json() for generation in found],
+        lambda: {"generations": [generation.to_json() for generation in found]},
     )
 
 

@@ -30,11 +30,12 @@ from tfshards.prep.cli.flags import log_with_flags
 from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.prep.progress.console import Console, console, reporting
+from tfshards.prep.progress.console import Console, console, is_log, reporting
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.files import local_path
+from tfshards.schemas.new_file import check_new_file
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
@@ -190,6 +191,9 @@ def _console_of(args: argparse.Namespace, stack: ExitStack) -> Console:
     log_file = None
     if args.log_file is not None:
         path = local_path(args.log_file)
+        # a device or a pipe takes lines without harm
+        if path.is_file() or not path.exists():
+            check_new_file(path, "a log", is_log)
         log_file = stack.enter_context(path.open("a", encoding="utf-8", errors="backslashreplace"))
     made = Console(
         is_quiet=args.quiet,

@@ -114,7 +114,8 @@ class _Parser(argparse.ArgumentParser):
         for action in self._actions if choice else ():
             if choice and choice[1] in ("/".join(action.option_strings), action.metavar, action.dest):
                 remedy = close_to(choice[2], [*map(str, action.choices or ())])
-        if remedy:
+        if remedy and choice and choice[1] == "COMMAND":
+            # which are many
             message = message.partition(" (choose from")[0]
         raise UsageError(self.prog, _NO_INTEGER.sub(r"\1 \2 must be an integer", message), remedy)
 

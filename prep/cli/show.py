@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import OptionsError
-from tfshards.schemas.files import check_new_file, local_path
+from tfshards.schemas.files import local_path, write_atomically
+from tfshards.schemas.new_file import check_new_file
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
@@ -32,8 +33,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.show import examples, find
 
-    if args.save:
-        check_new_file(local_path(args.save), "the image")
     if args.first is None and args.key is not None:
         return _result(iter([find(args.dataset, args.key)]), args)
     count = 1 if args.first is None else args.first
@@ -61,7 +60,9 @@ def _save(found: Found, args: argparse.Namespace) -> None:
         raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
     data = found.values[images[0]][0]
     assert isinstance(data, bytes)
-    local_path(args.save).write_bytes(data)
+    path = local_path(args.save)
+    check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
+    write_atomically(path, data)
     args.log(f"wrote the image to {args.save}")
 
 

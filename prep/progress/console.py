@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from tfshards.schemas.errors import one_line
 from tfshards.schemas.json_reader import Json
@@ -21,6 +22,8 @@ from tfshards.schemas.json_reader import Json
 if TYPE_CHECKING:
     from tqdm.asyncio import tqdm_asyncio
 
+# The start of a line of a log.
+_LOG_LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 ")
 # The start of a warning where it is text.
 WARNING = "warning: "
 
@@ -122,6 +125,11 @@ class Console:
             with suppress(OSError, ValueError):
                 file.close()
             self.line(f"{file.name} is incomplete: {error}", is_warning=True)
+
+
+def is_log(file: BinaryIO) -> bool:
+    """Return whether a file begins with a line of a log."""
+    return _LOG_LINE.match(file.read(64)) is not None
 
 
 class _Handler(logging.Handler):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tfshards.prep.reporting.audited import FindingPart
 from tfshards.prep.reporting.class_groups import ClassRow, Group
@@ -86,6 +87,11 @@ def require_packages() -> None:
         import vl_convert  # noqa: F401
     except ModuleNotFoundError as error:
         raise InputError(f"a report requires {error.name}: pip install 'tfshards[report]'") from None
+
+
+def is_page(file: BinaryIO) -> bool:
+    """Return whether a file begins as a page of a report does."""
+    return b'<meta name="generator" content="tfshards ' in file.read(1024)
 
 
 def rendered(page: Page) -> bytes:

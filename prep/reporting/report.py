@@ -22,12 +22,13 @@ from tfshards.prep.reporting.overview import (
     split_parts,
     tiles,
 )
-from tfshards.prep.reporting.page import Page, rendered, require_packages
+from tfshards.prep.reporting.page import Page, is_page, rendered, require_packages
 from tfshards.prep.reporting.pictures import side_of
 from tfshards.prep.reporting.rejected import rejected_groups, source_folder
-from tfshards.prep.reporting.sheet import contact_sheet
+from tfshards.prep.reporting.sheet import contact_sheet, is_sheet
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
-from tfshards.schemas.files import check_new_file, write_atomically
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.new_file import check_new_file
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
@@ -74,7 +75,7 @@ def report(
     require_packages()
     root, manifest = any_path(dataset), read_manifest(dataset)
     path = any_path(f"{manifest.name}-report.html" if output is None else output)
-    check_new_file(path, "the page")
+    check_new_file(path, "a report", is_page)
     if png is not None and image_of(manifest.schema) is None:
         raise OptionsError("png= writes a contact sheet, but the dataset has no images; leave it out")
     source = source_folder(options.source)
@@ -141,7 +142,7 @@ def _check_png(png: str | os.PathLike[str]) -> None:
     found = any_path(png)
     if found.suffix.lower() != ".png":
         raise OptionsError(f"png={os.fspath(png)!r} must end in .png: the contact sheet is a PNG")
-    check_new_file(found, "the contact sheet")
+    check_new_file(found, "a contact sheet", is_sheet)
 
 
 def _features(manifest: Manifest) -> list[tuple[str, str, str, str]]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+from PIL.PngImagePlugin import PngInfo
 
 from tfshards.prep.imaging.pillow import Image, ImageDraw, ImageFont
 from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.reporting.pictures import side_of
 
+_SOFTWARE = "tfshards"
 _GAP, _LINE = 4, 20
 _BACKGROUND, _TEXT = (255, 255, 255), (28, 32, 38)
 
@@ -41,9 +45,16 @@ def contact_sheet(chosen: Mapping[str, Sequence[int]], seen: Mapping[int, Glimps
                 image.thumbnail((side, side))
                 x = left + column * (side + _GAP) + (side - image.width) // 2
                 sheet.paste(image, (x, top + _LINE + (side - image.height) // 2))
-    file = io.BytesIO()
-    sheet.save(file, "PNG", compress_level=6)
+    file, note = io.BytesIO(), PngInfo()
+    note.add_text("Software", _SOFTWARE)
+    sheet.save(file, "PNG", compress_level=6, pnginfo=note)
     return file.getvalue()
+
+
+def is_sheet(file: BinaryIO) -> bool:
+    """Return whether a file begins as a contact sheet does."""
+    # the signature, the header, and the text
+    return f"tEXtSoftware\0{_SOFTWARE}".encode("ascii") in file.read(8 + 25 + 100)
 
 
 def _fitting(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
@@ -17,6 +19,8 @@ from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage import AnyPath, any_path
 
 _MARK = b'"'
+_LONGEST = 1 << 16
+_WRITTEN = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*"\n')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -27,6 +31,11 @@ def write_keys(path: AnyPath, keys: Iterable[str]) -> None:
         OSError: the file cannot be written.
     """
     write_atomically(path, "".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
+
+
+def holds_written_keys(file: BinaryIO) -> bool:
+    """Return whether a file holds what ``write_keys`` writes; lists that people write may look different."""
+    return all(map(_WRITTEN.fullmatch, iter(lambda: file.readline(_LONGEST), b"")))
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[bytes]:

@@ -261,11 +261,12 @@ def test_an_input_that_changes_while_it_is_read_is_reported(what, workers, comma
 
 def children(process: int) -> list[int]:
     """Return the child processes of a process, from /proc."""
-    return [
-        int(child)
-        for thread in Path(f"/proc/{process}/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    ]
+    found = ""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        # a thread may end meanwhile
+        with suppress(FileNotFoundError):
+            found += (thread / "children").read_text()
+    return [int(child) for child in found.split()]
 
 
 def test_a_worker_that_is_killed_ends_the_build(commands, command, open_path):

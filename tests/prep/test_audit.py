@@ -211,9 +211,9 @@ def test_the_keys_of_all_equal_examples_but_one_are_listed(image_folder, tmp_pat
     assert main([*arguments[:4], "--keys-of", "size"]) == 2
     assert "--keys-of has no effect without --keys; name a file" in capsys.readouterr().err
     assert main([*arguments[:-1], str(tmp_path / "no" / "keys")]) == 1
-    assert "does not exist; name a file for the keys in an existing folder" in capsys.readouterr().err
+    assert "does not exist; name a file for a list of keys in an existing folder" in capsys.readouterr().err
     assert main([*arguments[:-1], str(tmp_path)]) == 1
-    assert f"{tmp_path}: is a folder; name a file for the keys" in capsys.readouterr().err
+    assert f"{tmp_path}: is a folder; name a file for a list of keys" in capsys.readouterr().err
 
 
 def test_the_keys_of_a_conflict_are_listed_all_or_none(dataset, tmp_path, capsys):

@@ -76,6 +76,8 @@ DOCUMENTS = {
     "export out new --to webdataset": "files",
     "adopt out": None,
     "completion bash": "script",
+    "generations out": "generations",
+    "restore out 01234567": None,
 }
 
 
@@ -195,7 +197,8 @@ def test_details_are_printed_only_if_asked_for_and_a_log_file_has_them(run):
     assert any("starting build: 5 examples" in line for line in added)
     assert added[-1].endswith(" exit status 0")
     status, _, err = run("info out --log-file no/log")
-    assert (status, err) == (1, "tfshards: no/log: No such file or directory\n")
+    missing = "the folder no does not exist; name a file for a log in an existing folder"
+    assert (status, err) == (1, f"tfshards: no/log: {missing}\n")
 
 
 def test_a_log_file_on_a_full_disk_is_a_warning(run):
@@ -207,9 +210,12 @@ def test_a_log_file_on_a_full_disk_is_a_warning(run):
 
 
 def test_beams_log_is_a_detail(run):
-    line = "build arrays x.npy {} -- --runner=DirectRunner"
-    quiet = run(line.format("one"))[2]
-    verbose = run(line.format("two").replace(" --", " --verbose --", 1))[2]
+    # in processes of their own, since an interrupted build silences Beam for the rest of the program
+    line = "-m tfshards build arrays x.npy {} -- --runner=DirectRunner"
+    quiet, verbose = (
+        subprocess.run([sys.executable, *line.format(rest).split()], capture_output=True, text=True).stderr
+        for rest in ("one", "two --verbose")
+    )
     assert "apache_beam" not in quiet
     assert re.search(r"^apache_beam\S*: INFO: ", verbose, re.MULTILINE), verbose
 

@@ -82,7 +82,7 @@ def test_the_verbs_list_and_restore_generations(out, capsys):
     assert lines[0].split() == ["build", "committed", "(UTC)", "examples", "made", "by"]
     assert lines[1].split()[3:] == ["24", "arrays", "current"]
     assert main(["generations", str(out), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["generations"]
     assert [one["made_by"] for one in found] == ["arrays", "relabel", "remove", "append", "arrays"]
     before = read_manifest(out).build_id
     assert main(["restore", str(out), found[2]["build_id"]]) == 0

@@ -333,10 +333,10 @@ def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp
         (
             ["--png", "no/sheet.png"],
             1,
-            "no/sheet.png: the folder no does not exist; name a file for the contact sheet in an existing",
+            "no/sheet.png: the folder no does not exist; name a file for a contact sheet in an existing",
         ),
         (["--output", "no/page.html"], 1, "no/page.html: the folder no does not exist; name a file"),
-        (["--output", "."], 1, ".: is a folder; name a file for the page in an existing folder"),
+        (["--output", "."], 1, ".: is a folder; name a file for a report in an existing folder"),
     ],
 )
 def test_files_that_cannot_be_written_are_errors_before_anything_is_read(

@@ -1,0 +1,46 @@
+"""The check of a file that the user names for output: outside datasets, and replacing only its own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from tfshards.schemas.errors import InputError
+from tfshards.schemas.manifest_file import is_manifest
+from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import AnyPath
+
+
+def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
+    """Check that a file may be written, before the work for it begins.
+
+    Args:
+        path: the file.
+        content: what it will hold, such as ``the keys``.
+        is_own: returns whether an existing file, which is open for reading and not empty, holds the same kind
+            of content, so that it may be replaced.
+
+    Raises:
+        InputError: the file cannot be made there, belongs to a dataset, or would replace one of another kind.
+    """
+    where = f"name a file for {content}"
+    if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):
+        fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
+        raise InputError(f"{path}: {fault}; {where} in an existing folder")
+    # A link of this name may lead from a dataset, or into one.
+    folders = dict.fromkeys((*(path.parent.resolve() / path.name).parents, *path.resolve().parents))
+    for folder in folders:
+        with suppress(OSError):
+            if is_manifest(folder / MANIFEST_NAME):
+                raise InputError(f"{path} is inside the dataset {folder}; {where} outside it")
+    with suppress(FileNotFoundError):
+        is_empty = path.stat().st_size == 0
+        if not path.is_file():
+            raise InputError(f"{path} is not a regular file; {where}")
+        if is_empty:
+            return
+        with path.open("rb") as file:
+            if not is_own(file):
+                raise InputError(f"{path} is not {content} that tfshards wrote; move it away, or {where}")
