@@ -12,6 +12,7 @@ from typing import TypeAlias
 try:
     import PIL
     from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
+    from PIL.PngImagePlugin import PngInfo
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
@@ -26,6 +27,7 @@ __all__ = [
     "ImageFile",
     "ImageFont",
     "Picture",
+    "PngInfo",
     "UnidentifiedImageError",
     "decoder_versions",
     "formats",

@@ -7,9 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from PIL.PngImagePlugin import PngInfo
-
-from tfshards.prep.imaging.pillow import Image, ImageDraw, ImageFont
+from tfshards.prep.imaging.pillow import Image, ImageDraw, ImageFont, PngInfo
 from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.reporting.pictures import side_of
 

@@ -344,7 +344,7 @@ def test_advance_raises_if_it_would_miscount(numbered, tmp_path):
 
 def test_a_folder_whose_last_checkpoint_is_missing_is_an_error(tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-7"\n')
-    with pytest.raises(InputError, match="ckpt-7.index is missing; restore these files from a backup"):
+    with pytest.raises(InputError, match=r"ckpt-7\.index is missing; restore these files from a backup"):
         loader.Resume(tmp_path)
     with pytest.raises(OptionsError, match="every=0 must be at least 1"):
         loader.Resume(tmp_path / "new", every=0)
