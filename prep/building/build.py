@@ -35,6 +35,7 @@ from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
+from tfshards.prep.sources.image_arguments import restored_images
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.build_area import create
@@ -285,20 +286,21 @@ def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
     conversions = manifest.totals.conversions
     num_converted = conversions.get("re-encoded", 0)
     # with these jpeg_quality= is given already, or is not allowed
-    was_chosen = {"jpeg_quality", "format", "depth"} & set(plan.options) or plan.options.get("channels") == 4
+    images = restored_images(plan.options)
+    was_chosen = images.jpeg_quality or images.format != "keep" or images.depth != 8 or images.channels == 4
     if not num_converted or written <= _MUCH_LARGER * source or was_chosen:
         return
-    images = counted(num_converted, "image")
+    count = counted(num_converted, "image")
     were = "was" if num_converted == 1 else "were"
     if conversions.get("resized"):
         how = (
-            f"{images} could not be kept unchanged: resized JPEGs were stored as JPEG of quality "
+            f"{count} could not be kept unchanged: resized JPEGs were stored as JPEG of quality "
             f"{JPEG_QUALITY}, others losslessly as PNG; a lower quality, such as jpeg_quality=85, stores all "
             "of them as JPEG"
         )
     else:
         how = (
-            f"{images} could not be kept unchanged and {were} stored losslessly as PNG; "
+            f"{count} could not be kept unchanged and {were} stored losslessly as PNG; "
             f"jpeg_quality={JPEG_QUALITY} stores them as JPEG"
         )
     log(f"the dataset has {size(written)}, its source {size(source)}: {how}")

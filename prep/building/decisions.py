@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.progress.lines import counted
+from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.build_area import check_owned, foreign
 from tfshards.schemas.json_reader import Json
@@ -24,10 +26,8 @@ _PARAMETERS = {
     "split_array": "split",
     "split_column": "split",
 }
-# Versions that are recorded with the options, since they change the output.
-_VERSIONS = ("pillow", "pillow_heif", "zlib")
 # What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = (*_VERSIONS, "same_image", "source")
+_NOT_PARAMETERS = (*VERSIONS, "quality", "same_image", "source")
 # What differs if the keys, sizes and times of the inputs are those of the dataset.
 _CONTENTS = {
     "arrays": "the values or the order of the rows have changed",
@@ -54,7 +54,7 @@ class Wanted:
         if manifest is None or not manifest.inputs_digest:
             return False
         return self.plan_id == plan_id_of(
-            manifest.name, manifest.schema, manifest.options, manifest.inputs_digest
+            manifest.name, manifest.schema, with_all_images(manifest.options), manifest.inputs_digest
         )
 
 
@@ -136,14 +136,14 @@ def _edits(manifest: Manifest) -> str:
 
 def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
     """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
-    changed = _changed(manifest.options, wanted.options)
+    changed = _changed(with_all_images(manifest.options), wanted.options)
     kind = manifest.options.get("source")
     is_other_kind = kind != wanted.options.get("source")
     if is_other_kind:
         # each kind has options of its own
         changed = []
-    versions = [name for name in changed if name in _VERSIONS]
-    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, *_VERSIONS, "appended")]
+    versions = [name for name in changed if name in VERSIONS]
+    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, *VERSIONS, "appended")]
     causes = []
     if manifest.name != wanted.name:
         causes.append(f"another name ({manifest.name!r})")
@@ -152,7 +152,7 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     if named:
         causes.append(f"other options ({', '.join(named)})")
     if versions:
-        causes.append(f"another version of {' and '.join(versions)}")
+        causes.append(f"another version of {' and '.join(map(_version_text, versions))}")
     is_appended = "appended" in manifest.options
     if is_other_kind:
         pass
@@ -170,6 +170,10 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     return "that was appended to" + (f", with {listed}" if causes else "")
 
 
+def _version_text(name: str) -> str:
+    return "the conversion of images" if name == "conversion" else name
+
+
 def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
     """Return the status line about a dataset for which there is nothing to do.
 
@@ -184,7 +188,7 @@ def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
 
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
     """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
-    changed = _changed(manifest.options, options)
+    changed = _changed(with_all_images(manifest.options), options)
     return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
 
 
@@ -236,4 +240,6 @@ def _as_parameter(option: str) -> str:
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
-    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    # which follows from it
+    return [name for name in changed if name != "quality" or "jpeg_quality" not in changed]

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias, cast
 
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.options import Balance, Duplicates, Options
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -118,7 +120,7 @@ def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     elif options.get("source") == "merge":
         origins = cast("list[Json]", options["of"])
     else:
-        yield options
+        yield with_all_images(options)
         return
     for origin in origins:
         yield from builds_of(cast("Mapping[str, Mapping[str, Json]]", origin)["options"])
@@ -126,9 +128,6 @@ def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 
 def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     """Return the options of a dataset's build; several builds must have equal options of their sources."""
-    # appending needs Pillow, unlike reading what a manifest records
-    from tfshards.prep.imaging.pillow import decoder_versions
-
     first, *others = builds_of(manifest.options)
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):
@@ -138,7 +137,7 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
                 f"records no options of a build; {remedy}"
             )
     for other in others:
-        names = {*first, *other} - _OF_BUILDS - set(decoder_versions(writes_deep=True))
+        names = {*first, *other} - _OF_BUILDS - {*VERSIONS}
         differing = sorted(name for name in names if first.get(name) != other.get(name))
         if differing:
             raise InputError(

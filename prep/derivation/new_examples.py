@@ -17,7 +17,7 @@ from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.derivation.removed import are_removed
 from tfshards.prep.derivation.renamed_inputs import find_renamed
-from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing, Reader
@@ -213,7 +213,7 @@ def _listed(names: Sequence[str]) -> str:
 def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
-    names = sorted(set(options) - _MAY_DIFFER - set(decoder_versions(writes_deep=True)))
+    names = sorted(set(options) - _MAY_DIFFER - {*VERSIONS})
     builds = [
         build for build in builds_of(origin.manifest.options) if build.get("source") == options["source"]
     ]

@@ -17,6 +17,12 @@ Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 Depth: TypeAlias = Literal[8, 16, "keep"]
 
+# Raised when the same image and options give other bytes than before with the same versions of the decoders;
+# tests/prep/test_conversion.py compares them.
+CONVERSION = 1
+# What manifests record of the code that converted the images.
+VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
+
 JPEG_QUALITY = 95
 # The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "webp": 16_383}
@@ -181,7 +187,12 @@ class ImageOptions:
     @property
     def keeps_alpha(self) -> bool:
         """Whether an alpha channel is stored."""
-        return (self.alpha or ("keep" if self.channels in (4, "keep") else "white")) == "keep"
+        return self.alpha_rule == "keep"
+
+    @property
+    def alpha_rule(self) -> Alpha:
+        """``alpha``, or what applies if it is not given."""
+        return self.alpha or ("keep" if self.channels in (4, "keep") else "white")
 
     @property
     def size(self) -> Resize | None:
@@ -205,9 +216,15 @@ class ImageOptions:
         return height, width, None if self.channels == "keep" else self.channels
 
     def to_json(self) -> dict[str, Json]:
-        """Return the options that change which bytes are written."""
-        # defaults are left out, so that later releases can add options
-        return {"check": self.check, **{name: getattr(self, name) for name in self._changed()}}
+        """Return the options that change which bytes are written, with the values that apply.
+
+        Defaults are not left out, since another release may have others. ``mask`` is a property of a feature,
+        and ``quality`` is what ``jpeg_quality`` stands for.
+        """
+        if self.check == "none":
+            return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
+        values = {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "mask"}
+        return {**values, "alpha": self.alpha_rule, "quality": self.quality}
 
     def _changed(self) -> list[str]:
         """Return the names of the options that differ from their defaults."""

@@ -132,5 +132,18 @@ def restored_images(recorded: Mapping[str, Json]) -> ImageOptions:
 
 def recorded_image_flags(recorded: Mapping[str, Json]) -> dict[str, Json]:
     """Return the image options among the options that a manifest records, by their flags without dashes."""
-    names = {field.name for field in fields(ImageOptions)}
-    return {name.replace("_", "-"): value for name, value in recorded.items() if name in names}
+    names, defaults = {field.name for field in fields(ImageOptions)}, ImageOptions().to_json()
+    return {
+        name.replace("_", "-"): value
+        for name, value in recorded.items()
+        if name in names and value != defaults[name]
+    }
+
+
+def with_all_images(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the options that a manifest records with all image options.
+
+    Releases that recorded no ``conversion`` left out those that had their defaults, which have not changed
+    since then.
+    """
+    return {**restored_images(recorded).to_json(), **recorded} if "check" in recorded else recorded

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.normalize import Normalized, normalize
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Rejected, Row
@@ -38,9 +38,11 @@ def mask_options(images: ImageOptions) -> ImageOptions:
     return replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
 
 
-def decoders_of(options: ImageOptions) -> dict[str, Json]:
-    """Return the versions of the decoders and encoders on which images stored with ``options`` depend."""
-    return {} if options.check == "none" else {**decoder_versions(writes_deep=options.depth != 8)}
+def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, Json]:
+    """Return the versions of the code on which images that are stored with ``options`` depend."""
+    if options.check == "none" and not has_masks:
+        return {}
+    return {"conversion": CONVERSION, **decoder_versions(writes_deep=options.depth != 8)}
 
 
 def read_image(

@@ -22,6 +22,7 @@ from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.parts import Part, parts_of
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
@@ -261,8 +262,12 @@ def _others(difference: str) -> InputError:
 
 def _check_options(reader: Reader, manifest: Manifest) -> None:
     """Raise InputError if options of the source, or the libraries that read it, differ from the build."""
-    before, now = manifest.options, reader.options()
-    changed = [name for name in sorted(now) if now[name] != before.get(name) and name != "follow_links"]
+    before, now = with_all_images(manifest.options), reader.options()
+    ignored = {"follow_links"}
+    if "conversion" not in before:
+        # of an earlier release; digests decide
+        ignored.add("conversion")
+    changed = [name for name in sorted({*now} - ignored) if now[name] != before.get(name)]
     if changed:
         found = (
             f"{name} is {shown(now[name])} instead of {shown(before[name]) if name in before else 'absent'}"

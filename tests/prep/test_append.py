@@ -375,7 +375,7 @@ def test_a_merge_of_builds_with_different_options_is_refused(tmp_path):
         build(ImageFolder(photos, images), tmp_path / part / "out", log=quiet)
     merge([tmp_path / "one" / "out", tmp_path / "two" / "out"], tmp_path / "both", log=quiet)
     with pytest.raises(
-        InputError, match=r"^the dataset 'both' was merged .* options \(jpeg_quality\); build"
+        InputError, match=r"^the dataset 'both' was merged .* options \(jpeg_quality, quality\); build"
     ):
         append(tmp_path / "one" / "photos", tmp_path / "both", log=quiet)
 

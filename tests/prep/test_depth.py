@@ -232,8 +232,8 @@ def test_options_that_exclude_16_bits(options, message):
         ImageOptions(**options)
 
 
-def test_the_depth_is_recorded_only_if_it_is_not_the_default():
-    assert "depth" not in ImageFolder("x").options()
+def test_the_depth_is_recorded_with_the_zlib_that_writes_16_bits():
+    assert ImageFolder("x").options()["depth"] == 8
     assert "zlib" not in ImageFolder("x").options()
     deep = ImageFolder("x", DEEP).options()
     assert (deep["depth"], deep["zlib"]) == (16, decoder_versions(writes_deep=True)["zlib"])

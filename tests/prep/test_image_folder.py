@@ -15,6 +15,7 @@ import pytest
 from tests.permissions import obey_permissions
 from tfshards.prep import ImageFolder, ImageOptions
 from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE
+from tfshards.prep.imaging.options import CONVERSION
 from tfshards.prep.imaging.pillow import decoder_versions, formats
 from tfshards.prep.sources.base import Accepted, Listing, Rejected, Row
 from tfshards.schemas import InputError, OptionsError
@@ -400,18 +401,17 @@ def test_an_expression_that_cannot_group_is_an_error(by, error, message, small_f
 
 
 def test_the_options_of_the_source_are_those_that_change_the_output():
-    assert ImageFolder("x").options() == {"source": "images", "check": "decode", **decoder_versions()}
+    recorded = {"source": "images", "conversion": CONVERSION, **decoder_versions()}
+    assert ImageFolder("x").options() == {**recorded, **ImageOptions().to_json()}
     assert decoder_versions()["pillow"] == PIL.__version__
-    changed = ImageFolder("x", ImageOptions(resize="short=8", channels=1), follow_links=True).options()
-    assert changed == {
+    options = ImageOptions(resize="short=8", channels=1)
+    changed = ImageFolder("x", options, follow_links=True).options()
+    assert changed == {**recorded, **options.to_json(), "follow_links": True}
+    assert ImageFolder("x", ImageOptions(check="none")).options() == {
         "source": "images",
-        "check": "decode",
-        "channels": 1,
-        "resize": "short=8",
-        "follow_links": True,
-        **decoder_versions(),
+        "check": "none",
+        "max_bytes": 1 << 30,
     }
-    assert ImageFolder("x", ImageOptions(check="none")).options() == {"source": "images", "check": "none"}
 
 
 def test_an_unknown_check_is_an_error_at_once():

@@ -177,7 +177,7 @@ def test_a_prefix_of_the_key_keeps_the_bytes_of_all_other_values():
         (b"", "^has no key$"),
         (b"\xff", r"^is not a tf\.train\.Example"),
         (b"\n\0", "^has no key$"),
-        (KEYED + b"\x1b\x1c", "^has a field of type 3"),
+        (KEYED + b"\x1b\x1c", "the field at byte 16 has type 3$"),
     ],
 )
 def test_a_record_without_a_key_is_not_prefixed(data, message):

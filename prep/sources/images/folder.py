@@ -140,7 +140,7 @@ class ImageFolder:
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        decoders = decoders_of(self.images)
+        decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
         links: dict[str, Json] = {"follow_links": True} if self.follow_links else {}
         chosen: dict[str, Json] = (
             {} if self.split_folders is None else {"split_folders": {**self.split_folders}}

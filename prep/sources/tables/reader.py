@@ -109,7 +109,7 @@ class TableReader:
         if not self.columns.images:
             return columns
         names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}
-        decoders = decoders_of(self.images)
+        decoders = decoders_of(self.images, has_masks=bool(self.columns.masks))
         masks: list[Json] = [*sorted(self.columns.masks)]
         return {**columns, **self.images.to_json(), "image_columns": names, "masks": masks, **decoders}
 

@@ -1,0 +1,136 @@
+"""The bytes of converted images, for many kinds of files and options: the same in every release.
+
+If a test here fails, builds of unchanged inputs would write other bytes under the same build id. If that is
+intended, raise CONVERSION in prep/imaging/options.py, and replace the digests: ``python -m
+tests.prep.test_conversion`` prints them. The versions of the codecs matter, too; manifests record them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import PIL
+import pytest
+from PIL import features
+
+from tests.tables import mostly_nightly
+from tfshards.prep import ImageFolder
+from tfshards.prep.imaging.normalize import normalize
+from tfshards.prep.imaging.options import CONVERSION, ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.sources.image_file import decoders_of
+
+from .nasty_images import KINDS
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "default": {},
+    "grey": {"channels": 1},
+    "rgba": {"channels": 4},
+    "drop": {"alpha": "drop"},
+    "first": {"animation": "first"},
+    "as stored": {"orientation": "keep"},
+    "any": {"channels": "keep"},
+    "png": {"format": "png"},
+    "jpeg": {"format": "jpeg"},
+    "quality": {"jpeg_quality": 60},
+    "webp": {"format": "webp"},
+    "short": {"resize": "short=16"},
+    "long": {"resize": "long=20"},
+    "exact": {"resize": "20x30"},
+    "16 bits": {"depth": 16},
+    "any depth": {"depth": "keep", "channels": "keep"},
+    "header": {"check": "header"},
+    "mask": {"channels": 1, "mask": True},
+    "resized mask": {"channels": 1, "mask": True, "resize": "20x30"},
+}
+OFTEN = ["default", "any", "quality", "exact", "16 bits", "resized mask"]
+CODECS = ("libjpeg_turbo", "zlib", "webp", "avif", "jpg_2000", "libtiff")
+VERSIONS = [PIL.__version__, *map(features.version, CODECS)]
+
+GOLDEN_CONVERSION = 1
+GOLDEN_ZLIB = "1.2.13"
+GOLDEN_VERSIONS = ["12.3.0", "3.1.4.1", "1.2.13", "1.6.0", "1.4.2", "2.5.4", "4.7.1"]
+GOLDEN = {
+    "default": "a16c30c29013fb56",
+    "grey": "9b0a5239cdeca6e4",
+    "rgba": "97a7d2d8a126491f",
+    "drop": "48c04b06c9c200c7",
+    "first": "4484e75421936f0b",
+    "as stored": "c1fb46391ae2787c",
+    "any": "365299d87b11213a",
+    "png": "3d10daa7491121ce",
+    "jpeg": "c2dc6766621339db",
+    "quality": "365273a73c9a8463",
+    "webp": "9ae4576db5858d9d",
+    "short": "cc3892d6130df28a",
+    "long": "d939cc55bf21e472",
+    "exact": "cccb1be1bb5eb285",
+    "16 bits": "d918cdd93e59e1ca",
+    "any depth": "e3cda065dccc896c",
+    "header": "9fc0bc403a8a255d",
+    "mask": "83d00552b86e42ba",
+    "resized mask": "238e6c7719b26d93",
+}
+
+
+def digest(options: ImageOptions) -> str:
+    """Return a digest of what becomes of each file: the stored bytes, or the reason of its rejection."""
+    found = hashlib.sha256()
+    for name, kind in KINDS.items():
+        # whose decoder is optional
+        if name.startswith("HEIC"):
+            continue
+        try:
+            made = normalize(kind.data, options, kind.suffix.lower().encode()).data
+        except ImageError as error:
+            made = error.reason.encode()
+        found.update(hashlib.sha256(name.encode() + b"\0" + made).digest())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", mostly_nightly(VARIANTS, OFTEN))
+def test_the_conversion_of_images_has_not_changed_unless_its_number_has(name):
+    options = ImageOptions(**VARIANTS[name])
+    # images with 16 bits are not written by Pillow
+    versions = VERSIONS if options.depth == 8 else [*VERSIONS, zlib.ZLIB_RUNTIME_VERSION]
+    if versions != [*GOLDEN_VERSIONS, GOLDEN_ZLIB][: len(versions)]:
+        pytest.skip(f"the digests are of other codecs: {GOLDEN_VERSIONS}, {GOLDEN_ZLIB}; not {versions}")
+    is_same = digest(options) == GOLDEN[name]
+    assert (is_same, CONVERSION) == (True, GOLDEN_CONVERSION), "see the first lines of this file"
+
+
+def test_every_option_is_recorded_with_its_value():
+    recorded = ImageFolder("photos").images.to_json()
+    assert recorded == {
+        "check": "decode",
+        "orientation": "apply",
+        "channels": 3,
+        "depth": 8,
+        "alpha": "white",
+        "animation": "reject",
+        "resize": None,
+        "format": "keep",
+        "jpeg_quality": None,
+        "max_pixels": 89_000_000,
+        "max_bytes": 1 << 30,
+        "max_frames": 10_000,
+        "max_scans": 100,
+        "quality": 95,
+    }
+    assert set(recorded) | {"mask"} == {*ImageOptions.__dataclass_fields__, "quality"}
+    assert ImageOptions(check="none").to_json() == {"check": "none", "max_bytes": 1 << 30}
+    assert ImageOptions(channels=4, jpeg_quality=None).to_json()["alpha"] == "keep"
+    assert ImageOptions(jpeg_quality=60).to_json()["quality"] == 60
+
+
+def test_the_conversion_is_recorded_wherever_images_are_converted():
+    assert decoders_of(ImageOptions())["conversion"] == CONVERSION
+    assert decoders_of(ImageOptions(check="none")) == {}
+    # masks are converted all the same
+    assert decoders_of(ImageOptions(check="none"), has_masks=True)["conversion"] == CONVERSION
+
+
+if __name__ == "__main__":
+    print(f"GOLDEN_VERSIONS = {VERSIONS}\nGOLDEN_ZLIB = {zlib.ZLIB_RUNTIME_VERSION!r}")
+    print({name: digest(ImageOptions(**options)) for name, options in VARIANTS.items()})
