@@ -191,7 +191,7 @@ def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
         log: receives a line if something was left.
     """
     folder = any_path(dataset)
-    if not isinstance(folder, Path) or not (folder / AREA_NAME).is_dir():
+    if isinstance(folder, Path) and not (folder / AREA_NAME).is_dir():
         return
     with suppress(TfshardsError, OSError), locked(folder):
         manifest = read_manifest(folder)

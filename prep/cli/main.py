@@ -36,6 +36,7 @@ from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.files import local_path
 from tfshards.schemas.new_file import check_new_file
+from tfshards.schemas.storage import is_remote
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
@@ -154,7 +155,7 @@ def _check_not_empty(args: argparse.Namespace) -> None:
 def _complete_left(args: argparse.Namespace) -> None:
     """Complete what an earlier command on the dataset has committed, but could not complete."""
     dataset = getattr(args, "dataset", None)
-    if dataset and os.path.isdir(os.path.join(dataset, AREA_NAME)):
+    if dataset and (is_remote(dataset) or os.path.isdir(os.path.join(dataset, AREA_NAME))):
         from tfshards.prep.building.commit import complete_left
 
         complete_left(dataset, args.log)

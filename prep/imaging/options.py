@@ -187,10 +187,10 @@ class ImageOptions:
     @property
     def keeps_alpha(self) -> bool:
         """Whether an alpha channel is stored."""
-        return self.alpha_rule == "keep"
+        return self._alpha_rule == "keep"
 
     @property
-    def alpha_rule(self) -> Alpha:
+    def _alpha_rule(self) -> Alpha:
         """``alpha``, or what applies if it is not given."""
         return self.alpha or ("keep" if self.channels in (4, "keep") else "white")
 
@@ -224,7 +224,7 @@ class ImageOptions:
         if self.check == "none":
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         values = {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "mask"}
-        return {**values, "alpha": self.alpha_rule, "quality": self.quality}
+        return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 
     def _changed(self) -> list[str]:
         """Return the names of the options that differ from their defaults."""

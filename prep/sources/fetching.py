@@ -56,6 +56,18 @@ def read_remote(path: RemotePath, most_bytes: int) -> Content:
     return Content(status.st_size, stamp_of(status), data)
 
 
+def read_as_listed(path: RemotePath, size: int, stamp: int, most_bytes: int) -> Content:
+    """Return an object; without its bytes if there are more than ``most_bytes``.
+
+    Raises:
+        InputError: it cannot be read, or has changed since it was listed with ``size`` and ``stamp``.
+    """
+    content = read_remote(path, min(size, most_bytes))
+    if (content.size, content.stamp) != (size, stamp):
+        raise changed(path)
+    return content
+
+
 def unreadable(path: object, error: OSError) -> InputError:
     """Return the error for an object that cannot be read."""
     remedy = "" if error.errno in (errno.ENOENT, errno.EACCES) else "; run the same command again to resume"
@@ -76,22 +88,14 @@ class Request(Generic[Found]):
     """Something that is read in the background, or, where it finds no room, when it is asked for.
 
     Attributes:
-        read: returns what is read; called with whether it is read ahead, in ``num_bytes`` of memory. It then
-            returns None if that is too little.
-        num_bytes: memory that reading ahead needs at most.
-        measure: returns the memory that what was read needs; by default ``num_bytes``.
+        read: returns what is read.
+        num_bytes: memory that it needs at most.
     """
 
-    def __init__(
-        self,
-        read: Callable[[bool], Found | None],
-        num_bytes: int,
-        measure: Callable[[Found], int] | None = None,
-    ) -> None:
+    def __init__(self, read: Callable[[], Found], num_bytes: int) -> None:
         """Start to read."""
         self._read = read
         self._num_bytes = num_bytes
-        self._measure = measure
         self._ahead: Future[Found | None] = in_background(self._read_ahead)
 
     def result(self) -> Found:
@@ -104,9 +108,7 @@ class Request(Generic[Found]):
         if found is not None:
             _room.leave(self._num_bytes)
             return found
-        found = self._read(False)
-        assert found is not None
-        return found
+        return self._read()
 
     def cancel(self) -> None:
         """Do not read it, or drop what was read."""
@@ -116,15 +118,11 @@ class Request(Generic[Found]):
     def _read_ahead(self) -> Found | None:
         if not _room.enter(self._num_bytes):
             return None
-        held = 0
         try:
-            found = self._read(True)
-            if found is not None:
-                held = self._measure(found) if self._measure else self._num_bytes
-            return found
-        finally:
-            _room.leave(self._num_bytes - held)
-            self._num_bytes = held
+            return self._read()
+        except BaseException:
+            _room.leave(self._num_bytes)
+            raise
 
     def _drop(self, ahead: Future[Found | None]) -> None:
         if not ahead.exception() and ahead.result() is not None:

@@ -85,7 +85,6 @@ def test_a_build_takes_everything_from_the_file_and_plan_reads_the_same(small_fo
         ("splits = ''", "build images a b --config build.toml", ["--splits="]),
         ("splits = {train = 'A'}", "build images a b --config build.toml", ["--splits=train=A"]),
         ("resize = '-5'", "build images a b --config build.toml", ["--resize=-5"]),
-        ("requests-per-second = 2", "build table a b --config build.toml", ["--requests-per-second=2"]),
         ("deep = true", "verify a --config build.toml", ["--deep"]),
         ("deep = false", "verify a --config build.toml", []),
     ],

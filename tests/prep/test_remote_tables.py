@@ -1,11 +1,8 @@
-"""Tables in object stores, and tables that name images in stores and on web servers."""
+"""Tables in object stores, and tables that name images in stores."""
 
 import io
 import json
-import threading
-import time
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +11,10 @@ import pytest
 from PIL import Image
 
 from tests.storage import conftest
-from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, build, verify
+from tfshards.prep import ColumnRoles, Options, Table, build, verify
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources import web
 from tfshards.prep.sources.tables import remote_images
-from tfshards.schemas import BuildError, InputError, OptionsError
+from tfshards.schemas import InputError, OptionsError
 
 server, bucket = conftest.server, conftest.bucket
 OPTIONS = Options(max_rejected=0.9)
@@ -125,7 +121,7 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, quiet_bui
     table = tmp_path / "t.csv"
     table.write_text("url,n\n" + "".join(f"{url}/{name},{n}\n" for n, name in enumerate(NAMES)))
     build_ = lambda **roles: quiet_build(  # noqa: E731
-        Table(table, columns=ColumnRoles(**roles)),
+        Table(table, columns=ColumnRoles(**roles), **({"root": url} if roles else {})),
         tmp_path / "out",
         shards=2,
         options=OPTIONS,
@@ -138,7 +134,7 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, quiet_bui
     assert verify(tmp_path / "out", deep=True)
     bucket.store().put("data/sub/3.png", png(77))
     with pytest.raises(InputError, match=r"1 input has changed, such as .*sub/3\.png"):
-        quiet_build(Table(table, columns=ColumnRoles(images=("url",))), tmp_path / "out", shards=2)
+        quiet_build(Table(table, columns=ColumnRoles(images=("url",)), root=url), tmp_path / "out", shards=2)
 
 
 @pytest.mark.parametrize(
@@ -159,141 +155,42 @@ def test_a_path_that_cannot_be_read_is_an_error(path, message, bucket, tmp_path)
         Table(table, root=f"{bucket.url}/photos").stage(tmp_path / "staged")
 
 
-@contextmanager
-def serving(answers):
-    """Serve answers by path: each is a list of ``(status, headers, body)``, of which the last is repeated."""
-    seen = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            seen.append((time.monotonic(), self.path, dict(self.headers)))
-            found = answers.get(self.path.partition("?")[0], [(404, {}, b"")])
-            status, headers, body = found.pop(0) if len(found) > 1 else found[0]
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                if value:
-                    self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-            self.close_connection = "Content-Length" in headers
-
-        def log_message(self, *_):
-            pass
-
-    web_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=web_server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{web_server.server_port}", seen
-    finally:
-        web_server.shutdown()
-        web_server.server_close()
-        thread.join()
-
-
-def web_table(tmp_path, urls, **options):
-    table = tmp_path / "web.csv"
-    table.write_text("url,n\n" + "".join(f"{url},{n}\n" for n, url in enumerate(urls)))
-    return Table(table, columns=ColumnRoles(images=("url",)), **options)
-
-
-def test_images_of_a_web_server(tmp_path, quiet_build, monkeypatch):
-    monkeypatch.setattr(web, "_FIRST_WAIT", 0.01)
-    answers = {f"/{n}.png": [(200, {}, png(n))] for n in range(8)}
-    answers["/1.png"].insert(0, (503, {"Retry-After": "0"}, b""))
-    answers["/2.png"][:0] = [(429, {"Retry-After": "1"}, b""), (500, {}, b"")]
-    answers["/3.png"] = [(302, {"Location": "/0.png"}, b"")]
-    answers["/4.png"] = [(410, {}, b"")]
-    answers["/5.png"].insert(0, (200, {"Content-Length": "9999"}, b"cut"))
-    answers["/6.png"] = [(200, {"Content-Encoding": "gzip"}, b"bomb")]
-    answers["/big.png"] = [(200, {}, png(1, 100))]
-    with serving(answers) as (host, seen):
-        names = [*(f"{n}.png" for n in range(8)), "none.png", "big.png", "html"]
-        answers["/html"] = [(200, {}, b"<html>")]
-        source = web_table(
-            tmp_path, [f"{host}/{name}" for name in names], images=ImageOptions(max_bytes=20_000)
-        )
-        manifest = quiet_build(source, tmp_path / "out", shards=1, options=OPTIONS)
-    assert manifest.totals.accepted == 6
-    assert manifest.totals.reasons["rejected"] == {"missing": 2, "too large": 1, "unreadable": 2}
-    rejects = next((tmp_path / "out").glob("rejected-*")).read_text()
-    assert "the server answered 410 Gone" in rejects
-    assert all(headers["User-Agent"] == "tfshards" for _, _, headers in seen)
-    times = [at for at, path, _ in seen if path == "/2.png"]
-    assert times[1] - times[0] >= 1
-    assert verify(tmp_path / "out", deep=True)
+SECRET = "user:pass%77ord@"
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ((503, {}, b""), "the server answered 503 Service Unavailable, at 6 attempts; run the same command"),
-        ((403, {}, b""), "the server answered 403 Forbidden; correct the table"),
-        ((302, {"Location": "file:///etc/passwd"}, b""), "redirects to a URL that is not of a web server"),
-        ((302, {"Location": "ftp://127.0.0.1/x"}, b""), "redirects to a URL that is not of a web server"),
-        ((302, {"Location": "/0.png"}, b""), "the server redirects too often"),
-    ],
+    "address", [f"HTTP://{SECRET}127.0.0.1:1/x.png?sig=5ecret", "https://127.0.0.1/x.png"]
 )
-def test_a_server_that_does_not_answer_ends_the_build_and_its_secrets_are_not_shown(
-    answer, message, tmp_path, quiet_build, monkeypatch, contents
-):
-    monkeypatch.setattr(web, "_FIRST_WAIT", 0.001)
-    answers = {"/0.png": [answer], "/1.png": [(200, {}, png(1))]}
-    with serving(answers) as (host, seen):
-        secret = host.replace("://", "://user:pass%77ord@")
-        source = web_table(tmp_path, [f"{secret}/0.png?X-Amz-Signature=5ecret", f"{secret}/1.png?sig=5ecret"])
-        with pytest.raises(BuildError, match=message) as raised:
-            quiet_build(source, tmp_path / "out", shards=1)
-        assert "5ecret" not in str(raised.value)
-        assert "pass" not in str(raised.value)
-        answers["/0.png"] = [(200, {}, png(0))]
-        manifest = quiet_build(source, tmp_path / "out", shards=1)
-    assert manifest.totals.accepted == 2
-    assert seen[0][2]["Authorization"] == "Basic dXNlcjpwYXNzd29yZA=="
-    files = contents(tmp_path / "out")
-    assert not [name for name, data in files.items() if b"5ecret" in data or b"user:" in data]
-    assert any(f"{host}/0.png".encode() in data for data in files.values())
+@pytest.mark.parametrize("column", ["file_name", "url"])
+def test_nothing_is_fetched_from_the_web(address, column, photos, tmp_path, capsys):
+    table = photos / "web.csv"
+    table.write_text(f"{column},n\nsub/1.png,1\n{address},2\n")
+    command = ["build", "table", str(table), str(tmp_path / "out"), "--shards", "1"]
+    assert main([*command, *(["--image", "url"] if column == "url" else [])]) == 1
+    shown = address.partition("?")[0].replace(SECRET, "")
+    error = capsys.readouterr().err
+    assert f"{shown!r} is a web address, from which nothing is fetched; download the images" in error
+    assert "5ecret" not in error
+    assert "pass" not in error
 
 
-def test_the_rate_of_requests_is_limited(tmp_path, quiet_build, capsys):
-    with serving({f"/{n}.png": [(200, {}, png(n))] for n in range(10)}) as (host, seen):
-        source = web_table(tmp_path, [f"{host}/{n}.png" for n in range(10)], requests_per_second=20)
-        quiet_build(source, tmp_path / "out", shards=2)
-        assert seen[-1][0] - seen[0][0] >= 0.4
-        command = ["build", "table", str(source.path), str(tmp_path / "cli"), "--image", "url"]
-        assert main([*command, "--requests-per-second", "100"]) == 0
-    for rate in (0, -1, "fast", float("nan")):
-        with pytest.raises(OptionsError, match=r"requests_per_second=.* must be a number above 0"):
-            web_table(tmp_path, [], requests_per_second=rate)
-    (tmp_path / "t.csv").write_text("n\n1\n")
-    with pytest.raises(OptionsError, match=r"requests_per_second=1 has no effect, since no image"):
-        quiet_build(Table(tmp_path / "t.csv", requests_per_second=1), tmp_path / "none")
+@pytest.mark.parametrize("address", ["s3://elsewhere/x.png", "gs://elsewhere/x.png", "{url}x/1.png"])
+def test_objects_outside_of_the_source_are_not_read(address, photos, upload, tmp_path, quiet_build):
+    url = upload(photos)
+    address = address.format(url=url)
+    table = tmp_path / "t.csv"
+    table.write_text(f"file_name,n\n{url}/sub/1.png,1\n{address},2\n")
+    with pytest.raises(InputError, match=f"'{address}' is outside {url}; give the folder that holds all"):
+        quiet_build(Table(table, root=url), tmp_path / "out")
+    with pytest.raises(InputError, match=f"' is outside {tmp_path}; give the folder"):
+        quiet_build(Table(table), tmp_path / "out")
 
 
-def test_without_the_extra_urls_are_refused(tmp_path, monkeypatch, quiet_build):
-    for package in ("obstore", "urllib3"):
-        monkeypatch.setitem(__import__("sys").modules, package, None)
+def test_without_the_extra_urls_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
     for source in (lambda: Table("s3://bucket/t.csv"), lambda: Table("t.csv", root="gs://bucket")):
         with pytest.raises(OptionsError, match=r"install it: pip install 'tfshards\[remote\]'"):
             source()
-    with pytest.raises(OptionsError, match=r"install it: pip install 'tfshards\[remote\]'"):
-        quiet_build(web_table(tmp_path, ["http://127.0.0.1/x.png"]), tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (b"https://user:pass@host:8/a%20b.png?sig=x#y", b"https://host:8/a%20b.png"),
-        (b"HTTP://host/a@b.png", b"HTTP://host/a@b.png"),
-        (b"s3://bucket/a?b#c.png", b"s3://bucket/a?b#c.png"),
-        (b"a?b/c@d.png", b"a?b/c@d.png"),
-        (b"https://[bad/x.png?sig=x", b"https://[bad/x.png"),
-    ],
-)
-def test_a_url_is_shown_without_what_may_be_secret(given, shown):
-    assert web.shown_url(given).lower() == shown.lower()
 
 
 @pytest.mark.parametrize("form", ["coco", "yolo"])

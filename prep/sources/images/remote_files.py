@@ -40,9 +40,7 @@ def masks_of(
     )
 
 
-def read_files(
-    folder: RemotePath, masks: MaskFolders | None, row: Row, most_bytes: int, is_ahead: bool
-) -> list[FoundFile]:
+def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_bytes: int) -> list[FoundFile]:
     """Return the image of a row, and its mask if it was listed with one.
 
     Args:
@@ -50,7 +48,6 @@ def read_files(
         masks: where its masks are; None if it has none.
         row: the row, with the size and stamp of both.
         most_bytes: a larger file is returned without its bytes.
-        is_ahead: ignored: the size of both is known.
 
     Raises:
         InputError: a file cannot be read, or has changed since it was listed.

@@ -16,7 +16,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import is_bytes_type
 from tfshards.prep.sources.tables.nested import is_image_struct
-from tfshards.prep.sources.tables.remote_images import are_images, is_url, shown_path
+from tfshards.prep.sources.tables.remote_images import are_images, is_url
 from tfshards.prep.sources.tables.staging import IMAGE, PATH, SIZE
 from tfshards.prep.sources.tree import looks_like_an_image
 from tfshards.schemas import InputError
@@ -101,7 +101,7 @@ def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: 
     for column, name in images.items():
         paths = [path for path in rows[PATH + name].to_pylist() if path]
         if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
-            first = shown_path(paths[0])[:_SHOWN]
+            first = to_text(paths[0])[:_SHOWN]
             if not any(map(_suffix, paths)):
                 remedy = f"write the paths with their suffixes, such as {first + '.jpg'!r}, or {remedy}"
             raise InputError(
@@ -116,8 +116,8 @@ def _unused(table: pa.Table, assigned: AssignedColumns, samples: Mapping[str, li
         sample = samples.get(name, [])
         if any(_URL.match(value) and _suffix(value) in SUFFIXES for value in sample):
             yield (
-                f"column {name!r} holds URLs of images, which are not fetched: it is stored as text; with "
-                f"images={name!r}, they are"
+                f"column {name!r} holds URLs of images, which are not fetched: it is stored as text; to "
+                f"use them, download the images, or, of an object store, name the column with images={name!r}"
             )
         elif name.lower() in _USUAL and (
             pa.types.is_integer(table[name].type)

@@ -32,8 +32,7 @@ _ROWS = 256
 def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_links: bool) -> pa.Table:
     """Return the rows with the size and modification time of each image; both are -1 for missing files.
 
-    Images that are in the table itself have the time 0; those of web servers, which are not asked for them,
-    the size and the time 0. A row whose image is missing there may name a file.
+    Images that are in the table itself have the time 0. A row whose image is missing there may name a file.
 
     Raises:
         InputError: a file is outside ``root``.
@@ -57,10 +56,9 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
             if (is_far or b"://" in path) and path and b"\0" not in path:
                 where = location_of(root, path)
             if where is not None:
-                if is_far and not is_url(path) and leaves(path) and not follow_links:
+                if leaves(root, path) and not follow_links:
                     raise _outside(root, path)
-                if isinstance(where, RemotePath):
-                    remote[len(sizes)] = where
+                remote[len(sizes)] = where
                 sizes.append(0)
                 stamps.append(0)
                 continue

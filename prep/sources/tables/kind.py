@@ -84,13 +84,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="column that is not stored; repeatable",
     )
-    add(
-        "--requests-per-second",
-        type=float,
-        metavar="N",
-        help="most requests per second to web servers, for columns of http:// and https:// URLs (default: no "
-        "limit, but 32 at a time)",
-    )
     add_image_arguments(parser)
 
 
@@ -114,7 +107,6 @@ def _from_arguments(options: argparse.Namespace, class_names: Sequence[str] | No
         class_names=class_names,
         follow_links=options.follow_links,
         form=options.form,
-        requests_per_second=options.requests_per_second,
     )
 
 

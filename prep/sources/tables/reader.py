@@ -16,7 +16,7 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.oriented_size import oriented_size
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.fetching import Content, Request, StartedRows
+from tfshards.prep.sources.fetching import Content, Request, StartedRows, read_as_listed
 from tfshards.prep.sources.image_file import (
     checked_content,
     checked_image,
@@ -25,20 +25,14 @@ from tfshards.prep.sources.image_file import (
     read_image,
     read_unchanged,
 )
-from tfshards.prep.sources.keys import RowKeys, to_bytes
+from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.sources.tables.annotations import BOXES
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import TEXT, values_of
 from tfshards.prep.sources.tables.fitted_boxes import fitted_boxes
 from tfshards.prep.sources.tables.images import combined
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
-from tfshards.prep.sources.tables.remote_images import (
-    Location,
-    location_of,
-    needed_bytes,
-    read_image_of,
-    shown_path,
-)
+from tfshards.prep.sources.tables.remote_images import location_of
 from tfshards.prep.sources.tables.staging import (
     BYTES,
     DROPPED,
@@ -55,17 +49,17 @@ from tfshards.prep.sources.tables.staging import (
     ArrowKeys,
     mapped_table,
 )
-from tfshards.prep.sources.web import Pace, shown_url
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import RemotePath
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
 _ROWS = "rows.arrow"
 
 # Path, size, stamp, and the encoded image if the table has it.
 _File: TypeAlias = "tuple[bytes, int, int, bytes | None]"
-# What was read of the images of a row, by feature, or why one is rejected.
-Contents: TypeAlias = "dict[str, Content | Rejected]"
+# What was read of the images of a row, by feature.
+Contents: TypeAlias = "dict[str, Content]"
 
 
 @dataclass(frozen=True)
@@ -81,8 +75,7 @@ class TableReader:
         identity: digest of the table.
         form: form of the table, see ``Table``.
         warnings: warnings for the user.
-        has_remote_images: whether images may be in object stores or on web servers.
-        requests_per_second: see ``Table``.
+        has_remote_images: whether images may be in object stores.
     """
 
     folder: str
@@ -94,7 +87,6 @@ class TableReader:
     form: str
     warnings: tuple[str, ...]
     has_remote_images: bool = False
-    requests_per_second: float | None = None
 
     @property
     def num_in_flight(self) -> int:
@@ -188,26 +180,18 @@ class TableReader:
         if not self.has_remote_images:
             return None
         root, most = os.fsencode(self.root), self.images.max_bytes
-        far: dict[str, tuple[Location, int, int]] = {}
+        far: dict[str, tuple[RemotePath, int, int]] = {}
         for name, (path, size, stamp, encoded) in files.items():
             # what is too large, missing or in the table is not read
             if encoded is None and 0 <= size <= most and (where := location_of(root, path)):
                 far[name] = (where, size, stamp)
         if not far:
             return None
-        rate = self.requests_per_second
-        pace = None if rate is None else Pace(os.path.join(self.folder, "requests"), rate)
 
-        def read(is_ahead: bool) -> Contents | None:
-            found: Contents = {}
-            for name, image in far.items():
-                content = read_image_of(*image, most, pace, is_ahead=is_ahead)
-                if content is None:
-                    return None
-                found[name] = content
-            return found
+        def read() -> Contents:
+            return {name: read_as_listed(*image, most) for name, image in far.items()}
 
-        return Request(read, sum(needed_bytes(where, size) for where, size, _ in far.values()), _num_bytes)
+        return Request(read, sum(size for _, size, _ in far.values()))
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored.
@@ -271,11 +255,9 @@ class TableReader:
             path, size, stamp, encoded_image = files[name]
             content = remote.get(name)
             found: Normalized | Rejected
-            if isinstance(content, Rejected):
-                found = content
-            elif content is not None:
+            if content is not None:
                 options = mask_options(self.images) if name in self.columns.masks else self.images
-                found = checked_content(shown_url(path), content, options, views)
+                found = checked_content(path, content, options, views)
             else:
                 found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image, views)
             if isinstance(found, Rejected):
@@ -297,16 +279,12 @@ class TableReader:
                     "missing", "the row holds no image" if is_embedded else "the row names no file"
                 )
             both = "the row holds no image, and " if is_embedded else ""
-            return Rejected("missing", f"{both}there is no file {shown_path(path)!r}")
+            return Rejected("missing", f"{both}there is no file {to_text(path)!r}")
         options = mask_options(self.images) if name in self.columns.masks else self.images
         full = os.path.join(os.fsencode(self.root), path)
         if encoded is None:
             return read_image(full, row, options, images)
         return checked_image(encoded, path, options, images)
-
-
-def _num_bytes(contents: Contents) -> int:
-    return sum(len(each.data or b"") for each in contents.values() if isinstance(each, Content))
 
 
 def rows_path(folder: str | os.PathLike[str]) -> Path:

@@ -1,4 +1,4 @@
-"""The images of a table that are not on this machine: where they are, their sizes, and their content."""
+"""The images of a table that are in object stores: where they are, and their sizes."""
 
 from __future__ import annotations
 
@@ -9,41 +9,30 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
-from tfshards.prep.sources.base import Rejected
-from tfshards.prep.sources.fetching import Content, changed, read_remote, stamp_of, unreadable
+from tfshards.prep.sources.fetching import stamp_of, unreadable
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.tree import starts_like_an_image, suffix_of
-from tfshards.prep.sources.web import AHEAD_BYTES, MOST_BYTES, Pace, fetch, is_web, shown_url
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path
 from tfshards.schemas.storage.reading import in_background, read_start
 
 _STORE_URL = re.compile(rb"(s3|gs|az)://", re.IGNORECASE)
+_WEB_URL = re.compile(rb"https?://", re.IGNORECASE)
 # A page of a listing takes as long as so many requests, which are made at the same time.
 _LISTED_PER_IMAGE = 32
 _LEAST_LISTED = 2000
 _WAITING = 128
 
 
-class WebImage(NamedTuple):
-    """The URL of an image of a web server."""
-
-    url: bytes
-
-
-Location: TypeAlias = "RemotePath | WebImage"
-
-
 def is_url(path: bytes) -> bool:
-    """Return whether a path of a table is a URL that is fetched."""
-    return is_web(path) or _STORE_URL.match(path) is not None
+    """Return whether a path of a table is the URL of an object."""
+    return _STORE_URL.match(path) is not None
 
 
-def location_of(root: bytes, path: bytes) -> Location | None:
-    """Return where an image is, or None if it is on this machine.
+def location_of(root: bytes, path: bytes) -> RemotePath | None:
+    """Return the object of an image, or None if it is a file of this machine.
 
     Args:
         root: folder to which paths are relative, or its URL.
@@ -52,8 +41,12 @@ def location_of(root: bytes, path: bytes) -> Location | None:
     Raises:
         InputError: it is a URL that cannot be one of an object.
     """
-    if is_web(path):
-        return WebImage(path)
+    if _WEB_URL.match(path):
+        shown = to_text(_shown(path))
+        raise InputError(
+            f"{shown!r} is a web address, from which nothing is fetched; download the images, for example "
+            "with img2dataset, and name their files"
+        )
     if _STORE_URL.match(path):
         try:
             found = any_path(to_text(path))
@@ -74,8 +67,11 @@ def _folder(root: bytes) -> RemotePath | None:
     return found if isinstance(found, RemotePath) else None
 
 
-def leaves(path: bytes) -> bool:
-    """Return whether a path leaves the folder to which it is relative."""
+def leaves(root: bytes, path: bytes) -> bool:
+    """Return whether a path, or the URL of an object, leaves the folder to which it is relative."""
+    if is_url(path):
+        folder, found = _folder(root), location_of(root, path)
+        return folder is None or folder not in (found.parents if found else ())
     return path.startswith(b"/") or posixpath.normpath(path).split(b"/")[0] == b".."
 
 
@@ -142,7 +138,7 @@ def are_images(root: bytes, values: Sequence[bytes]) -> list[bool]:
 
 def _is_image(root: bytes, value: bytes) -> bool:
     # keys have at most 1024 bytes, and no control characters
-    if not value or is_url(value) or leaves(value) or len(value) > 1024 or min(value) < 32:
+    if not value or is_url(value) or leaves(root, value) or len(value) > 1024 or min(value) < 32:
         return False
     path = location_of(root, value)
     assert isinstance(path, RemotePath)
@@ -155,33 +151,8 @@ def _is_image(root: bytes, value: bytes) -> bool:
         return False
 
 
-def needed_bytes(location: Location, size: int) -> int:
-    """Return the memory that an image needs at most while it is read ahead."""
-    return AHEAD_BYTES if isinstance(location, WebImage) else size
-
-
-def read_image_of(
-    location: Location, size: int, stamp: int, most_bytes: int, pace: Pace | None, *, is_ahead: bool
-) -> Content | Rejected | None:
-    """Return the content of an image, or why it is rejected; None if it is too large to be read ahead.
-
-    Raises:
-        InputError: it cannot be read, or an object has changed since it was listed.
-    """
-    if isinstance(location, WebImage):
-        most = min(most_bytes, MOST_BYTES)
-        found = fetch(location.url, min(most, AHEAD_BYTES) if is_ahead else most, pace)
-        if isinstance(found, Rejected) or found.data is not None:
-            return found
-        if is_ahead and most > AHEAD_BYTES:
-            return None
-        return Rejected("too large", f"more than {most} bytes")
-    content = read_remote(location, min(size, most_bytes))
-    if (content.size, content.stamp) != (size, stamp):
-        raise changed(location)
-    return content
-
-
-def shown_path(path: bytes) -> str:
-    """Return a path of a table as text, without what may be secret in a URL."""
-    return to_text(shown_url(path))
+def _shown(path: bytes) -> bytes:
+    """Return a web address without what may be secret: user, password and query."""
+    scheme, _, rest = re.split(rb"[?#]", path)[0].partition(b"://")
+    host, slash, name = rest.partition(b"/")
+    return scheme + b"://" + host.rpartition(b"@")[2] + slash + name

@@ -18,7 +18,6 @@ from tfshards.prep.sources.tables.labels import folder_splits, split_column
 from tfshards.prep.sources.tables.nested import is_image_struct
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SAME, SPLIT, VALUE
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
-from tfshards.prep.sources.web import shown_url
 from tfshards.schemas import InputError
 
 
@@ -102,7 +101,7 @@ def in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, l
     """
     if not images:
         return rows, []
-    paths = _key_column(rows[PATH + images[0]])
+    paths = rows[PATH + images[0]]
     counts = pc.value_counts(paths).flatten()
     twice = counts[0].filter(pc.greater(counts[1], 1))
     fault = None
@@ -122,14 +121,7 @@ def in_order_of_keys(rows: pa.Table, images: Sequence[str]) -> tuple[pa.Table, l
         return rows, [f"{fault}: the keys of the examples are row numbers, not paths"]
     order = pc.array_sort_indices(paths.combine_chunks())
     rows = rows.take(order)
-    return rows.append_column(KEY, _key_column(rows[PATH + images[0]])), []
-
-
-def _key_column(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return paths as keys: URLs of web servers without what may be secret."""
-    if not pc.any(pc.match_substring(paths, "://")).as_py():
-        return paths
-    return pa.chunked_array([pa.array(map(shown_url, paths.to_pylist()), paths.type)])
+    return rows.append_column(KEY, rows[PATH + images[0]]), []
 
 
 def split_warnings(rows: pa.Table, images: Sequence[str]) -> list[str]:
@@ -150,5 +142,5 @@ def split_warnings(rows: pa.Table, images: Sequence[str]) -> list[str]:
         if len(shared) > 1:
             are = "images are" if len(shared) > 2 else "image is"
             more = f", and {len(shared) - 1:,} more {are} in several splits"
-        warnings.append(f"the image {to_text(shown_url(shared[0]))!r} is in the splits {names}{more}")
+        warnings.append(f"the image {to_text(shared[0])!r} is in the splits {names}{more}")
     return warnings

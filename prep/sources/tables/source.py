@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,6 @@ from tfshards.prep.sources.tables.rows import (
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
 from tfshards.prep.sources.tree_of import tree_of
-from tfshards.prep.sources.web import is_web, require_web
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
@@ -74,14 +72,10 @@ class Table:
             folder of images with a text file each, or a ``data.yaml`` of Ultralytics. These have the features
             ``image``, ``objects/bbox`` and ``objects/category``: boxes in pixels, ``[left, top, width,
             height]``, for COCO, and as fractions, ``[center x, center y, width, height]``, for YOLO.
-        requests_per_second: the most requests to web servers that a machine makes in a second, for columns of
-            ``http://`` and ``https://`` URLs; by default there is no limit but that of 32 requests at a time
-            for each process.
 
     Raises:
         OptionsError: the path is empty, a path is a URL that is not of an object store, the class names are
-            empty or repeated, ``images`` resizes images whose boxes are in pixels, or the limit of requests
-            is not a positive number.
+            empty or repeated, or ``images`` resizes images whose boxes are in pixels.
     """
 
     path: str | os.PathLike[str]
@@ -91,7 +85,6 @@ class Table:
     class_names: Sequence[str] | None = None
     follow_links: bool = False
     form: Form = "table"
-    requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
@@ -112,9 +105,6 @@ class Table:
             raise OptionsError(
                 f"form={self.form!r} reads annotations and images of local disks only; copy {urls[0]} there"
             )
-        rate = self.requests_per_second
-        if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < math.inf):
-            raise OptionsError(f"requests_per_second={rate!r} must be a number above 0")
         check_class_names(self.class_names)
 
     def location(self) -> None:
@@ -167,7 +157,7 @@ class Table:
             assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
-        has_urls = self._has_urls(rows, images)
+        has_urls = any(is_url(path) for name in images for path in rows[PATH + name].to_pylist())
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
         check_found(rows, assigned.images, root, self._root_remedy())
         rows = same_images(root, rows, images)
@@ -191,25 +181,7 @@ class Table:
             self.form,
             (*found.warnings, *lines, *inexact, *warnings, *twins(names)),
             has_remote_images=has_urls or is_url(root),
-            requests_per_second=self.requests_per_second,
         )
-
-    def _has_urls(self, rows: pa.Table, images: Sequence[str]) -> bool:
-        """Return whether paths of images are URLs.
-
-        Raises:
-            OptionsError: the client for them is not installed, or the limit of their rate has no effect.
-        """
-        paths = [path for name in images for path in rows[PATH + name].to_pylist() if b"://" in path]
-        has_web = any(map(is_web, paths))
-        if has_web:
-            require_web()
-        elif self.requests_per_second is not None:
-            raise OptionsError(
-                f"requests_per_second={self.requests_per_second} has no effect, since no image has an "
-                "http:// or https:// URL; leave it out"
-            )
-        return has_web or any(map(is_url, paths))
 
     def _read(self) -> tuple[TableFile, AnyPath, bytes]:
         """Return the rows, the path that messages name, and the folder to which image paths are relative."""
