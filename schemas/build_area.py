@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tfshards.schemas.errors import InputError
 from tfshards.schemas.files import sync_directory, write_atomically
-from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.storage import AnyPath, RemotePath, read_whole
 
 AREA_NAME = ".build"
 RECORD_NAME = "build.json"
@@ -82,7 +82,7 @@ def is_owned(folder: AnyPath) -> bool:
     """
     if isinstance(folder, RemotePath):
         with suppress(FileNotFoundError):
-            return (folder / RECORD_NAME).read_bytes().startswith(_head(folder))
+            return read_whole(folder / RECORD_NAME).startswith(_head(folder))
         return False
     if not (_PLAN.fullmatch(folder.name) or _STAGED.fullmatch(folder.name)):
         return False
@@ -117,7 +117,7 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
 def read_record(folder: AnyPath) -> tuple[dict[str, Json], str]:
     """Return the options and the text of the manifest that ``write_record`` wrote; empty if damaged."""
     try:
-        record = json.loads((folder / RECORD_NAME).read_bytes())
+        record = load_json(read_whole(folder / RECORD_NAME))
         options, placed = record["options"], record["placed"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}, ""

@@ -15,7 +15,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
+from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_regular, open_sink, without_user
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -165,7 +165,7 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))
     size, last = 0, b""
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path, 0) as file:
         while num_bytes := file.readinto(block):
             digest.update(block[:num_bytes])
             size += num_bytes
@@ -195,7 +195,7 @@ def last_bytes_of(path: AnyPath) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path, 0) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LAST_BYTES))
         return file.read().hex()
 

@@ -22,6 +22,7 @@ from tfshards.schemas.crc32c import masked_crc32c_of_rows
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import open_regular
 
 # Records are read in blocks of this size. If they are larger than _SPARSE_BYTES on average, only their
 # headers and footers are read.
@@ -109,8 +110,8 @@ def digest_fault(shard: Shard, digest: str) -> str | None:
 
 def _open(path: Path, compression: Compression) -> BinaryIO:
     if compression == "gzip":
-        return cast("BinaryIO", gzip.open(path))
-    return cast("BinaryIO", path.open("rb", buffering=0))
+        return cast("BinaryIO", gzip.open(open_regular(path)))
+    return open_regular(path, 0)
 
 
 def _frames(

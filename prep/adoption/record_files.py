@@ -17,7 +17,7 @@ from tfshards.prep.records.reader import GZIP_ERRORS
 from tfshards.schemas import Problem
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
-from tfshards.schemas.storage import AnyPath, RemotePath, read_range
+from tfshards.schemas.storage import AnyPath, RemotePath, open_regular, read_range
 from tfshards.schemas.storage.reading import in_background
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes
@@ -131,7 +131,7 @@ def _form(path: AnyPath, num_bytes: int) -> Form:
         return "none"
     if head.startswith(_GZIP_START):
         try:
-            with gzip.open(path if isinstance(path, Path) else path.open()) as unpacked:
+            with gzip.open(open_regular(path)) as unpacked:
                 start = unpacked.read(HEADER_BYTES)
         except GZIP_ERRORS:
             return "other"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +11,8 @@ from tfshards.prep.adoption.seen import Seen
 from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature
 from tfshards.schemas.feature import KINDS, feature_faults
-from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.storage import AnyPath, read_whole
 
 Shape = tuple[int | None, ...]
 
@@ -47,7 +46,7 @@ def declared_features(root: AnyPath, paths: Iterable[str]) -> dict[str, Declared
     differing: set[str] = set()
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         try:
-            document = json.loads((root / folder / FEATURES_NAME).read_bytes())
+            document = load_json(read_whole(root / folder / FEATURES_NAME))
         except (OSError, ValueError):
             continue
         for name, declared in _flattened("", document, ()):

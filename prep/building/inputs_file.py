@@ -21,7 +21,7 @@ from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, open_regular, read_whole
 
 _SIZE = "of another size"
 _STAMP = "with other values or times of images"
@@ -113,8 +113,8 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     """Return the inputs of a dataset; None if their file is missing or damaged."""
     path = folder / inputs_name(build_id)
     try:
-        file = path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
-        with np.load(file, allow_pickle=False) as arrays:
+        file = open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, MOST_OF_LIST))
+        with file, np.load(file, allow_pickle=False) as arrays:
             keys = arrays["keys"].tobytes()
             return RecordedInputs(
                 keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.json_reader import shown
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.json_reader import load_json, shown
+from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, read_whole
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.files import TableFile
@@ -79,11 +78,11 @@ def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+    for number, line in enumerate(read_whole(path, MOST_OF_LIST).split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = load_json(line)
         except ValueError:
             raise InputError(f"{path}, row {number}: {shown(to_text(line))} is not JSON") from None
         _check_columns(row if isinstance(row, dict) else (), path)

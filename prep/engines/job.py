@@ -18,6 +18,7 @@ from tfshards.prep.engines.worker import has_arrived
 from tfshards.prep.progress.lines import Log, Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage import AnyPath
 
 # How long to wait for the end of a job that was cancelled, and for that of threads of this process.
@@ -192,7 +193,7 @@ def cancel_lost_job(path: AnyPath, log: Log) -> None:
     earlier attempt stop when the next one opens the build area.
     """
     try:
-        note = JobNote(**json.loads(path.read_bytes()))
+        note = JobNote(**load_json(path.read_bytes()))
     except FileNotFoundError:
         return
     except (ValueError, TypeError):

@@ -16,13 +16,18 @@ from tfshards.prep.records.frames import FOOTER, frame, masked_crc32c, parse_hea
 from tfshards.schemas import TfshardsError
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, open_regular
 
 # Raised when damaged compressed data are read.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 _BUFFER_BYTES = 1 << 20
 _PART_BYTES = 1 << 26
+# A tf.train.Example has less than 2 GiB, as every message of protobuf.
+_MOST_BYTES = (1 << 31) - 1
+# Deflate makes zeros 1,032 times smaller, so that a small file may hold a record of any length. Where no
+# manifest states the size, records of compressed files are read up to the larger of these.
+_MOST_UNKNOWN, _MOST_RATIO = 256 << 20, 32
 _REST_IS_LOST = "; the records after it cannot be located"
 
 
@@ -114,8 +119,11 @@ def read_frames(
     try:
         with open_shard(path, compression) as file:
             end: float
+            most: float = _MOST_BYTES
             if compression == "gzip":
                 end = math.inf if record_bytes is None else record_bytes
+                if record_bytes is None:
+                    most = min(most, max(_MOST_UNKNOWN, _MOST_RATIO * path.stat().st_size))
             elif isinstance(path, Path):
                 end = os.fstat(file.fileno()).st_size
             else:
@@ -124,10 +132,10 @@ def read_frames(
             bounds = None if index is None else np.append(index.offsets, index.num_bytes)
             while header := file.read(HEADER_BYTES):
                 length = parse_header(header) if len(header) == HEADER_BYTES else None
-                if length is not None and offset + FRAME_OVERHEAD + length <= end:
+                if length is not None and length <= most and offset + FRAME_OVERHEAD + length <= end:
                     found = _with_data(file, number, offset, length)
                 else:
-                    found = _without_length(file, header, number, offset, end=end, bounds=bounds)
+                    found = _without_length(file, header, number, offset, end=end, bounds=bounds, most=most)
                 yield found
                 if found.is_last:
                     return
@@ -179,8 +187,8 @@ class FrameReader:
 def open_shard(path: AnyPath, compression: Compression) -> BinaryIO:
     """Open a shard for reading its frames; offsets count uncompressed bytes."""
     if compression == "gzip":
-        return cast("BinaryIO", gzip.open(path if isinstance(path, Path) else path.open()))
-    return path.open("rb", buffering=_BUFFER_BYTES)
+        return cast("BinaryIO", gzip.open(open_regular(path)))
+    return open_regular(path, _BUFFER_BYTES)
 
 
 def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
@@ -198,7 +206,14 @@ def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
 
 
 def _without_length(
-    file: BinaryIO, header: bytes, number: int, offset: int, *, end: float, bounds: IntArray | None
+    file: BinaryIO,
+    header: bytes,
+    number: int,
+    offset: int,
+    *,
+    end: float,
+    bounds: IntArray | None,
+    most: float,
 ) -> Frame:
     """Return the frame of an invalid header, with its data if ``bounds`` shows where they end.
 
@@ -211,7 +226,12 @@ def _without_length(
         fault = f"the file ends {len(header)} bytes into the frame's header"
         return Frame(number, offset, None, fault=fault, is_last=True)
     length = parse_header(header)
-    fault = "the checksum of the record's length does not match" if length is None else _too_long(length)
+    if length is None:
+        fault = "the checksum of the record's length does not match"
+    elif offset + FRAME_OVERHEAD + length > end:
+        fault = _too_long(length)
+    else:
+        fault = f"states {length} bytes of data; at most {most} are read"
     if bounds is None:
         return Frame(number, offset, None, fault=fault + _REST_IS_LOST, is_last=True)
     after, start = _next(bounds, offset, end)

@@ -48,7 +48,7 @@ from tfshards.schemas.build_area import (
 )
 from tfshards.schemas.files import file_digest, file_sizes, regular_size, sync_directory, write_atomically
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, link_file
 
@@ -420,7 +420,7 @@ def _is_same(path: AnyPath, other: AnyPath) -> bool:
 
 def _read_record(path: AnyPath) -> FinishedShard | None:
     try:
-        document = json.loads(path.read_bytes())
+        document = load_json(path.read_bytes())
         rejected = tuple(Reject(*item) for item in document.pop("rejected"))
         written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
         return FinishedShard(written, rejected=rejected, contents=contents, **document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
@@ -26,6 +27,8 @@ Result = TypeVar("Result")
 
 # Requests of all open files of a process together.
 NUM_REQUESTS = 32
+# Bytes of manifests and other documents; and of lists, whose length grows with the number of examples.
+MOST_OF_DOCUMENT, MOST_OF_LIST = 256 << 20, 2 << 30
 # A round trip of 50 ms takes as long as a megabyte at 20 MB/s: smaller requests would mostly wait.
 _BLOCK = 1 << 20
 _MOST_AHEAD = 16
@@ -59,22 +62,55 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     return data
 
 
+def open_regular(path: AnyPath, buffering: int = -1) -> io.BufferedReader:
+    """Open a file that somebody else may have made, for reading.
+
+    Opening a pipe would wait for ever, and a device need not end.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    if not isinstance(path, Path):
+        return path.open("rb", buffering)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(None, "is not a regular file", str(path))
+        return cast("io.BufferedReader", os.fdopen(descriptor, "rb", buffering))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 def read_small(path: AnyPath, most: int) -> tuple[int, bytes | None]:
     """Return the size of a file, and its content unless it has more than ``most`` bytes.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
     """
     if not isinstance(path, Path):
         with as_os_errors(path):
             found = path.store.get(path.key)
             size = found.meta["size"]
             return size, bytes(found.bytes()) if size <= most else None
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        # opening a pipe would wait for ever
-        raise OSError(None, "is not a regular file", str(path))
-    return status.st_size, path.read_bytes() if status.st_size <= most else None
+    with open_regular(path, 0) as file:
+        size = os.fstat(file.fileno()).st_size
+        return size, file.read(size) if size <= most else None
+
+
+def read_whole(path: AnyPath, most: int = MOST_OF_DOCUMENT) -> bytes:
+    """Return the content of a file that somebody else may have made.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or has more than ``most`` bytes.
+    """
+    num_bytes, data = read_small(path, most)
+    if data is None:
+        raise OSError(errno.EFBIG, f"has {num_bytes} bytes; at most {most} are read", str(path))
+    return data
 
 
 def read_object(path: RemotePath, most_bytes: int) -> tuple[RemoteStatus, bytes | None]:

@@ -21,7 +21,7 @@ from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mappe
 from tfshards.prep.sources.arrays.npy import read_header
 from tfshards.prep.sources.arrays.objects import copy_blocks
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage import any_path, open_regular
 from tfshards.schemas.storage.reading import RemoteReader
 
 # Every archive ends with a record of 22 bytes and an optional comment.
@@ -133,7 +133,7 @@ def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
         with io.BufferedReader(raw) as file:
             yield file, raw.status.st_size
         return
-    with given.open("rb") as file:
+    with open_regular(given) as file:
         status = os.fstat(file.fileno())
         yield file, status.st_size
         if file_identity(os.fstat(file.fileno())) != file_identity(status):

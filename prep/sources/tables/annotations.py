@@ -14,6 +14,7 @@ import pyarrow as pa
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError
+from tfshards.schemas.storage import MOST_OF_LIST, read_whole
 
 CATEGORY = "objects/category"
 BOXES = "objects/bbox"
@@ -97,14 +98,14 @@ def name_fault(name: object) -> str | None:
     return "is not Unicode" if any("\ud800" <= letter <= "\udfff" for letter in name) else None
 
 
-def read_annotation(path: Path) -> bytes:
+def read_annotation(path: Path, most: int = MOST_OF_LIST) -> bytes:
     """Return the content of an annotation file.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or has more than ``most`` bytes.
     """
     try:
-        return path.read_bytes()
+        return read_whole(path, most)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 

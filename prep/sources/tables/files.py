@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -29,6 +30,9 @@ from tfshards.schemas.storage import AnyPath, any_path
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Above this, float64 cannot hold every integer.
 _EXACT = 2.0**53
+# Levels of lists and objects in a line of JSON.
+_DEEP = 1000
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _DIGITS = 300
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
@@ -187,7 +191,25 @@ def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.
     return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns)
 
 
+def _check_depth(path: AnyPath, copy: Path) -> None:
+    """Raise InputError if a line is nested so deeply that Arrow would overflow the stack of the process."""
+    with copy.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            # strings may hold brackets
+            if _depth(line) > _DEEP and _depth(_JSON_STRING.sub(b"", line)) > _DEEP:
+                raise InputError(f"{path}, line {number}: is nested more than {_DEEP:,} levels deep")
+
+
+def _depth(line: bytes) -> int:
+    if len(line) <= _DEEP:
+        return 0
+    found = np.frombuffer(line, np.uint8)
+    opened, closed = np.isin(found, [*b"[{"]), np.isin(found, [*b"]}"])
+    return int(np.cumsum(opened.astype(np.int64) - closed).max())
+
+
 def _read_json(path: AnyPath, file: Path) -> pa.Table:
+    _check_depth(path, file)
     options = pa.json.ReadOptions(block_size=BLOCK_BYTES)
     table = pa.json.read_json(file, read_options=options)
     # Arrow would convert text that looks like dates or times
