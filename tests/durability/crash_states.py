@@ -94,7 +94,7 @@ def record(command: Sequence[object], root: Path, log: Path) -> Trace:
     return trace
 
 
-def states(trace: Trace, *, most_pairs: int, num_random: int, seed: int) -> Iterator[tuple[int, State]]:
+def states(trace: Trace, *, most_pairs: int, num_random: int, seed: str) -> Iterator[tuple[int, State]]:
     """Yield the states after each call, with the number of calls before the power cut; none twice in a row.
 
     Of the changes that are not durable, there are: none; all; all but one; only one; of the last
