@@ -78,7 +78,7 @@ def tried(tool: Tool, folder: Path, cache: Path, options: argparse.Namespace, *,
     trace = record(
         [*command, source, root / "data", *(["--overwrite"] if is_overwrite else [])], root, folder / "log"
     )
-    found = list(states(trace, most_pairs=0, num_random=4, seed=options.seed))
+    found = list(states(trace, num_random=4, seed=options.seed))
     chosen = random.Random(options.seed).sample(found, min(options.states, len(found)))
     ended = [one for one in found if one[0] == trace.num_calls]
     reader = subprocess.Popen(

@@ -182,6 +182,9 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
         # another run in a store may have left something in the area of this plan
         if is_of_build or root.name == plan_id or not has_record(root):
             area.remove()
+    # Changes after the last sync may be in any state. That these are removals of no importance does not help
+    # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+    sync_directory(folder)
 
 
 def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
