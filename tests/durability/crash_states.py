@@ -96,9 +96,9 @@ def record(command: Sequence[object], root: Path, log: Path) -> Trace:
 def states(trace: Trace, *, num_random: int, seed: str) -> Iterator[tuple[int, State]]:
     """Yield the states after each call, with the number of calls before the power cut; none twice in a row.
 
-    Of the changes that are not durable, there are: none; all; all but one; only one; and ``num_random`` random
-    subsets. With none and with all of them, data that were not synced are lost, half written, zeros, or
-    complete; in random subsets, by chance for each file.
+    Of the changes that are not durable, there are: none; all; all but one; only one; and ``num_random``
+    random subsets. With none and with all of them, data that were not synced are lost, half written, zeros,
+    or complete; in random subsets, by chance for each file.
     """
     chance = random.Random(seed)
     seen: set[bytes] = set()
