@@ -13,8 +13,10 @@ from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import Split
 from tfshards.schemas.index import HEADER_BYTES
-from tfshards.schemas.storage import read_range
+from tfshards.schemas.storage import open_regular, read_range
 
+# Of a record that is examined; larger images are not decoded here.
+_MOST_BYTES = 256 << 20
 # Number of longest records to examine; more than one because one may be unusual.
 _NUM_LOOKS = 16
 
@@ -59,12 +61,16 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
         if path is None:
             return
-        with path.open("rb") as stored, gzip.open(stored) as file:
+        with open_regular(path) as stored, gzip.open(stored) as file:
             for _ in range(_NUM_LOOKS):
                 header = file.read(HEADER_BYTES)
                 if len(header) < HEADER_BYTES:
                     return
-                yield file.read(int.from_bytes(header[:8], "little"))
+                length = int.from_bytes(header[:8], "little")
+                if length > _MOST_BYTES:
+                    # a damaged record, which is reported when it is read
+                    return
+                yield file.read(length)
                 file.read(4)
         return
     for known in np.argsort(lengths)[-_NUM_LOOKS:]:

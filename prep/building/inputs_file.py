@@ -115,6 +115,8 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     try:
         file = open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, MOST_OF_LIST))
         with file, np.load(file, allow_pickle=False) as arrays:
+            if sum(info.file_size for info in arrays.zip.infolist()) > MOST_OF_LIST:
+                return None
             keys = arrays["keys"].tobytes()
             return RecordedInputs(
                 keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),
