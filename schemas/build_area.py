@@ -22,6 +22,7 @@ from tfshards.schemas.errors import InputError
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import RECORD, open_file, read_file
 
 AREA_NAME = ".build"
 RECORD_NAME = "build.json"
@@ -82,7 +83,7 @@ def is_owned(folder: AnyPath) -> bool:
     """
     if isinstance(folder, RemotePath):
         with suppress(FileNotFoundError):
-            return (folder / RECORD_NAME).read_bytes().startswith(_head(folder))
+            return read_file(folder / RECORD_NAME, RECORD).startswith(_head(folder))
         return False
     if not (_PLAN.fullmatch(folder.name) or _STAGED.fullmatch(folder.name)):
         return False
@@ -106,7 +107,7 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
     try:
         if RECORD_NAME not in path.name or not stat.S_ISREG(os.lstat(path).st_mode):
             return False
-        with path.open("rb") as file:
+        with open_file(path) as file:
             found = file.read(len(head))
     except FileNotFoundError:
         return False
@@ -117,7 +118,7 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
 def read_record(folder: AnyPath) -> tuple[dict[str, Json], str]:
     """Return the options and the text of the manifest that ``write_record`` wrote; empty if damaged."""
     try:
-        record = json.loads((folder / RECORD_NAME).read_bytes())
+        record = json.loads(read_file(folder / RECORD_NAME, RECORD))
         options, placed = record["options"], record["placed"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}, ""

@@ -14,6 +14,7 @@ from tfshards.schemas import Feature
 from tfshards.schemas.feature import KINDS, feature_faults
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_file
 
 Shape = tuple[int | None, ...]
 
@@ -47,7 +48,7 @@ def declared_features(root: AnyPath, paths: Iterable[str]) -> dict[str, Declared
     differing: set[str] = set()
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         try:
-            document = json.loads((root / folder / FEATURES_NAME).read_bytes())
+            document = json.loads(read_file(root / folder / FEATURES_NAME, METADATA))
         except (OSError, ValueError):
             continue
         for name, declared in _flattened("", document, ()):

@@ -8,9 +8,12 @@ it, a build compares the contents of all inputs.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,7 @@ from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import INPUTS, open_file, read_file, size_of
 
 _SIZE = "of another size"
 _STAMP = "with other values or times of images"
@@ -113,9 +117,10 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     """Return the inputs of a dataset; None if their file is missing or damaged."""
     path = folder / inputs_name(build_id)
     try:
-        file = path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
-        with np.load(file, allow_pickle=False) as arrays:
+        with _opened(path) as file, np.load(file, allow_pickle=False) as arrays:
             keys = arrays["keys"].tobytes()
+            if keys and keys.count(b"\0") + 1 != len(arrays["sizes"]):
+                return None
             return RecordedInputs(
                 keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),
                 sizes=arrays["sizes"],
@@ -128,3 +133,18 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
             )
     except Exception:  # zipfile, its decompressors and NumPy raise almost anything for damaged bytes
         return None
+
+
+@contextmanager
+def _opened(path: AnyPath) -> Iterator[BinaryIO]:
+    """Yield the file of the inputs, after checking its size and that of the arrays in it.
+
+    Raises:
+        OSError: it cannot be read, or has a size that is not plausible.
+    """
+    with open_file(path) if isinstance(path, Path) else io.BytesIO(read_file(path, INPUTS)) as file:
+        INPUTS.check(size_of(file), path)
+        with zipfile.ZipFile(file) as archive:
+            INPUTS.check(sum(info.file_size for info in archive.infolist()), path)
+        file.seek(0)
+        yield file

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import local_path
+from tfshards.schemas.storage.untrusted import OPTIONS, read_file
 
 # The flags that say where options come from, or that are no options.
 _NO_KEYS = ("help", "config")
@@ -40,7 +41,7 @@ def read_config(path: str) -> dict[str, object]:
 
     file = local_path(path)
     try:
-        content: dict[str, object] = tomllib.loads(file.read_text("utf-8"))
+        content: dict[str, object] = tomllib.loads(read_file(file, OPTIONS).decode("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

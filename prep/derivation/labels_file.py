@@ -11,6 +11,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import KEYS, read_file
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.files import TableFile
@@ -79,7 +80,11 @@ def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+    try:
+        lines = read_file(path, KEYS).split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

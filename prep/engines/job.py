@@ -19,6 +19,7 @@ from tfshards.prep.progress.lines import Log, Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_file
 
 # How long to wait for the end of a job that was cancelled, and for that of threads of this process.
 _CANCEL_SECONDS = 60
@@ -192,7 +193,7 @@ def cancel_lost_job(path: AnyPath, log: Log) -> None:
     earlier attempt stop when the next one opens the build area.
     """
     try:
-        note = JobNote(**json.loads(path.read_bytes()))
+        note = JobNote(**json.loads(read_file(path, RECORD)))
     except FileNotFoundError:
         return
     except (ValueError, TypeError):

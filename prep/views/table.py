@@ -17,8 +17,9 @@ from tfshards.prep.views.tfds import MARK, tfds_files, tfds_note, tfds_problems
 from tfshards.schemas import Manifest, Problem
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import OTHER_BYTES
-from tfshards.schemas.files import bytes_digest, regular_size, sync_directory
+from tfshards.schemas.files import bytes_digest, sync_directory
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_file
 
 
 class View(NamedTuple):
@@ -135,8 +136,7 @@ def _found(path: str, manifest: Manifest, root: AnyPath, ours: Mapping[str, set[
         ours: the digests that the view may have in other generations.
     """
     try:
-        regular_size(root / path)
-        content = (root / path).read_bytes()
+        content = read_file(root / path, METADATA)
     except FileNotFoundError:
         return "missing"
     except OSError:

@@ -15,7 +15,7 @@ from tfshards.schemas.storage.any_path import (
 )
 from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
-from tfshards.schemas.storage.reading import in_flight, read_range, read_small
+from tfshards.schemas.storage.reading import in_flight, read_range
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
 from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
@@ -37,7 +37,6 @@ __all__ = [
     "name_below",
     "open_sink",
     "read_range",
-    "read_small",
     "version_of",
     "without_user",
 ]

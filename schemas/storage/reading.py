@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
+from tfshards.schemas.storage.untrusted import open_file
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -47,7 +47,7 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     if isinstance(path, Path):
         from tfshards.schemas.storage.versions import version_of
 
-        with path.open("rb", buffering=0) as file:
+        with open_file(path, buffering=0) as file:
             if version is not None and version != version_of(path):
                 raise ChangedError(None, "has been replaced meanwhile", str(path))
             file.seek(start)
@@ -57,24 +57,6 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     if len(data) != end - start:
         raise ChangedError(None, f"ends at byte {start + len(data)}, before byte {end}", str(path))
     return data
-
-
-def read_small(path: AnyPath, most: int) -> tuple[int, bytes | None]:
-    """Return the size of a file, and its content unless it has more than ``most`` bytes.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
-    if not isinstance(path, Path):
-        with as_os_errors(path):
-            found = path.store.get(path.key)
-            size = found.meta["size"]
-            return size, bytes(found.bytes()) if size <= most else None
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        # opening a pipe would wait for ever
-        raise OSError(None, "is not a regular file", str(path))
-    return status.st_size, path.read_bytes() if status.st_size <= most else None
 
 
 def read_object(path: RemotePath, most_bytes: int) -> tuple[RemoteStatus, bytes | None]:

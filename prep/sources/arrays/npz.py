@@ -23,13 +23,12 @@ from tfshards.prep.sources.arrays.objects import copy_blocks
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import RemoteReader
+from tfshards.schemas.storage.untrusted import MAX_DEFLATE_RATIO, open_file
 
 # Every archive ends with a record of 22 bytes and an optional comment.
 _END_BYTES, _END_MAGIC = 22, b"PK\5\6"
 _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
-# The maximum ratio of deflate, see zlib.net/zlib_tech.html.
-_MAX_DEFLATE_RATIO = 1032
 _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
 _OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 
@@ -120,7 +119,7 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
     except InputError:
         raise
     except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
-        raise InputError(f"{where}: cannot be read: {error}") from None
+        raise InputError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 @contextmanager
@@ -133,7 +132,7 @@ def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
         with io.BufferedReader(raw) as file:
             yield file, raw.status.st_size
         return
-    with given.open("rb") as file:
+    with open_file(given) as file:
         status = os.fstat(file.fileno())
         yield file, status.st_size
         if file_identity(os.fstat(file.fileno())) != file_identity(status):
@@ -182,7 +181,7 @@ def _member_fault(info: zipfile.ZipInfo) -> str | None:
             f"is compressed by {method}, but only {allowed} members can be read; use numpy.savez_compressed"
         )
     is_stored = info.compress_type == zipfile.ZIP_STORED
-    most = info.compress_size * (1 if is_stored else _MAX_DEFLATE_RATIO)
+    most = info.compress_size * (1 if is_stored else MAX_DEFLATE_RATIO)
     if info.file_size > most or (is_stored and info.file_size < most):
         held = f"its {info.compress_size} bytes, {_METHODS[info.compress_type]}, cannot hold"
         return f"declares {info.file_size} bytes, which {held}"

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError
+from tfshards.schemas.storage.untrusted import ANNOTATIONS, read_file
 
 CATEGORY = "objects/category"
 BOXES = "objects/bbox"
@@ -104,7 +105,7 @@ def read_annotation(path: Path) -> bytes:
         InputError: the file cannot be read.
     """
     try:
-        return path.read_bytes()
+        return read_file(path, ANNOTATIONS)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 

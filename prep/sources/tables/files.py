@@ -25,6 +25,7 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.untrusted import open_file
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Above this, float64 cannot hold every integer.
@@ -170,7 +171,7 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
         copy = Path(folder) / "table"
-        with path.open() as source, copy.open("wb") as file:
+        with open_file(path) as source, copy.open("wb") as file:
             shutil.copyfileobj(source, file, _COPY_BYTES)
         yield copy
 
@@ -219,7 +220,7 @@ def _check_integers(path: AnyPath, copy: Path, names: list[str]) -> None:
     """Raise InputError if Arrow rounded an integer in one of the columns."""
     if not names:
         return
-    with copy.open("rb") as file:
+    with open_file(copy) as file:
         for number, line in enumerate(line for line in file if line.strip()):
             row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
             for name in names:
