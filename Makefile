@@ -42,7 +42,7 @@ nightly: $(VENV)/.installed
 	HYPOTHESIS_EXAMPLES=400 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'hypothesis and not nightly and not engines' $(PYTEST_ARGS)
 	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
-	  TORTURE_LOADER_FAULTS=30
+	  TORTURE_LOADER_FAULTS=30 CRASH_STATES=100 OWNERSHIP_FOLDERS=1000 FUSE_FAULTS=30 LOOP_CUTS=8
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
 
 docs: $(VENV)/.installed
@@ -78,7 +78,10 @@ fuzz: $(VENV)/.installed
 # Kills builds and edits TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
 # each shard TORTURE_FAULTS times while the loader reads it. Builds into a bucket are killed TORTURE_STORE_KILLS
 # times, and TORTURE_STORE_PAIRS times two start together; TORTURE_LOADER_FAULTS times the loader reads from one that
-# fails, with a cache and without. TORTURE_SEED=WORD kills at other moments.
+# fails, with a cache and without. All states that a power cut may leave are tried (CRASH_STATES=N tries so many of
+# each command), FUSE_FAULTS faults of each command on a file system that then forgets what was not synced, LOOP_CUTS
+# cuts of ext4, XFS and Btrfs, and all verbs on OWNERSHIP_FOLDERS folders with files of the user. TORTURE_SEED=WORD kills at other
+# moments.
 TORTURE_KILLS ?= 500
 TORTURE_FLIPS ?= 400
 TORTURE_FAULTS ?= 200
@@ -86,6 +89,10 @@ TORTURE_STORE_KILLS ?= 500
 TORTURE_STORE_PAIRS ?= 200
 TORTURE_LOADER_FAULTS ?= 200
 TORTURE_SEED ?= 4
+CRASH_STATES ?= all
+OWNERSHIP_FOLDERS ?= 10000
+FUSE_FAULTS ?= 1000
+LOOP_CUTS ?= 60
 
 torture: export TORTURE_KILLS := $(TORTURE_KILLS)
 torture: export TORTURE_FLIPS := $(TORTURE_FLIPS)
@@ -94,9 +101,15 @@ torture: export TORTURE_STORE_KILLS := $(TORTURE_STORE_KILLS)
 torture: export TORTURE_STORE_PAIRS := $(TORTURE_STORE_PAIRS)
 torture: export TORTURE_LOADER_FAULTS := $(TORTURE_LOADER_FAULTS)
 torture: export TORTURE_SEED := $(TORTURE_SEED)
+torture: export CRASH_STATES := $(CRASH_STATES)
+torture: export OWNERSHIP_FOLDERS := $(OWNERSHIP_FOLDERS)
+torture: export FUSE_FAULTS := $(FUSE_FAULTS)
+torture: export LOOP_CUTS := $(LOOP_CUTS)
 torture: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) -rP tests/durability/test_kills.py tests/durability/test_faults.py \
 	  tests/loader/test_faults.py tests/loader/test_remote_faults.py tests/storage/test_remote_output.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -rP -m "nightly or not nightly" tests/durability/test_crash_states.py \
+	  tests/durability/test_fuse.py tests/durability/test_loop_disks.py tests/durability/test_ownership.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

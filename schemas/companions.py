@@ -8,7 +8,7 @@ from tfshards.schemas.index import MAX_LINE, IntArray, RecordIndex, index_path, 
 from tfshards.schemas.labels import labels_path, labels_size, parse_labels
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_file
+from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_whole
 
 OTHER_BYTES = "its bytes have changed: the digest differs"
 
@@ -17,7 +17,7 @@ def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Pr
     """Return the index of a shard of the dataset in ``root``, or None and what is wrong with it."""
     path = index_path(shard.path)
     try:
-        data = read_file(root / path, _limit(INDEX, shard, MAX_LINE * shard.num_examples))
+        data = read_whole(root / path, _limit(INDEX, shard, MAX_LINE * shard.num_examples))
         index = parse_index(data.decode("ascii"), path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
@@ -38,7 +38,7 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
     path = labels_path(shard.path)
     try:
-        data = read_file(root / path, _limit(LABELS, shard, labels_size(shard.num_examples)))
+        data = read_whole(root / path, _limit(LABELS, shard, labels_size(shard.num_examples)))
         labels = parse_labels(data, shard.num_examples, path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]

@@ -15,7 +15,7 @@ from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
-from tfshards.schemas.storage.untrusted import open_file, size_of
+from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -165,7 +165,7 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))
     size, last = 0, b""
-    with open_file(path, buffering=0) as file:
+    with open_regular(path, buffering=0) as file:
         while num_bytes := file.readinto(block):  # type: ignore[attr-defined]
             digest.update(block[:num_bytes])
             size += num_bytes
@@ -181,7 +181,7 @@ def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
     Raises:
         OSError: the file cannot be read.
     """
-    with open_file(path, buffering=0) as file:
+    with open_regular(path, buffering=0) as file:
         num_bytes = size_of(file)
         file.seek(max(0, num_bytes - NUM_LAST_BYTES))
         return num_bytes, file.read(NUM_LAST_BYTES).hex()

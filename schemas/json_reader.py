@@ -7,7 +7,7 @@ import math
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tfshards.schemas.errors import FormatError, Problem
 
@@ -26,6 +26,18 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist, _SHORT.maxdict = 2, 100, 6, 3
 def shown(value: Json) -> str:
     """Return ``value`` as text for a message: printable, on one line, and shortened in the middle."""
     return "null" if value is None else _SHORT.repr(value)
+
+
+def load_json(text: str | bytes) -> Any:  # noqa: ANN401 -- as json.loads
+    """Parse JSON that somebody else may have written.
+
+    Raises:
+        ValueError: ``text`` is not JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def parse_json(text: str, subject: str) -> Json:

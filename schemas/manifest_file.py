@@ -11,7 +11,7 @@ from tfshards.schemas.files import file_sizes, is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path
-from tfshards.schemas.storage.untrusted import MANIFEST, open_file, read_file
+from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
 
 # Bytes at the start of a manifest, which name the release that it requires.
 _HEAD = 200
@@ -44,7 +44,7 @@ def read_manifest_file(path: AnyPath) -> Manifest:
     """
     try:
         # as bytes, because the digest covers line ends
-        text = read_file(path, MANIFEST).decode("utf-8")
+        text = read_whole(path, MANIFEST).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))
@@ -98,7 +98,7 @@ def is_manifest(path: AnyPath) -> bool:
     Raises:
         OSError: it cannot be read.
     """
-    with open_file(path) as file:
+    with open_regular(path) as file:
         return b'"requires": "tfshards' in file.read(_HEAD)
 
 

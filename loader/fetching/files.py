@@ -18,7 +18,7 @@ from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.frames import sound_records
 from tfshards.loader.fetching.threads import start
 from tfshards.schemas.storage import AnyPath, read_range
-from tfshards.schemas.storage.untrusted import Limit, read_file
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 
 
 @dataclass(eq=False)
@@ -213,7 +213,7 @@ class BlockFiles:
         piece, path = file.piece, self._folder.path / file.name
         if file.block is not None and (path.exists() or self._folder.link(file.name, piece.num_bytes)):
             with suppress(OSError):
-                data = read_file(path, Limit("a block", piece.num_bytes))
+                data = read_whole(path, Limit("a block", piece.num_bytes))
                 if sound_records(data, piece.known)[1] == piece.num_bytes:
                     return path
             self._folder.remove(file.name)

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tfshards.schemas.storage.untrusted import RECORD, open_file, read_file
+from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
 
 _LOCK = ".lock"
 # In the folder of all splits; it grows when a pipeline begins or ends.
@@ -231,7 +231,7 @@ def _left_in(ended: Iterable[Path]) -> dict[Path, int]:
 def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock of an ended pipeline; False if it runs, or another one has the lock or took it over."""
     try:
-        lock = open_file(folder / _LOCK)
+        lock = open_regular(folder / _LOCK)
     except OSError:
         yield False
         return
@@ -246,7 +246,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _is_locked(folder: Path) -> bool:
     try:
-        with open_file(folder / _LOCK) as lock:
+        with open_regular(folder / _LOCK) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -257,7 +257,7 @@ def _is_locked(folder: Path) -> bool:
 
 def _wanted_by(folder: Path) -> int:
     try:
-        return int(read_file(folder / _LOCK, RECORD) or 0)
+        return int(read_whole(folder / _LOCK, RECORD) or 0)
     except (OSError, ValueError):
         return 0
 

@@ -22,10 +22,11 @@ from tfshards.schemas.build_area import AREA_NAME, areas, foreign, has_record, m
 from tfshards.schemas.errors import IncompleteError
 from tfshards.schemas.files import sync_directory
 from tfshards.schemas.generations import generation_path, kept_manifests
+from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.names import MANIFEST_NAME, inputs_name, rejects_name
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, link_file
-from tfshards.schemas.storage.untrusted import REJECTS, read_file
+from tfshards.schemas.storage.untrusted import REJECTS, read_whole
 
 # The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size")
@@ -182,6 +183,9 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
         # another run in a store may have left something in the area of this plan
         if is_of_build or root.name == plan_id or not has_record(root):
             area.remove()
+    # Changes after the last sync may be in any state. That these are removals of no importance does not help
+    # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+    sync_directory(folder)
 
 
 def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
@@ -209,8 +213,8 @@ def read_rejects(path: AnyPath) -> list[Reject]:
         InputError: the file cannot be read, or is not a rejects file.
     """
     try:
-        lines = read_file(path, REJECTS).decode("ascii").splitlines()
-        return [Reject(*(json.loads(line)[name] for name in _FIELDS)) for line in lines]
+        lines = read_whole(path, REJECTS).decode("ascii").splitlines()
+        return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -70,7 +70,10 @@ def check_usable(state: OutputState) -> None:
         raise InputError(f"{folder} is a file; the last argument, dataset=, must be a folder or a new name")
     check_owned(folder)
     if state.is_foreign:
-        raise InputError(f"{folder} holds files but no dataset; choose an empty folder or a new name")
+        raise InputError(
+            f"{folder} holds files but no dataset, such as {state.a_file!r}; choose an empty folder or a new "
+            "name"
+        )
     if state.fault and not is_manifest(folder / MANIFEST_NAME):
         raise foreign(folder / MANIFEST_NAME)
 

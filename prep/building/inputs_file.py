@@ -25,7 +25,7 @@ from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import INPUTS, open_file, read_file, size_of
+from tfshards.schemas.storage.untrusted import INPUTS, open_regular, read_whole, size_of
 
 _SIZE = "of another size"
 _STAMP = "with other values or times of images"
@@ -142,7 +142,7 @@ def _opened(path: AnyPath) -> Iterator[BinaryIO]:
     Raises:
         OSError: it cannot be read, or has a size that is not plausible.
     """
-    with open_file(path) if isinstance(path, Path) else io.BytesIO(read_file(path, INPUTS)) as file:
+    with open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, INPUTS)) as file:
         INPUTS.check(size_of(file), path)
         with zipfile.ZipFile(file) as archive:
             INPUTS.check(sum(info.file_size for info in archive.infolist()), path)

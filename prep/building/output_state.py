@@ -43,7 +43,7 @@ class OutputState:
     Attributes:
         folder: the path, which need not exist.
         is_file: whether the path is a file.
-        has_files: whether the folder holds anything.
+        a_file: name of something in the folder besides build areas; empty if there is nothing.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
         fault: why the manifest cannot be read; None if it can be read or does not exist.
         version: in an object store, the version of the manifest, if it exists; the commit replaces only this.
@@ -54,7 +54,7 @@ class OutputState:
 
     folder: AnyPath
     is_file: bool = False
-    has_files: bool = False
+    a_file: str = ""
     manifest: Manifest | None = None
     fault: FormatError | None = None
     version: RemoteStatus | None = None
@@ -64,7 +64,7 @@ class OutputState:
     @property
     def is_foreign(self) -> bool:
         """Whether the folder holds files, but neither a dataset nor an unfinished build."""
-        return self.has_files and not (self.manifest or self.fault or self.unfinished)
+        return bool(self.a_file) and not (self.manifest or self.fault or self.unfinished)
 
     @property
     def is_adopted(self) -> bool:
@@ -91,12 +91,12 @@ def _inspect(folder: AnyPath) -> OutputState:
         # In a store, another build may have made it a folder since the line above.
         is_file = folder.exists() if isinstance(folder, Path) else folder.is_file()
         return OutputState(folder, is_file=is_file)
-    has_files = any(path.name != AREA_NAME for path in folder.iterdir())
+    a_file = next((path.name for path in folder.iterdir() if path.name != AREA_NAME), "")
     unfinished = tuple(_unfinished(path) for path in areas(folder))
     version, manifest, fault = _manifest(folder)
     return OutputState(
         folder,
-        has_files=has_files,
+        a_file=a_file,
         manifest=manifest,
         fault=fault,
         version=version,

@@ -10,8 +10,10 @@ from difflib import get_close_matches
 
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import local_path
-from tfshards.schemas.storage.untrusted import OPTIONS, read_file
+from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
+_MOST_DOTS = 1000
+_SHOWN = 100
 # The flags that say where options come from, or that are no options.
 _NO_KEYS = ("help", "config")
 
@@ -41,9 +43,15 @@ def read_config(path: str) -> dict[str, object]:
 
     file = local_path(path)
     try:
-        content: dict[str, object] = tomllib.loads(read_file(file, OPTIONS).decode("utf-8"))
+        text = read_whole(file, OPTIONS).decode("utf-8")
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            # a key of many parts takes the square of their number
+            raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")
+        content: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise OptionsError(f"{path} is not a file of options: it is nested too deeply") from None
     except ValueError as error:
         # of TOML, or of UTF-8
         raise OptionsError(f"{path} is not valid TOML: {error}") from None
@@ -137,4 +145,5 @@ def _mistake(place: str, value: object, allowed: str) -> OptionsError:
 
 def _shown(value: object) -> str:
     # as in TOML, except for tables, dates and times
-    return json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.json_reader import shown
+from tfshards.schemas.json_reader import load_json, shown
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import KEYS, read_file
+from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.files import TableFile
@@ -81,14 +80,14 @@ def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
     try:
-        lines = read_file(path, KEYS).split(b"\n")
+        lines = read_whole(path, KEYS).split(b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = load_json(line)
         except ValueError:
             raise InputError(f"{path}, row {number}: {shown(to_text(line))} is not JSON") from None
         _check_columns(row if isinstance(row, dict) else (), path)

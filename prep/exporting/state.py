@@ -10,8 +10,8 @@ from typing import TypeAlias
 from tfshards.prep.exporting.format import PIECES, STATE, WrittenFile
 from tfshards.schemas import InputError
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage.untrusted import RECORD, read_file
+from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 # The commit of an export, written last: what was exported, and all of its files.
 COMMIT = ".export.json"
@@ -146,7 +146,7 @@ def _object(path: Path) -> dict[str, Json]:
 
 def _loaded(path: Path) -> Json:
     try:
-        value: Json = json.loads(read_file(path, RECORD))
+        value: Json = load_json(read_whole(path, RECORD))
     except ValueError:
         return None
     return value

@@ -18,7 +18,7 @@ from tfshards.schemas.files import local_path
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import Limit, read_file
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.summary import escaped
 
 _SHOWN = 24
@@ -114,6 +114,6 @@ def _content(source: bytes, key: bytes) -> bytes | None:
     if b"\0" in key or not os.path.realpath(path).startswith(os.path.join(source, b"")):
         return None
     try:
-        return read_file(Path(os.fsdecode(path)), _INPUT)
+        return read_whole(Path(os.fsdecode(path)), _INPUT)
     except OSError:
         return None

@@ -11,7 +11,7 @@ from tfshards.schemas.files import file_digest, read_once
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_file, size_of
+from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 
 def _no_tick(_: int) -> None:
@@ -27,7 +27,7 @@ def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = _no_tick) -> lis
     """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
-        with open_file(path, buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             num_bytes = size_of(file)
         if num_bytes != shard.num_bytes:
             tick(shard.num_bytes)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
-from tfshards.schemas.storage.untrusted import open_file
+from tfshards.schemas.storage.untrusted import open_regular
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -47,7 +47,7 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     if isinstance(path, Path):
         from tfshards.schemas.storage.versions import version_of
 
-        with open_file(path, buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             if version is not None and version != version_of(path):
                 raise ChangedError(None, "has been replaced meanwhile", str(path))
             file.seek(start)

@@ -49,7 +49,8 @@ class Limit(NamedTuple):
 # The limits of docs/reference.md. These files grow with the numbers of shards, classes and options ...
 MANIFEST = Limit("a manifest", 1 << 28)
 METADATA = Limit("a file of metadata", 1 << 28)
-OPTIONS = Limit("a file of options", 1 << 24)
+# The parser of YAML reads about 100 KB per second.
+OPTIONS = Limit("a file of options", 1 << 20)
 # ... and these with the number of examples.
 INDEX = Limit("an index", 1 << 32)
 LABELS = Limit("a file of labels", 1 << 32)
@@ -60,7 +61,7 @@ ANNOTATIONS = Limit("a file of annotations", 1 << 32)
 RECORD = Limit("a file of an unfinished build or export", 1 << 32)
 
 
-def open_file(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
+def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
     """Open a file for reading bytes.
 
     Args:
@@ -78,7 +79,7 @@ def open_file(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
     return open(name, "rb", buffering=buffering, opener=_opened)
 
 
-def read_file(path: AnyPath, limit: Limit) -> bytes:
+def read_whole(path: AnyPath, limit: Limit) -> bytes:
     """Return the content of a file, or of an object by one request.
 
     Raises:
@@ -89,7 +90,7 @@ def read_file(path: AnyPath, limit: Limit) -> bytes:
             found = path.store.get(path.key)
             limit.check(found.meta["size"], path)
             return bytes(found.bytes())
-    with open_file(path) as file:
+    with open_regular(path) as file:
         num_bytes = size_of(file)
         limit.check(num_bytes, path)
         # not up to the end, which files of /proc may not have
@@ -102,12 +103,12 @@ def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple
     Args:
         path: the file.
         compression: ``none`` or ``gzip``.
-        buffering: see ``open_file``.
+        buffering: see ``open_regular``.
 
     Raises:
-        OSError: see ``open_file``.
+        OSError: see ``open_regular``.
     """
-    file = open_file(path, buffering)
+    file = open_regular(path, buffering)
     num_bytes = size_of(file)
     if compression == "none":
         return file, num_bytes

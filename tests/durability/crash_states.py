@@ -15,7 +15,6 @@ The model is that of ALICE (Pillai et al., "All File Systems Are Not Created Equ
 from __future__ import annotations
 
 import hashlib
-import itertools
 import random
 import re
 import subprocess
@@ -94,12 +93,12 @@ def record(command: Sequence[object], root: Path, log: Path) -> Trace:
     return trace
 
 
-def states(trace: Trace, *, most_pairs: int, num_random: int, seed: int) -> Iterator[tuple[int, State]]:
+def states(trace: Trace, *, num_random: int, seed: str) -> Iterator[tuple[int, State]]:
     """Yield the states after each call, with the number of calls before the power cut; none twice in a row.
 
-    Of the changes that are not durable, there are: none; all; all but one; only one; of the last
-    ``most_pairs`` all but two; and ``num_random`` random subsets. With none and with all of them, data that
-    were not synced are lost, half written, zeros, or complete; in random subsets, by chance for each file.
+    Of the changes that are not durable, there are: none; all; all but one; only one; and ``num_random``
+    random subsets. With none and with all of them, data that were not synced are lost, half written, zeros,
+    or complete; in random subsets, by chance for each file.
     """
     chance = random.Random(seed)
     seen: set[bytes] = set()
@@ -116,8 +115,6 @@ def states(trace: Trace, *, most_pairs: int, num_random: int, seed: int) -> Iter
         for one in pending:
             choices.append(([other for other in pending if other is not one], everything))
             choices.append(([one], everything))
-        for pair in itertools.combinations(pending[-most_pairs:] if most_pairs else [], 2):
-            choices.append(([other for other in pending if other not in pair], everything))
         for _ in range(num_random if pending or dirty else 0):
             kept = [one for one in pending if chance.random() < 0.5]
             choices.append(

@@ -2,7 +2,7 @@
 
 Folders are filled with files, folders and links whose names are those of tfshards, or nearly so, in addition
 to a dataset, an unfinished build, or nothing; then each verb that writes runs. OWNERSHIP_FOLDERS sets the
-number of folders (make test: 200, make nightly: 10,000).
+number of folders (make test: 200, make nightly: 1,000, make torture: 10,000).
 """
 
 from __future__ import annotations

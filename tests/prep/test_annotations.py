@@ -187,7 +187,7 @@ def named(*names: object) -> dict[str, object]:
 
 WRONG_COCO = {
     "no JSON": ("{", "Expecting"),
-    "deep JSON": ("[" * 100_000, "maximum recursion"),
+    "deep JSON": ("[" * 100_000, "it is nested too deeply"),
     "captions": (
         one(bbox=None),
         r"the annotation 4 has the bbox None instead of 4 numbers; correct the file$",
@@ -600,7 +600,7 @@ WRONG_YOLO = {
         "a\n\nb\n",
         r"classes\.txt, line 2: is empty; write one class per line$",
     ),
-    "deep YAML": ("data.yaml", "[" * 5000, r"data\.yaml is not YAML: maximum recursion"),
+    "deep YAML": ("data.yaml", "[" * 5000, r"data\.yaml is not .*: it is nested too deeply$"),
     "no date": ("data.yaml", "a: 2020-99-99", r"data\.yaml is not YAML: month must be in"),
     "other keys": (
         "data.yaml",
@@ -667,7 +667,7 @@ def test_only_text_files_in_the_source_are_read(quick, tmp_path, log):
     assert f"warning: 1 text file belongs to no image of the dataset, such as {extra!r}" in log
     (tmp_path / "images" / "ds" / "a.txt").unlink()
     (tmp_path / "images" / "ds" / "a.txt").symlink_to(other)
-    with pytest.raises(InputError, match=r"a\.txt is outside .*ds; allow this with follow_links=True$"):
+    with pytest.raises(InputError, match=r"a\.txt' is outside .*ds; give .* with follow_links=True$"):
         quick(tmp_path / "images" / "ds", "yolo", "linked")
     quick(tmp_path / "images" / "ds", "yolo", "linked", follow_links=True)
     assert examples(tmp_path / "linked", "train")["a.jpg"]["objects/bbox"].tolist() == [[0.5, 0.5, 1, 1]]

@@ -37,7 +37,7 @@ def state(committed: str | None) -> OutputState:
     """An output with a build that was killed at its commit."""
     return OutputState(
         OUT,
-        has_files=True,
+        a_file="x",
         manifest=manifest(committed) if committed else None,
         unfinished=(UnfinishedBuild(PLAN, UNFINISHED, has_begun=True, options={"seed": 1}),),
     )
@@ -128,7 +128,7 @@ def test_adopted_records_are_never_overwritten(overwrite):
     ("found", "message"),
     [
         (OutputState(OUT, is_file=True), "out is a file; the last argument, dataset=, must be a folder"),
-        (OutputState(OUT, has_files=True), "out holds files but no dataset; choose an empty folder"),
+        (OutputState(OUT, a_file="x"), "out holds files but no dataset, such as 'x'; choose an empty folder"),
     ],
 )
 def test_an_output_that_is_not_for_datasets_is_refused(found, message):

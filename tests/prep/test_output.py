@@ -61,7 +61,8 @@ def test_a_folder_of_other_files_is_refused_and_not_changed(tmp_path, quiet_buil
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     for overwrite in (False, True):
         with pytest.raises(
-            InputError, match=r"out holds files but no dataset; choose an empty folder or a new name"
+            InputError,
+            match=r"out holds files but no dataset, such as '.*'; choose an empty folder or a new name",
         ):
             quiet_build(NUMBERS, tmp_path / "out", overwrite=overwrite)
     assert contents(tmp_path / "out") == {"thesis.tex": b"mine"}
@@ -231,7 +232,9 @@ def test_shards_that_lost_their_manifest_are_nobodys(small_folder, tmp_path, qui
     (out / "dataset.json").unlink()
     before = contents(out)
     for overwrite in (False, True):
-        with pytest.raises(InputError, match="out holds files but no dataset; choose an empty folder"):
+        with pytest.raises(
+            InputError, match=r"out holds files but no dataset, such as '.*'; choose an empty folder"
+        ):
             quiet_build(ImageFolder(small_folder), out, overwrite=overwrite)
     assert contents(out) == before
 
@@ -246,7 +249,9 @@ def test_shards_without_a_manifest_are_not_replaced_if_there_are_other_files(
     (out / other).parent.mkdir(exist_ok=True)
     (out / other).write_text("mine")
     before = contents(out)
-    with pytest.raises(InputError, match="holds files but no dataset; choose an empty folder or a new name"):
+    with pytest.raises(
+        InputError, match=r"holds files but no dataset, such as '.*'; choose an empty folder or a new name"
+    ):
         quiet_build(NUMBERS, out, overwrite=True)
     assert contents(out) == before
 

@@ -26,7 +26,7 @@ from tfshards.schemas.storage import (
     read_range,
     version_of,
 )
-from tfshards.schemas.storage.untrusted import Limit, read_file
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.uploads import abort_uploads
 
 from .servers import s3_client
@@ -188,9 +188,9 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         assert path.stat().st_size == len(data)
         assert read_range(path, 1_000_000, 1_000_010, version_of(path)) == data[1_000_000:1_000_010]
         assert read_range(path, 5, 5) == b""
-        assert read_file(path, Limit("a list", len(data))) == data
+        assert read_whole(path, Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
-            read_file(path, Limit("a list", 10))
+            read_whole(path, Limit("a list", 10))
         assert size_and_last_bytes(path) == (len(data), data[-8:].hex())
         with path.open("rb") as file:
             assert file.read(100) == data[:100]

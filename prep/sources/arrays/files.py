@@ -28,7 +28,7 @@ from tfshards.prep.sources.arrays.npz import Member, copied_bytes, stage_member
 from tfshards.prep.sources.arrays.objects import copied_object_bytes, stage_object
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path, is_remote
-from tfshards.schemas.storage.untrusted import open_file
+from tfshards.schemas.storage.untrusted import open_regular
 
 # A dict of arrays by name, or a structured array.
 Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
@@ -286,7 +286,7 @@ def _stage_files(name: str, files: Files, folder: Path, *, preview: bool) -> dic
 
 def _fields_of_file(path: Path) -> dict[tuple[str, ...], MappedFile]:
     try:
-        with open_file(path) as file:
+        with open_regular(path) as file:
             status = os.fstat(file.fileno())
             header = read_header(file, str(path), status.st_size)
     except OSError as error:

@@ -23,7 +23,7 @@ from tfshards.prep.sources.arrays.objects import copy_blocks
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import RemoteReader
-from tfshards.schemas.storage.untrusted import MAX_DEFLATE_RATIO, open_file
+from tfshards.schemas.storage.untrusted import MAX_DEFLATE_RATIO, open_regular
 
 # Every archive ends with a record of 22 bytes and an optional comment.
 _END_BYTES, _END_MAGIC = 22, b"PK\5\6"
@@ -132,7 +132,7 @@ def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
         with io.BufferedReader(raw) as file:
             yield file, raw.status.st_size
         return
-    with open_file(given) as file:
+    with open_regular(given) as file:
         status = os.fstat(file.fileno())
         yield file, status.st_size
         if file_identity(os.fstat(file.fileno())) != file_identity(status):

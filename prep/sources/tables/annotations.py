@@ -14,7 +14,7 @@ import pyarrow as pa
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError
-from tfshards.schemas.storage.untrusted import ANNOTATIONS, read_file
+from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 CATEGORY = "objects/category"
 BOXES = "objects/bbox"
@@ -98,14 +98,14 @@ def name_fault(name: object) -> str | None:
     return "is not Unicode" if any("\ud800" <= letter <= "\udfff" for letter in name) else None
 
 
-def read_annotation(path: Path) -> bytes:
+def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
     """Return the content of an annotation file.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or exceeds its limit.
     """
     try:
-        return read_file(path, ANNOTATIONS)
+        return read_whole(path, limit)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 

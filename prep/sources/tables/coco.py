@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
     Annotations,
@@ -20,6 +20,7 @@ from tfshards.prep.sources.tables.annotations import (
     read_annotation,
 )
 from tfshards.schemas import InputError
+from tfshards.schemas.json_reader import load_json
 
 # instances_train2017.json; in folders: train/_annotations.coco.json
 _NAME = re.compile(r"instances_(?P<folder>(?P<split>.+?)(20\d\d)?)\.json")
@@ -39,7 +40,9 @@ class _FaultError(Exception):
     """What is wrong in an annotation file, with the name of the object."""
 
 
-def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Annotations:
+def read_coco(
+    source: str | os.PathLike[str], root: str | os.PathLike[str] | None, *, follow_links: bool
+) -> Annotations:
     """Return the images and boxes of an annotation file, or of those in a folder as splits.
 
     Boxes are ``[left, top, width, height]`` in pixels; classes are numbered in the order of their ids.
@@ -47,6 +50,7 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
     Args:
         source: a file; or a folder with ``annotations/instances_*.json`` or ``*/_annotations.coco.json``.
         root: folder of the images; by default found next to the annotations.
+        follow_links: follow links out of the folder.
 
     Raises:
         InputError: a file is missing, is not of this form, its images are not found, or two files name the
@@ -65,9 +69,16 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
     else:
         files = [path]
     folder = Path(root) if root is not None else path if path.is_dir() else None
+    # annotations/ is next to the folders of images
+    is_next = path.parent.name == "annotations"
+    above = path if path.is_dir() else path.parent.parent if is_next else path.parent
+    in_source = Boundary(above, follow_links=follow_links)
+    inside = in_source if root is None else Boundary(root, follow_links=follow_links)
     images, parts, names = [], [], None
     file_of: dict[bytes, Path] = {}
     for file in files:
+        if file != path:
+            in_source.check(file)
         content = read_annotation(file)
         found, file_names = _read(file, content)
         if names not in (None, file_names):
@@ -76,7 +87,8 @@ def read_coco(source: str | os.PathLike[str], root: str | os.PathLike[str] | Non
             )
         names = file_names
         split = _split_of(file) if path.is_dir() else ""
-        own = _folder_of(file, found, folder)
+        own = _folder_of(file, found, [folder] if folder else [file.parent, *([above] if is_next else [])])
+        inside.check(own)
         folder = own if folder is None else folder
         for image in found:
             image.split = split
@@ -99,20 +111,19 @@ def _split_of(file: Path) -> str:
     return found["split"] if found else file.parent.name
 
 
-def _folder_of(file: Path, images: Sequence[AnnotatedImage], root: Path | None) -> Path:
-    """Return the folder of the images of an annotation file: the one in which most of them exist."""
+def _folder_of(file: Path, images: Sequence[AnnotatedImage], above: Sequence[Path]) -> Path:
+    """Return the folder in one of those above in which most images of an annotation file exist."""
     found = _NAME.fullmatch(file.name)
     names = [file.parent.name] if found is None else [found["folder"], found["split"]]
     names += [f"images/{name}" for name in names] + ["images", "."]
-    above = [file.parent, file.parent.parent] if root is None else [root]
-    tried = [folder / name for folder in above for name in names]
-    tried = [file.parent, *tried] if root is None else tried
+    tried = [above[0]] if above[0] == file.parent else []
+    tried += [folder / name for folder in above for name in names]
     numbers = np.unique(np.linspace(0, len(images) - 1, _SAMPLE).astype(np.int64)).tolist()
     for some in ([images[number] for number in numbers], images):
         counts = [sum((folder / os.fsdecode(image.path)).is_file() for image in some) for folder in tried]
         if any(counts):
             return tried[counts.index(max(counts))]
-    where = "next to it" if root is None else f"in {root}"
+    where = "next to it" if above[0] == file.parent else f"in {above[0]}"
     raise InputError(
         f"{file}: none of its images, such as {os.fsdecode(images[0].path)!r}, is found {where}; name the "
         "folder of images with root="
@@ -121,7 +132,7 @@ def _folder_of(file: Path, images: Sequence[AnnotatedImage], root: Path | None) 
 
 def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     try:
-        document = json.loads(content)
+        document = load_json(content)
         if _holds_captions(document):
             raise InputError(
                 f"{file} holds captions rather than objects; write a table with the columns file_name and "

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from tfshards.schemas.storage.untrusted import open_file
+from tfshards.schemas.storage.untrusted import open_regular
 
 # Size of the block that a thread reads, which is also the maximum length of a row.
 BLOCK_BYTES = 16 << 20
@@ -74,7 +74,7 @@ def _parsed(
 
 
 def _header(path: Path, delimiter: str) -> list[str]:
-    with io.TextIOWrapper(open_file(path), "utf-8-sig", "surrogateescape", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
         # in parts, since a line may be as long as the file
         return next(csv.reader(iter(partial(file.readline, BLOCK_BYTES), ""), delimiter=delimiter), [])
 
@@ -112,7 +112,7 @@ def _check_end(path: Path, table: pa.Table) -> None:
     text = last.encode() if isinstance(last, str) else last
     if not isinstance(text, bytes) or b"\n" not in text:
         return
-    with open_file(path) as file:
+    with open_regular(path) as file:
         file.seek(-min(path.stat().st_size, 1 << 10), 2)
         if not file.read().rstrip(b"\r\n").endswith(b'"'):
             raise CsvError("a quote is not closed: the last value extends over several lines")

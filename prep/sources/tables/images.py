@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.sources.boundary import Boundary, outside
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.tables.features import TEXT
 from tfshards.prep.sources.tables.remote_images import is_url, leaves, location_of, statuses
@@ -37,8 +38,8 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     Raises:
         InputError: a file is outside ``root``.
     """
-    real: dict[bytes, bool] = {}
     is_far = is_url(root)
+    inside = Boundary(root, follow_links=follow_links or is_far)
     for name in images:
         sizes: list[int] = []
         stamps: list[int] = []
@@ -57,15 +58,13 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
                 where = location_of(root, path)
             if where is not None:
                 if leaves(root, path) and not follow_links:
-                    raise _outside(root, path)
+                    raise outside(root, to_text(path))
                 remote[len(sizes)] = where
                 sizes.append(0)
                 stamps.append(0)
                 continue
             full = os.path.join(root, path)
-            # a path with NUL cannot exist
-            if not (follow_links or is_far or b"\0" in path or _is_inside(root, full, real)):
-                raise _outside(root, path)
+            inside.check(full, to_text(path))
             size, stamp = _stat(full) if path and not is_far else (-1, -1)
             sizes.append(size)
             stamps.append(stamp)
@@ -74,13 +73,6 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
         rows = rows.append_column(SIZE + name, pa.array(sizes, pa.int64()))
         rows = rows.append_column(STAMP + name, pa.array(stamps, pa.int64()))
     return rows
-
-
-def _outside(root: bytes, path: bytes) -> InputError:
-    return InputError(
-        f"{to_text(path)!r} is outside {os.fsdecode(root)}; give the folder that holds all images with "
-        "root=, or allow this with follow_links=True"
-    )
 
 
 def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -169,21 +161,6 @@ def unmentioned(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
     shown = ", ".join(repr(to_text(key)) for key in left[:_SHOWN])
     files_are = "image files are" if len(left) > 1 else "image file is"
     return [f"{len(left):,} {files_are} below {os.fsdecode(root)}, but not in any row, such as {shown}"]
-
-
-def _is_inside(root: bytes, full: bytes, real: dict[bytes, bool]) -> bool:
-    """Return whether a file is below ``root`` after following links; ``real`` caches the folders."""
-    # not normpath: after a link, ".." is the folder that holds the target of the link
-    folder, name = os.path.split(full)
-    if folder not in real:
-        real[folder] = _is_below(root, os.path.realpath(folder))
-    if name == b"..":
-        return _is_below(root, os.path.realpath(full))
-    return real[folder] and (not os.path.islink(full) or _is_below(root, os.path.realpath(full)))
-
-
-def _is_below(root: bytes, path: bytes) -> bool:
-    return os.path.join(path, b"").startswith(os.path.join(root, b""))
 
 
 def _stat(path: bytes) -> tuple[int, int]:

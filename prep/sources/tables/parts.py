@@ -13,31 +13,46 @@ from pathlib import Path
 import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.tables.files import TableFile, read_table, table_path
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage.untrusted import open_regular
 
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
 _SPLIT = "split"
 
 
-def table_paths(path: str | os.PathLike[str]) -> list[AnyPath]:
+def table_paths(path: str | os.PathLike[str], *, follow_links: bool) -> list[AnyPath]:
     """Return the files of a table: a file, the metadata file of a folder, or Parquet files.
 
     Parquet files are those that match a pattern, or those in a folder without a metadata file, or in its
     subfolders, sorted by path.
 
+    Args:
+        path: the file, the folder or the pattern.
+        follow_links: follow links out of the folder, or out of that of the pattern.
+
     Raises:
         OptionsError: the suffix of the file is not supported.
         InputError: there is no such file, a folder has neither a metadata file nor Parquet files, or
-            several metadata files, or the names of the Parquet files count files that are missing.
+            several metadata files, or the names of the Parquet files count files that are missing; or a file
+            is a link to one elsewhere.
     """
     text, folder = os.fspath(path), any_path(path)
     try:
-        return _table_paths(text, folder)
+        found = _table_paths(text, folder)
+        while glob.has_magic(str(folder)) and not folder.exists():
+            folder = folder.parent
+        if isinstance(folder, Path) and found != [folder]:
+            inside = Boundary(folder, follow_links=follow_links)
+            for each in found:
+                inside.check(str(each))
+                open_regular(each).close()
+        return found
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 

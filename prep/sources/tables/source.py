@@ -186,12 +186,12 @@ class Table:
     def _read(self) -> tuple[TableFile, AnyPath, bytes]:
         """Return the rows, the path that messages name, and the folder to which image paths are relative."""
         if self.form == "table":
-            paths = table_paths(self.path)
+            paths = table_paths(self.path, follow_links=self.follow_links)
             found = read_tables(paths, {*self.columns.images, *self.columns.masks})
             path = paths[0] if len(paths) == 1 else any_path(self.path)
             return found, path, self._root(path if path.is_dir() else paths[0].parent)
         if self.form == "coco":
-            annotations = read_coco(self.path, self.root)
+            annotations = read_coco(self.path, self.root, follow_links=self.follow_links)
         else:
             # needs PyYAML, which other tables do not
             from tfshards.prep.sources.tables.yolo import read_yolo

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
@@ -22,6 +23,7 @@ from tfshards.prep.sources.tables.annotations import (
 from tfshards.prep.sources.tree import images_in
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.storage.untrusted import OPTIONS
 
 _YAML = (".yaml", ".yml")
 _SPLITS = ("train", "val", "test")
@@ -29,6 +31,27 @@ _SPLITS = ("train", "val", "test")
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
 # numbers may exceed 0 and 1 by rounding
 _SLACK = 0.01
+
+
+# Longest class name, and other value.
+_LONGEST = 10_000
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """A loader of plain values.
+
+    A few lines of aliases may stand for more values than fit into memory, and numbers of many digits take the
+    square of their length.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        """Compose the next value."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(None, None, f"it has the alias *{event.anchor}; write the value out")
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST:
+            raise yaml.MarkedYAMLError(None, None, f"a value has more than {_LONGEST:,} characters")
+        return super().compose_node(parent, index)
 
 
 def read_yolo(
@@ -54,19 +77,23 @@ def read_yolo(
         raise InputError(f"{path} does not exist")
     if root is not None and not Path(root).is_dir():
         raise InputError(f"root={os.fspath(root)!r} is not a folder")
+    source_folder = path if path.is_dir() else path.parent
+    in_source = Boundary(source_folder, follow_links=follow_links)
+    inside = in_source if root is None else Boundary(root, follow_links=follow_links)
     config = path if path.suffix.lower() in _YAML else path / "data.yaml"
     parts: list[tuple[bytes, bytes]] = []
     warnings: list[str] = []
     if config.is_file():
-        content = read_annotation(config)
-        folder, splits, names, warnings = _described(
-            config, content, Path(root) if root is not None else None
-        )
+        if config != path:
+            in_source.check(config)
+        content = read_annotation(config, OPTIONS)
+        base = Path(root) if root is not None else None
+        folder, splits, names, warnings = _described(config, content, base, inside)
         parts.append((os.fsencode(config.name), content))
     elif root is not None:
         raise OptionsError(f"root= has no effect, since {path} has no data.yaml; leave it out")
     elif path.is_dir():
-        folder, names = path, _names_in(path)
+        folder, names = path, _names_in(path, inside)
         splits = {split: [where] for split, where in _split_folders(path).items()}
     else:
         raise InputError(f"{path} must be a folder or a data.yaml")
@@ -75,14 +102,14 @@ def read_yolo(
     read: set[Path] = set()
     for split, places in splits.items():
         for where in places:
-            files = _listed(where) if where.is_file() else _images(where, follow_links=follow_links)
-            for file in files:
+            is_list = where.is_file()
+            for file in _listed(where, inside) if is_list else _images(where, follow_links=follow_links):
                 image = AnnotatedImage(relative(file, folder), split)
                 text = _text_of(image.path, folder)
                 if text is None:
                     alone.append(file)
                 else:
-                    _check_inside(text, folder, follow_links=follow_links)
+                    inside.check(text)
                     content = read_annotation(text)
                     _add(image, text, content, len(names))
                     parts.append((relative(text, folder), content))
@@ -103,23 +130,31 @@ def read_yolo(
 
 
 def _described(
-    config: Path, content: bytes, root: Path | None
+    config: Path, content: bytes, root: Path | None, inside: Boundary
 ) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], list[str]]:
-    """Return the root, the folders or lists of images by split, the class names, and warnings."""
+    """Return the root, the folders or lists of images by split, the class names, and warnings.
+
+    Raises:
+        InputError: the content is not of this form, or names a path outside ``inside``.
+    """
     try:
-        described = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        described = yaml.load(content, _Loader)
+    except RecursionError:
+        raise InputError(f"{config} is not a data.yaml of Ultralytics: it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{config} is not YAML: {(str(error).splitlines() or [''])[0]}") from None
     if not isinstance(described, dict):
         raise InputError(f"{config} is not a data.yaml of Ultralytics")
-    base = root or config.parent / str(described.get("path") or ".")
+    stated = str(described.get("path") or ".")
+    base = root or config.parent / stated
     base = base if base.is_dir() else config.parent
+    inside.check(base, stated)
     splits: dict[str, list[Path]] = {}
     missing: list[tuple[str, str]] = []
     for split in _SPLITS:
         given = described.get(split) or []
         for each in map(str, given if isinstance(given, list) else [given]):
-            found = _folder(base, each) or (base / each if (base / each).is_file() else None)
+            found = _place(base, each, inside)
             if found is not None:
                 splits.setdefault(split, []).append(found)
             else:
@@ -137,7 +172,7 @@ def _described(
     warnings += [
         f"{config} names the folder {each!r} as {key!r}, which is not train, val or test: it is left out"
         for key, each in described.items()
-        if isinstance(each, str) and key not in (*_SPLITS, "path") and _folder(base, each)
+        if isinstance(each, str) and key not in (*_SPLITS, "path") and _is_folder(base, each, inside)
     ]
     return base, splits, _names(config, described.get("names", ())), warnings
 
@@ -159,12 +194,20 @@ def _names(config: Path, names: object) -> tuple[str, ...]:
     return tuple(map(str, texts))
 
 
-def _folder(base: Path, given: str) -> Path | None:
+def _place(base: Path, given: str, inside: Boundary) -> Path | None:
+    """Return the folder, or the list, that a ``data.yaml`` names; None if there is none."""
     # Roboflow writes ../train/images where it means train/images
-    for folder in (base / given, base / given.removeprefix("../")):
-        if folder.is_dir():
-            return folder
+    places = [place for place in (base / given, base / given.removeprefix("../")) if place.exists()]
+    for place in places:
+        if inside.holds(place):
+            return place
+    for place in places:
+        inside.check(place, given)
     return None
+
+
+def _is_folder(base: Path, given: str, inside: Boundary) -> bool:
+    return inside.holds(base / given) and (base / given).is_dir()
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
@@ -178,10 +221,11 @@ def _split_folders(path: Path) -> dict[str, Path]:
     return {"": images}
 
 
-def _names_in(folder: Path) -> tuple[str, ...]:
+def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
     found = next((folder / name for name in _CLASS_FILES if (folder / name).is_file()), None)
     if found is None:
         return ()
+    inside.check(found)
     names = [line.strip() for line in read_annotation(found).decode("utf-8", "replace").rstrip().splitlines()]
     for number, name in enumerate(names, 1):
         if not name or name in names[: number - 1]:
@@ -196,7 +240,7 @@ def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
         yield os.path.join(folder, os.fsdecode(file.key))
 
 
-def _listed(path: Path) -> Iterator[str]:
+def _listed(path: Path, inside: Boundary) -> Iterator[str]:
     """Yield the images that a text file lists, one per line, relative to the folder of the file."""
     seen: set[str] = set()
     for number, line in enumerate(read_annotation(path).decode("utf-8", "surrogateescape").splitlines(), 1):
@@ -204,6 +248,7 @@ def _listed(path: Path) -> Iterator[str]:
         if not given:
             continue
         file = os.path.join(path.parent, os.path.normpath(given))
+        inside.check(file, given)
         if not os.path.isfile(file):
             raise InputError(f"{path}, line {number}: the image {given!r} does not exist in {path.parent}")
         if file in seen:
@@ -222,16 +267,6 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
     candidates = [f"{head}/labels/{tail}"] if found else []
     paths = [folder / each[1:] for each in (*candidates, stem)]
     return next((path for path in paths if path.is_file()), None)
-
-
-def _check_inside(text: Path, folder: Path, *, follow_links: bool) -> None:
-    """Raise InputError if a text file is outside a folder after following links."""
-    if follow_links or not text.is_symlink():
-        above = os.path.realpath(text.parent)
-    else:
-        above = os.path.realpath(text)
-    if not follow_links and not Path(above).is_relative_to(os.path.realpath(folder)):
-        raise InputError(f"{text} is outside {folder}; allow this with follow_links=True")
 
 
 def _without_images(read: Collection[Path]) -> list[str]:

@@ -27,7 +27,7 @@ from tfshards.schemas.index import RecordIndex, index_path
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.names import inputs_name, rejects_name
 from tfshards.schemas.storage import copy_file, read_range, untrusted
-from tfshards.schemas.storage.untrusted import INDEX, MANIFEST, METADATA, Limit, read_file
+from tfshards.schemas.storage.untrusted import INDEX, MANIFEST, METADATA, Limit, read_whole
 
 HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
 IRREGULAR = "is not a regular file"
@@ -60,6 +60,8 @@ MANIFEST_COMMANDS = (
     "generations data",
     "build images photos data --checksum",
     "append photos data",
+    "reshard data other --shards 1",
+    "prune data",
     "adopt data",
 )
 TOO_LARGE = f"has {HOLE} bytes; "
@@ -87,6 +89,7 @@ CASES = {
     "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": "is not an .npy file"}),
     "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": "is not a zip file"}),
     "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": "field larger than field limit"}),
+    "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": "longer than 16 MiB"}),
     "features that TFDS declares": ("found/features.json", "adopt found", 0, ""),
     "class names of TFDS": ("found/label.labels.txt", "adopt found", (0, 0, 1), {"hole": TOO_LARGE}),
     "an index of an adopted file": ("found/index/x.tfrecord-00001-of-00002.idx", "adopt found", 1, FAULTS),
@@ -275,7 +278,7 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
     regular = os.stat(__file__)
     KINDS[kind](tmp_path / "x")
     for read in (
-        lambda path: read_file(path, METADATA),
+        lambda path: read_whole(path, METADATA),
         lambda path: read_range(path, 0, 1),
         lambda path: copy_file(path, tmp_path / "copy"),
     ):

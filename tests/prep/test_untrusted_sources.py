@@ -1,0 +1,184 @@
+"""Sources that somebody else wrote: nothing outside of them is read or quoted, and no parser runs away."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tfshards.prep import Table, build
+from tfshards.prep.cli.main import main
+from tfshards.schemas import InputError
+
+SECRET = "root:x:0:0"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The working directory: a YOLO folder ``ds`` with one image, and next to it a file that is not of it."""
+    (tmp_path / "ds" / "images").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    for folder in ("ds/images", "other"):
+        Image.new("RGB", (4, 4)).save(tmp_path / folder / "1.png")
+        (tmp_path / folder / "1.txt").write_text("0 .5 .5 .1 .1\n")
+    (tmp_path / "secret.txt").write_text(f"{SECRET}\n{SECRET}\n")
+    monkeypatch.chdir(tmp_path)
+
+
+def yaml(**lines):
+    Path("ds/data.yaml").write_text("\n".join(f"{name}: {value}" for name, value in lines.items()))
+
+
+def linked(name, target):
+    Path(name).symlink_to(os.path.abspath(target))
+
+
+YOLO = {
+    "a list elsewhere": (lambda: yaml(train="images", val=os.path.abspath("secret.txt")), "secret.txt'"),
+    "a relative list": (lambda: yaml(train="images", val="../secret.txt"), "'../secret.txt'"),
+    "a link to a list": (lambda: (linked("ds/list.txt", "secret.txt"), yaml(train="list.txt")), "'list.txt'"),
+    "a path elsewhere": (lambda: yaml(path="../other", train="."), "'../other'"),
+    "a folder elsewhere": (lambda: yaml(train="../other"), "'../other'"),
+    "a link to a folder": (lambda: (linked("ds/link", "other"), yaml(train="link")), "'link'"),
+    "an image of a list": (
+        lambda: (Path("ds/list.txt").write_text("../other/1.png\n"), yaml(train="list.txt")),
+        "'../other/1.png'",
+    ),
+    "a linked data.yaml": (lambda: linked("ds/data.yaml", "secret.txt"), "'ds/data.yaml'"),
+    "linked names": (lambda: linked("ds/classes.txt", "secret.txt"), "'ds/classes.txt'"),
+    "linked boxes": (
+        lambda: (Path("ds/images/1.txt").unlink(), linked("ds/images/1.txt", "secret.txt")),
+        "'ds/images/1.txt'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("prepare", "shown"), YOLO.values(), ids=YOLO.keys())
+def test_what_yolo_names_outside_of_the_source_is_neither_read_nor_quoted(prepare, shown, here, capsys):
+    prepare()
+    assert main(["build", "table", "ds", "out", "--from", "yolo"]) == 1
+    error = capsys.readouterr().err
+    assert f"{shown} is outside ds; give the folder that holds all files with --root, or allow" in error
+    assert "root:" not in error
+    assert not Path("out").exists()
+
+
+def test_the_user_may_name_a_root_or_allow_links(here):
+    yaml(train="../other", val="images", names="[a]")
+    allowed = Table("ds", form="yolo", follow_links=True)
+    assert build(allowed, "one", shards=1, log=lambda line: None).num_examples == 2
+    yaml(train="other", val="ds/images", names="[a]")
+    named = Table("ds", form="yolo", root=".")
+    assert build(named, "two", shards=1, log=lambda line: None).num_examples == 2
+
+
+def coco(path, file_name):
+    document = {"images": [{"id": 1, "file_name": file_name}], "categories": [], "annotations": []}
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text(json.dumps(document))
+
+
+COCO = {
+    "a relative path": (lambda: coco("ds/a.json", "../other/1.png"), "ds/a.json"),
+    "an absolute path": (lambda: coco("ds/a.json", os.path.abspath("other/1.png")), "ds/a.json"),
+    "a linked file": (
+        lambda: (
+            (coco("x/instances_train.json", "1.png"), os.mkdir("ds/annotations"))
+            + (linked("ds/annotations/instances_train.json", "x/instances_train.json"),)
+        ),
+        "ds",
+    ),
+    "a linked folder": (
+        lambda: (linked("ds/train", "other"), coco("ds/annotations/instances_train.json", "1.png")),
+        "ds",
+    ),
+}
+
+
+@pytest.mark.parametrize(("prepare", "source"), COCO.values(), ids=COCO.keys())
+def test_images_of_coco_outside_of_the_source_are_refused(prepare, source, here):
+    prepare()
+    with pytest.raises(InputError, match=r"' is outside .*; give the folder that holds all files with root="):
+        build(Table(source, form="coco"), "out", shards=1, log=lambda line: None)
+    build(Table(source, form="coco", follow_links=True), "out", shards=1, log=lambda line: None)
+
+
+def test_the_folder_above_annotations_alone_is_searched(here):
+    coco("ds/any/a.json", "images/1.png")
+    with pytest.raises(InputError, match=r"none of its images, such as 'images/1\.png', is found next to it"):
+        build(Table("ds/any/a.json", form="coco"), "out", shards=1, log=lambda line: None)
+    coco("ds/annotations/a.json", "images/1.png")
+    build(Table("ds/annotations/a.json", form="coco"), "out", shards=1, log=lambda line: None)
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_a_linked_table_of_a_folder_is_refused(name, here, capsys):
+    Path("secret.txt").write_text(f'{{"{SECRET}": 1}}\n' if name.endswith("jsonl") else f"{SECRET}\n1\n")
+    linked(f"ds/{name}", "secret.txt")
+    assert main(["build", "table", "ds", "out"]) == 1
+    error = capsys.readouterr().err
+    assert f"'ds/{name}' is outside ds" in error
+    assert SECRET not in error
+    assert main(["build", "table", f"ds/{name}", "out"]) == 0
+
+
+def test_a_pipe_among_parquet_files_is_refused(here, capsys):
+    os.mkfifo("ds/x.parquet")
+    assert main(["build", "table", "ds/*.parquet", "out"]) == 1
+    assert "cannot be read: is not a regular file" in capsys.readouterr().err
+
+
+def nested(opened, closed, count):
+    return opened * count + closed * count
+
+
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+BOMBS = {
+    "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "it has the alias \\*a0; write"),
+    "deep YAML": ("data.yaml", f"names: {nested('[', ']', 100_000)}", "it is nested too deeply"),
+    "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "a value has more than 10,000 characters"),
+    "a long YAML": (
+        "data.yaml",
+        "x: y\n" * 300_000,
+        "has 1500000 bytes; a file of options has at most 1048576",
+    ),
+    "deep TOML": ("c.toml", f"seed = {nested('[', ']', 50_000)}", "it is nested too deeply"),
+    "deep values": (
+        "c.toml",
+        f"seed = {nested('[', ']', 300)}",
+        r"seed is \[{100}\.\.\., must be an integer",
+    ),
+    "a long key": ("c.toml", f"a{'.a' * 50_000} = 1", "a line has more than 1,000 dots"),
+    "a long TOML": ("c.toml", "# \n" * 500_000, "has 1500000 bytes; a file of options has at most 1048576"),
+    "deep COCO": ("a.json", nested("[", "]", 100_000), "it is nested too deeply"),
+    "deep JSON Lines": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "more than 1,000 levels deep"),
+}
+COMMANDS = {
+    "data.yaml": ["table", "ds", "out", "--from", "yolo"],
+    "c.toml": ["images", "ds", "out", "--config", "ds/c.toml"],
+    "a.json": ["table", "ds/a.json", "out", "--from", "coco"],
+    "m.jsonl": ["table", "ds/m.jsonl", "out"],
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_bomb_is_an_error_at_once(name, content, message, here):
+    Path("ds", name).write_text(content)
+    command = [sys.executable, "-m", "tfshards", "build", *COMMANDS[name]]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode in (1, 2), ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("tfshards: ds/")
+    assert len(line) < 300
+    assert re.search(message, line), line
+
+
+def test_brackets_in_strings_are_not_nested(here):
+    Path("ds/m.jsonl").write_text(json.dumps({"x": "[" * 5000 + '"'}))
+    assert main(["build", "table", "ds/m.jsonl", "out"]) == 0
