@@ -21,7 +21,8 @@ from pathlib import Path
 from tfshards.schemas.errors import InputError
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.storage import AnyPath, RemotePath, read_whole
+from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
 
 AREA_NAME = ".build"
 RECORD_NAME = "build.json"
@@ -82,7 +83,7 @@ def is_owned(folder: AnyPath) -> bool:
     """
     if isinstance(folder, RemotePath):
         with suppress(FileNotFoundError):
-            return read_whole(folder / RECORD_NAME).startswith(_head(folder))
+            return read_whole(folder / RECORD_NAME, RECORD).startswith(_head(folder))
         return False
     if not (_PLAN.fullmatch(folder.name) or _STAGED.fullmatch(folder.name)):
         return False
@@ -106,7 +107,7 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
     try:
         if RECORD_NAME not in path.name or not stat.S_ISREG(os.lstat(path).st_mode):
             return False
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = file.read(len(head))
     except FileNotFoundError:
         return False
@@ -117,7 +118,7 @@ def _is_record(path: Path, *, is_whole: bool) -> bool:
 def read_record(folder: AnyPath) -> tuple[dict[str, Json], str]:
     """Return the options and the text of the manifest that ``write_record`` wrote; empty if damaged."""
     try:
-        record = load_json(read_whole(folder / RECORD_NAME))
+        record = load_json(read_whole(folder / RECORD_NAME, RECORD))
         options, placed = record["options"], record["placed"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}, ""

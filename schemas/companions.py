@@ -5,9 +5,10 @@ from __future__ import annotations
 from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import MAX_LINE, IntArray, RecordIndex, index_path, parse_index
-from tfshards.schemas.labels import labels_path, labels_size, labels_size_fault, parse_labels
+from tfshards.schemas.labels import labels_path, labels_size, parse_labels
 from tfshards.schemas.split import Shard
-from tfshards.schemas.storage import AnyPath, read_small
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_whole
 
 OTHER_BYTES = "its bytes have changed: the digest differs"
 
@@ -16,11 +17,7 @@ def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Pr
     """Return the index of a shard of the dataset in ``root``, or None and what is wrong with it."""
     path = index_path(shard.path)
     try:
-        most = MAX_LINE * shard.num_examples
-        num_bytes, data = read_small(root / path, most)
-        if data is None:
-            fault = f"has {num_bytes} bytes; an index of {shard.num_examples} records has at most {most}"
-            return None, [Problem(path, fault)]
+        data = read_whole(root / path, _limit(INDEX, shard, MAX_LINE * shard.num_examples))
         index = parse_index(data.decode("ascii"), path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
@@ -41,16 +38,19 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
     """Return the labels of a shard of the dataset in ``root``, or None and what is wrong with them."""
     path = labels_path(shard.path)
     try:
-        num_bytes, data = read_small(root / path, labels_size(shard.num_examples))
-        fault = labels_size_fault(num_bytes, shard.num_examples)
-        if fault or data is None:
-            return None, [Problem(path, fault or OTHER_BYTES)]
+        data = read_whole(root / path, _limit(LABELS, shard, labels_size(shard.num_examples)))
         labels = parse_labels(data, shard.num_examples, path)
     except OSError as error:
         return None, [Problem(path, f"cannot be read: {error.strerror}")]
     except FormatError as error:
-        # the file has changed since its size was read
         return None, list(error.problems)
     if bytes_digest(data) != shard.labels_digest:
         return None, [Problem(path, OTHER_BYTES)]
     return labels, []
+
+
+def _limit(kind: Limit, shard: Shard, num_bytes: int) -> Limit:
+    """Return the limit of a file that has at most ``num_bytes`` for the records of a shard."""
+    if num_bytes > kind.most_bytes:
+        return kind
+    return Limit(f"{kind.kind} of {shard.num_examples} records", num_bytes)

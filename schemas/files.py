@@ -7,7 +7,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_regular, open_sink, without_user
+from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
+from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
 _BLOCK = 1 << 20
@@ -165,8 +165,8 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))
     size, last = 0, b""
-    with open_regular(path, 0) as file:
-        while num_bytes := file.readinto(block):
+    with open_regular(path, buffering=0) as file:
+        while num_bytes := file.readinto(block):  # type: ignore[attr-defined]
             digest.update(block[:num_bytes])
             size += num_bytes
             last = (last + block[:num_bytes][-NUM_LAST_BYTES:])[-NUM_LAST_BYTES:]
@@ -175,29 +175,16 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
     return size, f"sha256:{digest.hexdigest()}", last.hex()
 
 
-def regular_size(path: AnyPath) -> int:
-    """Return the size of a file.
-
-    Raises:
-        OSError: it is missing, or is a pipe, a device or a folder, which must not be read.
-    """
-    if not isinstance(path, Path):
-        return path.stat().st_size
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(None, "is not a regular file", str(path))
-    return status.st_size
-
-
-def last_bytes_of(path: AnyPath) -> str:
-    """Return the last bytes of a file in hex, as the manifest has them.
+def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
+    """Return the size of a file, and its last bytes in hex, as the manifest has them.
 
     Raises:
         OSError: the file cannot be read.
     """
-    with open_regular(path, 0) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LAST_BYTES))
-        return file.read().hex()
+    with open_regular(path, buffering=0) as file:
+        num_bytes = size_of(file)
+        file.seek(max(0, num_bytes - NUM_LAST_BYTES))
+        return num_bytes, file.read(NUM_LAST_BYTES).hex()
 
 
 def bytes_digest(data: bytes) -> str:

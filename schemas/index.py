@@ -23,6 +23,9 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_OVERHEAD = HEADER_BYTES + FOOTER_BYTES
 
+# Bytes of the longest record: protobuf parses no larger message.
+MAX_RECORD_BYTES = (1 << 31) - 1
+
 # Bytes of the longest line: two numbers of at most 18 digits, a space and a newline.
 MAX_LINE = 38
 

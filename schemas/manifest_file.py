@@ -10,7 +10,8 @@ from tfshards.schemas.errors import FormatError, InputError, Problem
 from tfshards.schemas.files import file_sizes, is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
-from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path, open_regular, read_whole
+from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path
+from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
 
 # Bytes at the start of a manifest, which name the release that it requires.
 _HEAD = 200
@@ -43,7 +44,7 @@ def read_manifest_file(path: AnyPath) -> Manifest:
     """
     try:
         # as bytes, because the digest covers line ends
-        text = read_whole(path).decode("utf-8")
+        text = read_whole(path, MANIFEST).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(str(path), [Problem("(document)", f"is not UTF-8: {error}")]) from None
     return parse_manifest(text, str(path))

@@ -11,6 +11,7 @@ from tfshards.schemas.errors import InputError
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import open_regular
 
 
 def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
@@ -41,6 +42,6 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
             raise InputError(f"{path} is not a regular file; {where}")
         if is_empty:
             return
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if not is_own(file):
                 raise InputError(f"{path} is not {content} that tfshards wrote; move it away, or {where}")

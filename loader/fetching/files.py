@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.frames import sound_records
 from tfshards.loader.fetching.threads import start
 from tfshards.schemas.storage import AnyPath, read_range
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 
 
 @dataclass(eq=False)
@@ -210,8 +212,10 @@ class BlockFiles:
         """
         piece, path = file.piece, self._folder.path / file.name
         if file.block is not None and (path.exists() or self._folder.link(file.name, piece.num_bytes)):
-            if sound_records(path.read_bytes(), piece.known)[1] == piece.num_bytes:
-                return path
+            with suppress(OSError):
+                data = read_whole(path, Limit("a block", piece.num_bytes))
+                if sound_records(data, piece.known)[1] == piece.num_bytes:
+                    return path
             self._folder.remove(file.name)
         # what was damaged on its way is sound the second time
         for _ in range(2):

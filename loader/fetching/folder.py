@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
+
 _LOCK = ".lock"
 # In the folder of all splits; it grows when a pipeline begins or ends.
 _CHANGED = ".changed"
@@ -229,7 +231,7 @@ def _left_in(ended: Iterable[Path]) -> dict[Path, int]:
 def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock of an ended pipeline; False if it runs, or another one has the lock or took it over."""
     try:
-        lock = (folder / _LOCK).open("rb")
+        lock = open_regular(folder / _LOCK)
     except OSError:
         yield False
         return
@@ -244,7 +246,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _is_locked(folder: Path) -> bool:
     try:
-        with (folder / _LOCK).open("rb") as lock:
+        with open_regular(folder / _LOCK) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -255,7 +257,7 @@ def _is_locked(folder: Path) -> bool:
 
 def _wanted_by(folder: Path) -> int:
     try:
-        return int((folder / _LOCK).read_text() or 0)
+        return int(read_whole(folder / _LOCK, RECORD) or 0)
     except (OSError, ValueError):
         return 0
 

@@ -14,7 +14,7 @@ import numpy as np
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import NUM_LAST_BYTES
-from tfshards.schemas.files import last_bytes_of, regular_size
+from tfshards.schemas.files import size_and_last_bytes
 from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 
@@ -95,7 +95,7 @@ def _inspect(root: AnyPath, shard: Shard) -> Inspected:
 
 def _file_problem(root: AnyPath, shard: Shard) -> str | None:
     try:
-        size, last_bytes = regular_size(root / shard.path), last_bytes_of(root / shard.path)
+        size, last_bytes = size_and_last_bytes(root / shard.path)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return _difference(shard, size, last_bytes)

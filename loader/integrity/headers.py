@@ -6,13 +6,11 @@ that a record was removed, repeated or replaced. Neither check reads the data of
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,7 @@ from tfshards.schemas.crc32c import masked_crc32c_of_rows
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.storage import open_regular
+from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked
 
 # Records are read in blocks of this size. If they are larger than _SPARSE_BYTES on average, only their
 # headers and footers are read.
@@ -80,7 +78,8 @@ def frame_faults(
     seen = 0
     # If compressed data are damaged, the records of that block are read again one by one, up to the damage.
     for block_bytes in (_BLOCK_BYTES, 0):
-        with _open(path, compression) as file:
+        file, _ = open_unpacked(path, compression, buffering=0)
+        with file:
             try:
                 for first, headers, footers in _frames(file, index, seen, block_bytes):
                     seen = first + len(headers)
@@ -93,7 +92,7 @@ def frame_faults(
                     # There are bytes after the last record of the index.
                     sound[-1] = False
                 break
-            except (EOFError, gzip.BadGzipFile, zlib.error):
+            except GZIP_ERRORS:
                 continue
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
 
@@ -106,12 +105,6 @@ def digest_fault(shard: Shard, digest: str) -> str | None:
         "its records differ from the manifest: the digest of their headers is "
         f"{digest} instead of {shard.examples_digest}"
     )
-
-
-def _open(path: Path, compression: Compression) -> BinaryIO:
-    if compression == "gzip":
-        return cast("BinaryIO", gzip.open(open_regular(path)))
-    return open_regular(path, 0)
 
 
 def _frames(

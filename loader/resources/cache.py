@@ -25,6 +25,7 @@ from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import open_regular
 
 # Part of each path, so that an error that names a path shows that it is in a cache.
 FOLDER = "tfshards-cache"
@@ -161,7 +162,7 @@ def _verified_blocks(path: AnyPath, shard: Shard, count: Callable[[int], None]) 
     """
     digest = hashlib.sha256()
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
                 count(len(block))

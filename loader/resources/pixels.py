@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,11 +11,10 @@ import tensorflow as tf
 from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import Split
-from tfshards.schemas.index import HEADER_BYTES
-from tfshards.schemas.storage import open_regular, read_range
+from tfshards.schemas.index import HEADER_BYTES, MAX_RECORD_BYTES
+from tfshards.schemas.storage import read_range
+from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
 
-# Of a record that is examined; larger images are not decoded here.
-_MOST_BYTES = 256 << 20
 # Number of longest records to examine; more than one because one may be unusual.
 _NUM_LOOKS = 16
 
@@ -61,16 +59,15 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
         if path is None:
             return
-        with open_regular(path) as stored, gzip.open(stored) as file:
+        file, most = open_unpacked(path, "gzip")
+        with file:
             for _ in range(_NUM_LOOKS):
                 header = file.read(HEADER_BYTES)
-                if len(header) < HEADER_BYTES:
-                    return
                 length = int.from_bytes(header[:8], "little")
-                if length > _MOST_BYTES:
-                    # a damaged record, which is reported when it is read
+                # a damaged record is reported when it is read
+                if len(header) < HEADER_BYTES or length > min(most, MAX_RECORD_BYTES):
                     return
-                yield file.read(length)
+                yield read_gradually(file, length)
                 file.read(4)
         return
     for known in np.argsort(lengths)[-_NUM_LOOKS:]:
@@ -78,7 +75,7 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         path, num_bytes = root / split.shards[shard].path, split.shards[shard].num_bytes
         start = int(shards.offsets[known]) + HEADER_BYTES
         length = int.from_bytes(read_range(path, start - HEADER_BYTES, start)[:8], "little")
-        yield read_range(path, start, min(start + length, num_bytes))
+        yield read_range(path, start, min(start + min(length, MAX_RECORD_BYTES), num_bytes))
 
 
 def _pixels(encoded: tf.Tensor) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tfshards.schemas.storage.untrusted import open_regular
+
 _CHUNK_BYTES = 1 << 20
 # as many as the streams that the loader reads at the same time
 _NUM_THREADS = 2
@@ -28,7 +30,7 @@ def cold_bytes_per_second(files: Sequence[tuple[Path, int]], seconds: float) -> 
     if not hasattr(os, "posix_fadvise"):
         return None
     for path, _ in files:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             # pages that are not on the disk yet stay
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -41,7 +43,7 @@ def cold_bytes_per_second(files: Sequence[tuple[Path, int]], seconds: float) -> 
 
     def read(chunk: tuple[Path, int, int]) -> tuple[int, float]:
         path, offset, num_bytes = chunk
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             file.seek(offset)
             return len(file.read(num_bytes)), time.perf_counter() - began
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
@@ -130,11 +131,10 @@ def _scan(folder: AnyPath, path: str, compression: Compression, roles: FeatureRo
         tick(0)
         found.look(path, number, offset, data)
 
-    try:
-        shard, companions = scan_shard(folder, path, compression, look)
-    except RecordError:
-        return Scanned(None, {}, _damaged(folder, path, compression, Findings(roles)))
-    return Scanned(shard, companions, found)
+    with suppress(RecordError):
+        return Scanned(*scan_shard(folder, path, compression, look), found)
+    # not while the error is handled, which keeps the record in memory
+    return Scanned(None, {}, _damaged(folder, path, compression, Findings(roles)))
 
 
 def _damaged(folder: AnyPath, path: str, compression: Compression, found: Findings) -> Findings:

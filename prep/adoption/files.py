@@ -12,7 +12,8 @@ from tfshards.schemas import Manifest
 from tfshards.schemas.build_area import foreign, write_files
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.manifest_file import write_manifest
-from tfshards.schemas.storage import AnyPath, RemoteStatus, read_whole
+from tfshards.schemas.storage import AnyPath, RemoteStatus
+from tfshards.schemas.storage.untrusted import INDEX, read_whole
 
 
 def write_adopted(
@@ -66,7 +67,7 @@ def labels_are_foreign(root: AnyPath, current: Manifest | None) -> bool:
 
 def _content(path: AnyPath) -> bytes | None:
     with suppress(FileNotFoundError):
-        return read_whole(path)
+        return read_whole(path, INDEX)
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import stat
@@ -13,12 +12,12 @@ from typing import Literal, NamedTuple
 
 from tfshards.prep.adoption.split_names import numbering
 from tfshards.prep.records.frames import parse_header
-from tfshards.prep.records.reader import GZIP_ERRORS
 from tfshards.schemas import Problem
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, shard_path_fault
-from tfshards.schemas.storage import AnyPath, RemotePath, open_regular, read_range
+from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.reading import in_background
+from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes
 # compressed with gzip, records compressed with zlib, or something else.
@@ -131,7 +130,8 @@ def _form(path: AnyPath, num_bytes: int) -> Form:
         return "none"
     if head.startswith(_GZIP_START):
         try:
-            with gzip.open(open_regular(path)) as unpacked:
+            unpacked, _ = open_unpacked(path, "gzip")
+            with unpacked:
                 start = unpacked.read(HEADER_BYTES)
         except GZIP_ERRORS:
             return "other"

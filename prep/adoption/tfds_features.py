@@ -12,7 +12,8 @@ from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature
 from tfshards.schemas.feature import KINDS, feature_faults
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.storage import AnyPath, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 
 Shape = tuple[int | None, ...]
 
@@ -46,7 +47,7 @@ def declared_features(root: AnyPath, paths: Iterable[str]) -> dict[str, Declared
     differing: set[str] = set()
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         try:
-            document = load_json(read_whole(root / folder / FEATURES_NAME))
+            document = load_json(read_whole(root / folder / FEATURES_NAME, METADATA))
         except (OSError, ValueError):
             continue
         for name, declared in _flattened("", document, ()):

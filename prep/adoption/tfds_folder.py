@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from tfshards.prep.views.tfds import INFO_NAME, MARK, labels_name
 from tfshards.schemas import InputError
 from tfshards.schemas.json_reader import load_json
-from tfshards.schemas.storage import AnyPath, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 
 
 def tfds_folders(root: AnyPath, paths: Iterable[str]) -> list[str]:
@@ -21,7 +22,7 @@ def tfds_name(root: AnyPath, folders: Iterable[str]) -> str | None:
     names = set()
     for folder in folders:
         try:
-            info = load_json(read_whole(root / folder / INFO_NAME))
+            info = load_json(read_whole(root / folder / INFO_NAME, METADATA))
         except ValueError:
             continue
         name = info.get("name") if isinstance(info, dict) else None
@@ -41,7 +42,7 @@ def tfds_class_names(root: AnyPath, folders: Iterable[str], feature: str) -> tup
         if not path.is_file():
             continue
         try:
-            lines = read_whole(path).decode("utf-8").split("\n")
+            lines = read_whole(path, METADATA).decode("utf-8").replace("\r", "\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8: {error}; give the names with class_names=") from None
         # TFDS strips lines and skips empty ones
@@ -54,4 +55,4 @@ def tfds_class_names(root: AnyPath, folders: Iterable[str], feature: str) -> tup
 
 def _is_of_tfds(info: AnyPath) -> bool:
     # tfshards writes this file as well
-    return info.is_file() and MARK.encode("ascii") not in read_whole(info)
+    return info.is_file() and MARK.encode("ascii") not in read_whole(info, METADATA)

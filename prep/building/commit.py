@@ -25,7 +25,8 @@ from tfshards.schemas.generations import generation_path, kept_manifests
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.names import MANIFEST_NAME, inputs_name, rejects_name
-from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, RemotePath, any_path, link_file, read_whole
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, link_file
+from tfshards.schemas.storage.untrusted import REJECTS, read_whole
 
 # The fields of a line in the rejects file, see docs/format.md.
 _FIELDS = ("key", "reason", "detail", "size")
@@ -212,7 +213,7 @@ def read_rejects(path: AnyPath) -> list[Reject]:
         InputError: the file cannot be read, or is not a rejects file.
     """
     try:
-        lines = read_whole(path, MOST_OF_LIST).decode("ascii").splitlines()
+        lines = read_whole(path, REJECTS).decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

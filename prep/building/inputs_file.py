@@ -8,9 +8,12 @@ it, a build compares the contents of all inputs.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +24,8 @@ from tfshards.prep.sources.keys import RowKeys, to_text
 from tfshards.schemas import Manifest, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
-from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, open_regular, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import INPUTS, open_regular, read_whole, size_of
 
 _SIZE = "of another size"
 _STAMP = "with other values or times of images"
@@ -113,11 +117,10 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     """Return the inputs of a dataset; None if their file is missing or damaged."""
     path = folder / inputs_name(build_id)
     try:
-        file = open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, MOST_OF_LIST))
-        with file, np.load(file, allow_pickle=False) as arrays:
-            if sum(info.file_size for info in arrays.zip.infolist()) > MOST_OF_LIST:
-                return None
+        with _opened(path) as file, np.load(file, allow_pickle=False) as arrays:
             keys = arrays["keys"].tobytes()
+            if keys and keys.count(b"\0") + 1 != len(arrays["sizes"]):
+                return None
             return RecordedInputs(
                 keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),
                 sizes=arrays["sizes"],
@@ -130,3 +133,18 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
             )
     except Exception:  # zipfile, its decompressors and NumPy raise almost anything for damaged bytes
         return None
+
+
+@contextmanager
+def _opened(path: AnyPath) -> Iterator[BinaryIO]:
+    """Yield the file of the inputs, after checking its size and that of the arrays in it.
+
+    Raises:
+        OSError: it cannot be read, or has a size that is not plausible.
+    """
+    with open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, INPUTS)) as file:
+        INPUTS.check(size_of(file), path)
+        with zipfile.ZipFile(file) as archive:
+            INPUTS.check(sum(info.file_size for info in archive.infolist()), path)
+        file.seek(0)
+        yield file

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import local_path
-from tfshards.schemas.storage import read_whole
+from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
-_MOST_BYTES, _MOST_DOTS = 1 << 20, 1000
+_MOST_DOTS = 1000
 _SHOWN = 100
 # The flags that say where options come from, or that are no options.
 _NO_KEYS = ("help", "config")
@@ -43,7 +43,7 @@ def read_config(path: str) -> dict[str, object]:
 
     file = local_path(path)
     try:
-        text = read_whole(file, _MOST_BYTES).decode("utf-8")
+        text = read_whole(file, OPTIONS).decode("utf-8")
         if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             # a key of many parts takes the square of their number
             raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")

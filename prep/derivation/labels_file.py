@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import load_json, shown
-from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.files import TableFile
@@ -78,7 +79,11 @@ def _table_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
 
 def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     """Yield the rows of JSON Lines, in which a key may be any bytes, unlike for Arrow."""
-    for number, line in enumerate(read_whole(path, MOST_OF_LIST).split(b"\n"), 1):
+    try:
+        lines = read_whole(path, KEYS).split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

@@ -20,6 +20,7 @@ from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 # How long to wait for the end of a job that was cancelled, and for that of threads of this process.
 _CANCEL_SECONDS = 60
@@ -193,7 +194,7 @@ def cancel_lost_job(path: AnyPath, log: Log) -> None:
     earlier attempt stop when the next one opens the build area.
     """
     try:
-        note = JobNote(**load_json(path.read_bytes()))
+        note = JobNote(**load_json(read_whole(path, RECORD)))
     except FileNotFoundError:
         return
     except (ValueError, TypeError):

@@ -26,6 +26,7 @@ from tfshards.prep.imaging.formats import format_named, format_of
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, InputError, Problem
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage.untrusted import open_regular
 
 # The 255 bytes that file systems allow, without a suffix that is added.
 _MAX_NAME = 250
@@ -119,7 +120,7 @@ def _finish(request: Request, written: Sequence[WrittenPart], directory: Path) -
 
 def _joined(paths: Iterable[Path]) -> Iterator[bytes]:
     for path in paths:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while block := file.read(_BLOCK):
                 yield block
 

@@ -11,6 +11,7 @@ from tfshards.prep.exporting.format import PIECES, STATE, WrittenFile
 from tfshards.schemas import InputError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 # The commit of an export, written last: what was exported, and all of its files.
 COMMIT = ".export.json"
@@ -145,7 +146,7 @@ def _object(path: Path) -> dict[str, Json]:
 
 def _loaded(path: Path) -> Json:
     try:
-        value: Json = load_json(path.read_bytes())
+        value: Json = load_json(read_whole(path, RECORD))
     except ValueError:
         return None
     return value

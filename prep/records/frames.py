@@ -11,7 +11,9 @@ from functools import lru_cache
 
 import google_crc32c
 
+from tfshards.schemas import InputError
 from tfshards.schemas.crc32c import MASK_DELTA
+from tfshards.schemas.index import MAX_RECORD_BYTES
 
 FOOTER = struct.Struct("<I")
 
@@ -20,7 +22,11 @@ _LENGTH = struct.Struct("<Q")
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
-    """Return the frame of a record in parts: the header, the parts of the record, the footer."""
+    """Return the frame of a record in parts: the header, the parts of the record, the footer.
+
+    Raises:
+        InputError: the record is longer than protobuf can parse.
+    """
     return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
 
 
@@ -40,5 +46,9 @@ def parse_header(header: bytes) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _header(length: int) -> bytes:
+    if length > MAX_RECORD_BYTES:
+        raise InputError(
+            f"an example has {length} bytes, but TFRecord readers parse at most {MAX_RECORD_BYTES}"
+        )
     packed = _LENGTH.pack(length)
     return packed + FOOTER.pack(masked_crc32c(packed))

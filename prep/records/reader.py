@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import gzip
-import math
-import os
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from tfshards.prep.records.frames import FOOTER, frame, masked_crc32c, parse_header
 from tfshards.schemas import TfshardsError
-from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
+from tfshards.schemas.index import (
+    FOOTER_BYTES,
+    FRAME_OVERHEAD,
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    IntArray,
+    RecordIndex,
+)
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.storage import AnyPath, open_regular
-
-# Raised when damaged compressed data are read.
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked, read_gradually
 
 _BUFFER_BYTES = 1 << 20
-_PART_BYTES = 1 << 26
-# A tf.train.Example has less than 2 GiB, as every message of protobuf.
-_MOST_BYTES = (1 << 31) - 1
-# Deflate makes zeros 1,032 times smaller, so that a small file may hold a record of any length. Where no
-# manifest states the size, records of compressed files are read up to the larger of these.
-_MOST_UNKNOWN, _MOST_RATIO = 256 << 20, 32
 _REST_IS_LOST = "; the records after it cannot be located"
 
 
@@ -104,7 +98,7 @@ def read_frames(
     """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
 
     After damaged data, the next frame is read. After a damaged header, reading continues at the next record
-    of the index. A length that exceeds the file allocates no memory.
+    of the index. A length that exceeds the file, or what it can hold compressed, allocates no memory.
 
     Args:
         path: the file.
@@ -117,25 +111,17 @@ def read_frames(
     """
     number = offset = 0
     try:
-        with open_shard(path, compression) as file:
-            end: float
-            most: float = _MOST_BYTES
-            if compression == "gzip":
-                end = math.inf if record_bytes is None else record_bytes
-                if record_bytes is None:
-                    most = min(most, max(_MOST_UNKNOWN, _MOST_RATIO * path.stat().st_size))
-            elif isinstance(path, Path):
-                end = os.fstat(file.fileno()).st_size
-            else:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(0)
+        file, end = open_unpacked(path, compression, _BUFFER_BYTES)
+        with file:
+            if compression == "gzip" and record_bytes is not None:
+                end = min(end, record_bytes)
             bounds = None if index is None else np.append(index.offsets, index.num_bytes)
             while header := file.read(HEADER_BYTES):
                 length = parse_header(header) if len(header) == HEADER_BYTES else None
-                if length is not None and length <= most and offset + FRAME_OVERHEAD + length <= end:
+                if length is not None and length <= min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
                     found = _with_data(file, number, offset, length)
                 else:
-                    found = _without_length(file, header, number, offset, end=end, bounds=bounds, most=most)
+                    found = _without_length(file, header, number, offset, end=end, bounds=bounds)
                 yield found
                 if found.is_last:
                     return
@@ -156,7 +142,7 @@ class FrameReader:
         # memoryviews return Python integers one at a time; lists would hold all of them
         self._offsets, self._lengths = index.offsets.data, index.lengths.data
         self._path = path
-        self._file = open_shard(path, compression)
+        self._file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
         self._at = 0
 
     def read(self, record: int) -> tuple[bytes, bytes]:
@@ -166,10 +152,12 @@ class FrameReader:
             RecordError: a checksum does not match, or the compressed data are damaged.
         """
         offset, length = self._offsets[record], self._lengths[record]
+        if length > FRAME_OVERHEAD + MAX_RECORD_BYTES:
+            raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
         try:
             if offset != self._at:
                 self._file.seek(offset)
-            found = self._file.read(length)
+            found = read_gradually(self._file, length)
         except GZIP_ERRORS as error:
             fault = f"the compressed data are damaged: {error}"
             raise RecordError(self._path, record, offset, fault) from None
@@ -184,16 +172,9 @@ class FrameReader:
         self._file.close()
 
 
-def open_shard(path: AnyPath, compression: Compression) -> BinaryIO:
-    """Open a shard for reading its frames; offsets count uncompressed bytes."""
-    if compression == "gzip":
-        return cast("BinaryIO", gzip.open(open_regular(path)))
-    return open_regular(path, _BUFFER_BYTES)
-
-
 def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
     """Return the frame whose header was just read and states ``length``."""
-    data = file.read(length) if length <= _BUFFER_BYTES else _read_long(file, length)
+    data = read_gradually(file, length)
     footer = file.read(FOOTER_BYTES)
     if len(data) < length or len(footer) < FOOTER_BYTES:
         # the file is compressed, so that its end was unknown, or it was truncated meanwhile
@@ -206,14 +187,7 @@ def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
 
 
 def _without_length(
-    file: BinaryIO,
-    header: bytes,
-    number: int,
-    offset: int,
-    *,
-    end: float,
-    bounds: IntArray | None,
-    most: float,
+    file: BinaryIO, header: bytes, number: int, offset: int, *, end: int, bounds: IntArray | None
 ) -> Frame:
     """Return the frame of an invalid header, with its data if ``bounds`` shows where they end.
 
@@ -226,37 +200,25 @@ def _without_length(
         fault = f"the file ends {len(header)} bytes into the frame's header"
         return Frame(number, offset, None, fault=fault, is_last=True)
     length = parse_header(header)
-    if length is None:
-        fault = "the checksum of the record's length does not match"
-    elif offset + FRAME_OVERHEAD + length > end:
-        fault = _too_long(length)
-    else:
-        fault = f"states {length} bytes of data; at most {most} are read"
+    fault = "the checksum of the record's length does not match" if length is None else _too_long(length)
     if bounds is None:
         return Frame(number, offset, None, fault=fault + _REST_IS_LOST, is_last=True)
     after, start = _next(bounds, offset, end)
-    if after and bounds[after - 1] == offset and bounds[after] <= end:
-        found = _with_data(file, after - 1, offset, int(bounds[after]) - offset - FRAME_OVERHEAD)
+    length = int(bounds[after]) - offset - FRAME_OVERHEAD if after and bounds[after - 1] == offset else end
+    if length <= min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
+        found = _with_data(file, after - 1, offset, length)
         return found._replace(fault=fault + ("; its data are sound" if found.is_sound else ""))
     return Frame(number, offset, None, fault=fault, is_last=start >= end)
 
 
-def _next(bounds: IntArray | None, offset: int, end: float) -> tuple[int, int]:
+def _next(bounds: IntArray | None, offset: int, end: int) -> tuple[int, int]:
     """Return the number and the start of the first record after ``offset``, or the end of the file."""
     # without an index, the previous frame would have been the last
     assert bounds is not None
     number = int(np.searchsorted(bounds[:-1], offset, side="right"))
-    return number, int(bounds[number]) if number < len(bounds) - 1 else int(end)
-
-
-def _read_long(file: BinaryIO, length: int) -> bytes:
-    """Return ``length`` bytes, or all that are left; read in parts, since a length may be arbitrary."""
-    parts, missing = [], length
-    while missing and (part := file.read(min(missing, _PART_BYTES))):
-        parts.append(part)
-        missing -= len(part)
-    return b"".join(parts)
+    return number, int(bounds[number]) if number < len(bounds) - 1 else end
 
 
 def _too_long(length: int) -> str:
-    return f"states {length} bytes of data, more than the file has"
+    holder = "a record can have" if length > MAX_RECORD_BYTES else "the file has"
+    return f"states {length} bytes of data, more than {holder}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.thumbnails import encoded_small, thumbnail
@@ -18,12 +18,13 @@ from tfshards.schemas.files import local_path
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.summary import escaped
 
 _SHOWN = 24
 _SIDE = 128
 # Larger files are not read for a thumbnail.
-_MOST_BYTES = 1 << 28
+_INPUT = Limit("an input that is shown", 1 << 28)
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,6 @@ def _content(source: bytes, key: bytes) -> bytes | None:
     if b"\0" in key or not os.path.realpath(path).startswith(os.path.join(source, b"")):
         return None
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            return None
-        with open(path, "rb") as file:
-            return file.read()
+        return read_whole(Path(os.fsdecode(path)), _INPUT)
     except OSError:
         return None

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.storage import any_path, read_whole
+from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 
 # More distinct values than this are quantities or names rather than classes.
 MAX_CLASSES = 10_000
@@ -91,7 +92,7 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     try:
         # bytes, because a lone \r would end a line of text; some editors write a byte order mark
-        text = read_whole(any_path(path)).decode("utf-8-sig")
+        text = read_whole(any_path(path), METADATA).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

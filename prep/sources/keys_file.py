@@ -16,7 +16,8 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import shown
-from tfshards.schemas.storage import MOST_OF_LIST, AnyPath, any_path, read_whole
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
 _MARK = b'"'
 _LONGEST = 1 << 16
@@ -46,7 +47,7 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     """
     found = any_path(path)
     try:
-        lines = read_whole(found, MOST_OF_LIST).removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+        lines = read_whole(found, KEYS).removeprefix(_BYTE_ORDER_MARK).split(b"\n")
     except OSError as error:
         raise InputError(f"{found}: cannot be read: {error.strerror}") from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
+from tfshards.schemas.storage.untrusted import open_regular
 
 # What archives of macOS have of each file: no images, but with their names.
 _RESOURCE_FORKS = b"__MACOSX"
@@ -125,9 +126,8 @@ class LocalTree:
 
     def opened(self, path: bytes) -> IO[bytes] | None:
         """Return a file, open for reading, or None if it is not a regular file."""
-        # opening a pipe would wait for its writer
         full = os.path.join(self.root, path)
-        return open(full, "rb") if os.path.isfile(full) else None
+        return open_regular(full) if os.path.isfile(full) else None
 
     def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
         """Return the result of ``call`` for each path."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from tfshards.prep.progress.threads import Tick
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
-from tfshards.schemas.files import file_digest, read_once, regular_size
+from tfshards.schemas.files import file_digest, read_once
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 
 def _no_tick(_: int) -> None:
@@ -26,7 +27,8 @@ def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = _no_tick) -> lis
     """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
-        num_bytes = regular_size(path)
+        with open_regular(path, buffering=0) as file:
+            num_bytes = size_of(file)
         if num_bytes != shard.num_bytes:
             tick(shard.num_bytes)
             return [Problem(shard.path, f"has {num_bytes} bytes, but the manifest lists {shard.num_bytes}")]
@@ -70,7 +72,6 @@ def rejects_problems(folder: AnyPath, manifest: Manifest) -> list[Problem]:
         return []
     path = rejects_name(manifest.build_id)
     try:
-        regular_size(folder / path)
         sound = file_digest(folder / path) == manifest.rejects_digest
     except OSError as error:
         return [Problem(path, f"cannot be read: {error.strerror}")]

@@ -10,7 +10,8 @@ from tfshards.prep.views.croissant import croissant_text
 from tfshards.prep.views.tfmd import tfmd_text
 from tfshards.schemas import Manifest
 from tfshards.schemas.build_area import foreign, write_files
-from tfshards.schemas.storage import AnyPath, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 
 # Identifies files of tfshards; those that another tool wrote are not replaced.
 _MARK = "Written by tfshards from dataset.json."
@@ -68,5 +69,5 @@ def _is_ours(found: bytes | None) -> bool:
 
 def _content(path: AnyPath) -> bytes | None:
     with suppress(FileNotFoundError):
-        return read_whole(path)
+        return read_whole(path, METADATA)
     return None

@@ -18,7 +18,8 @@ from tfshards.schemas import Manifest, Problem
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import OTHER_BYTES
 from tfshards.schemas.files import bytes_digest, sync_directory
-from tfshards.schemas.storage import AnyPath, read_whole
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import METADATA, read_whole
 
 
 class View(NamedTuple):
@@ -135,7 +136,7 @@ def _found(path: str, manifest: Manifest, root: AnyPath, ours: Mapping[str, set[
         ours: the digests that the view may have in other generations.
     """
     try:
-        content = read_whole(root / path)
+        content = read_whole(root / path, METADATA)
     except FileNotFoundError:
         return "missing"
     except OSError:

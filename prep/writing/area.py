@@ -46,11 +46,12 @@ from tfshards.schemas.build_area import (
     remove,
     write_record,
 )
-from tfshards.schemas.files import file_digest, file_sizes, regular_size, sync_directory, write_atomically
+from tfshards.schemas.files import file_digest, file_sizes, sync_directory, write_atomically
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, link_file
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -178,14 +179,14 @@ class BuildArea:
 
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
-        plan = self._path(phase, shard, "plan").read_bytes()
+        plan = read_whole(self._path(phase, shard, "plan"), RECORD)
         return rows_of(plan), digest_of(plan)
 
     def plan_digests(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, str]:
         """Return the digest of the rows of each shard."""
 
         def read(shard: ShardId) -> tuple[ShardId, str]:
-            return shard, digest_of(self._path(phase, shard, "plan").read_bytes())
+            return shard, digest_of(read_whole(self._path(phase, shard, "plan"), RECORD))
 
         return dict(self.each(read, shards))
 
@@ -194,7 +195,7 @@ class BuildArea:
 
         def read(shard: ShardId) -> tuple[ShardId, IntArray | None]:
             with suppress(FileNotFoundError):
-                return shard, stamps_of(self._path(phase, shard, "plan").read_bytes())
+                return shard, stamps_of(read_whole(self._path(phase, shard, "plan"), RECORD))
             return shard, None
 
         return dict(self.each(read, shards))
@@ -399,7 +400,7 @@ class BuildArea:
         if isinstance(self.stop_path, RemotePath):
             return reason_to_stop(self.stop_path)
         with suppress(FileNotFoundError):
-            return self.stop_path.read_text(encoding="utf-8", errors="surrogateescape")
+            return read_whole(self.stop_path, RECORD).decode("utf-8", "surrogateescape")
         return None
 
     def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -413,14 +414,13 @@ class BuildArea:
 def _is_same(path: AnyPath, other: AnyPath) -> bool:
     """Return whether two files have the same content."""
     with suppress(OSError):
-        regular_size(path)
         return file_digest(path) == file_digest(other)
     return False
 
 
 def _read_record(path: AnyPath) -> FinishedShard | None:
     try:
-        document = load_json(path.read_bytes())
+        document = load_json(read_whole(path, RECORD))
         rejected = tuple(Reject(*item) for item in document.pop("rejected"))
         written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
         return FinishedShard(written, rejected=rejected, contents=contents, **document)

@@ -12,6 +12,7 @@ from typing import Protocol
 from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_flight
 from tfshards.schemas.storage.copies import MAX_COPIED_BYTES
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 from tfshards.schemas.storage.uploads import abort_uploads
 
 _LATER = "a later run of the same build has begun; wait until that has ended"
@@ -50,7 +51,7 @@ def stop_attempt(path: RemotePath, why: str) -> None:
 def reason_to_stop(path: RemotePath) -> str | None:
     """Return why an attempt must stop, or None."""
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape") or None
+        return read_whole(path, RECORD).decode("utf-8", "surrogateescape") or None
     except FileNotFoundError:
         return _GONE
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 _SUFFIX = ".tally"
 _SECONDS = 1.0
@@ -94,7 +95,7 @@ class AreaMeter:
         known = self.shards.get(path.name.removesuffix(_SUFFIX).rpartition(".")[0])
         # another machine may be writing or removing the file
         with suppress(OSError, ValueError):
-            text = path.read_bytes().decode("ascii")
+            text = read_whole(path, RECORD).decode("ascii")
             if known and text.endswith("\n"):
                 num_examples, num_bytes = map(int, text.split())
                 return known[0], Written(num_examples, num_bytes)

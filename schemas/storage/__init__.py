@@ -15,20 +15,12 @@ from tfshards.schemas.storage.any_path import (
 )
 from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
-from tfshards.schemas.storage.reading import (
-    MOST_OF_LIST,
-    in_flight,
-    open_regular,
-    read_range,
-    read_small,
-    read_whole,
-)
+from tfshards.schemas.storage.reading import in_flight, read_range
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
 from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
 
 __all__ = [
-    "MOST_OF_LIST",
     "AnyPath",
     "ChangedError",
     "RemotePath",
@@ -43,11 +35,8 @@ __all__ = [
     "is_same",
     "link_file",
     "name_below",
-    "open_regular",
     "open_sink",
     "read_range",
-    "read_small",
-    "read_whole",
     "version_of",
     "without_user",
 ]

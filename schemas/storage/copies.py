@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.writing import open_sink
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def copy_file(source: AnyPath, target: AnyPath) -> None:
         return
     sink = open_sink(target)
     try:
-        with source.open("rb", buffering=0) as file:
+        with open_regular(source, buffering=0) as file:
             while block := file.read(_BLOCK):
                 sink.write([block])
         sink.finish()

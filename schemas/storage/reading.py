@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus, status_of
+from tfshards.schemas.storage.untrusted import open_regular
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -27,8 +26,6 @@ Result = TypeVar("Result")
 
 # Requests of all open files of a process together.
 NUM_REQUESTS = 32
-# Bytes of manifests and other documents; and of lists, whose length grows with the number of examples.
-MOST_OF_DOCUMENT, MOST_OF_LIST = 256 << 20, 2 << 30
 # A round trip of 50 ms takes as long as a megabyte at 20 MB/s: smaller requests would mostly wait.
 _BLOCK = 1 << 20
 _MOST_AHEAD = 16
@@ -50,7 +47,7 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     if isinstance(path, Path):
         from tfshards.schemas.storage.versions import version_of
 
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             if version is not None and version != version_of(path):
                 raise ChangedError(None, "has been replaced meanwhile", str(path))
             file.seek(start)
@@ -59,57 +56,6 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
         data = _fetch(path, start, end, version)
     if len(data) != end - start:
         raise ChangedError(None, f"ends at byte {start + len(data)}, before byte {end}", str(path))
-    return data
-
-
-def open_regular(path: AnyPath, buffering: int = -1) -> io.BufferedReader:
-    """Open a file that somebody else may have made, for reading.
-
-    Opening a pipe would wait for ever, and a device need not end.
-
-    Raises:
-        OSError: it cannot be opened, or is not a regular file.
-    """
-    if not isinstance(path, Path):
-        return path.open("rb", buffering)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(None, "is not a regular file", str(path))
-        return cast("io.BufferedReader", os.fdopen(descriptor, "rb", buffering))
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def read_small(path: AnyPath, most: int) -> tuple[int, bytes | None]:
-    """Return the size of a file, and its content unless it has more than ``most`` bytes.
-
-    Raises:
-        OSError: it cannot be read, or is not a regular file.
-    """
-    if not isinstance(path, Path):
-        with as_os_errors(path):
-            found = path.store.get(path.key)
-            size = found.meta["size"]
-            return size, bytes(found.bytes()) if size <= most else None
-    with open_regular(path, 0) as file:
-        size = os.fstat(file.fileno()).st_size
-        return size, file.read(size) if size <= most else None
-
-
-def read_whole(path: AnyPath, most: int = MOST_OF_DOCUMENT) -> bytes:
-    """Return the content of a file that somebody else may have made.
-
-    Raises:
-        OSError: it cannot be read, is not a regular file, or has more than ``most`` bytes.
-    """
-    num_bytes, data = read_small(path, most)
-    if data is None:
-        raise OSError(errno.EFBIG, f"has {num_bytes} bytes; at most {most} are read", str(path))
     return data
 
 

@@ -1,124 +1,298 @@
-"""Pipes, devices and huge files in place of those of a dataset: an error at once, in little memory."""
+"""Files that somebody else may have written: pipes, devices, holes, and small files that unpack to gigabytes.
+
+Each command runs in a process of its own with little memory, and must end with a message within a minute.
+"""
 
 import gzip
+import io
 import os
-import resource
 import shutil
 import struct
-import subprocess
-import sys
+from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from tfshards.prep import Arrays, Options, build, verify
-from tfshards.prep.records import reader
-from tfshards.prep.records.frames import masked_crc32c
-from tfshards.schemas import InputError, read_manifest
+from tfshards.prep import ImageFolder, Options, build
+from tfshards.prep.building import inputs_file
+from tfshards.prep.building.inputs_file import read_inputs
+from tfshards.prep.records.frames import frame, masked_crc32c
+from tfshards.prep.records.reader import FrameReader, RecordError
+from tfshards.schemas import read_manifest
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.files import bytes_digest, file_digest, size_and_last_bytes
+from tfshards.schemas.index import RecordIndex, index_path
+from tfshards.schemas.manifest_file import write_manifest
+from tfshards.schemas.names import inputs_name, rejects_name
+from tfshards.schemas.storage import copy_file, read_range, untrusted
+from tfshards.schemas.storage.untrusted import INDEX, MANIFEST, METADATA, Limit, read_whole
 
-SECONDS, MOST_BYTES = 60, 3 << 30
-OTHERS = {
-    "a pipe": lambda path: os.mkfifo(path),
-    "a link to zeros": lambda path: os.symlink("/dev/zero", path),
-    "a hole": lambda path: path.touch() or os.truncate(path, 5 << 30),
+HOLE, RECORD, MEMORY = 5_000_000_000, 3_000_000_000, 1_500_000_000
+IRREGULAR = "is not a regular file"
+KINDS = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "hole": lambda path: (path.touch(), os.truncate(path, HOLE)),
+}
+LIMITED = f"""
+import resource, sys
+lines = open("/proc/self/status").read().split("\\n")
+used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (used + {MEMORY},) * 2)
+"""
+COMMAND = f"{LIMITED}\nfrom tfshards.prep.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+LOAD = f"""{LIMITED}
+from tfshards import loader
+try:
+    next(iter(loader.load("data", "train", batch_size=2)))
+except Exception as error:
+    sys.exit(f"{{type(error).__name__}}: {{error}}")
+"""
+MANIFEST_COMMANDS = (
+    "info data",
+    "verify data",
+    "load data",
+    "show data",
+    "diff data good",
+    "export data parts --to folder",
+    "generations data",
+    "build images photos data --checksum",
+    "append photos data",
+    "reshard data other --shards 1",
+    "prune data",
+    "adopt data",
+)
+TOO_LARGE = f"has {HOLE} bytes; "
+FAULTS = {"pipe": IRREGULAR, "device": IRREGULAR, "hole": TOO_LARGE}
+NO_FILE = {"pipe": "is not a file", "device": "is not a file"}
+CHECKSUM = "build images photos data --shards 2 --max-rejected 50% --checksum"
+# What is replaced, the command, and its status and a text in its output: for each kind, or for all.
+CASES = {
+    "a view": ("data/dataset_info.json", CHECKSUM, 0, "is up to date"),
+    "a view, verified": (
+        "data/dataset_info.json",
+        "verify data",
+        1,
+        "dataset_info.json: its bytes have changed",
+    ),
+    "a file of the source": ("photos/dataset_info.json", CHECKSUM, 0, "is up to date"),
+    "rejects": ("data/REJECTS", CHECKSUM, 1, FAULTS),
+    "inputs": ("data/INPUTS", CHECKSUM, 0, "is up to date"),
+    "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
+    "keys": ("keys", "remove data --keys keys", 1, FAULTS),
+    "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**FAULTS, **NO_FILE}),
+    "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
+    "options": ("options", "build images photos other --config options", 1, FAULTS),
+    "annotations": ("coco.json", "build table coco.json other --from coco", 1, FAULTS),
+    "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": "is not an .npy file"}),
+    "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": "is not a zip file"}),
+    "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": "field larger than field limit"}),
+    "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": "longer than 16 MiB"}),
+    "features that TFDS declares": ("found/features.json", "adopt found", 0, ""),
+    "class names of TFDS": ("found/label.labels.txt", "adopt found", (0, 0, 1), {"hole": TOO_LARGE}),
+    "an index of an adopted file": ("found/index/x.tfrecord-00001-of-00002.idx", "adopt found", 1, FAULTS),
 }
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command with little memory and time; neither may run out."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
-
-    command = [sys.executable, "-m", "tfshards", *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, preexec_fn=limit)
-    assert "Traceback" not in ended.stderr, ended.stderr
-    return ended
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A folder with a source, datasets, and TFRecord files."""
+    folder = tmp_path_factory.mktemp("sound")
+    for name, number in (("a", 0), ("a", 1), ("b", 2)):
+        (folder / "photos" / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 3), (number, 0, 0)).save(folder / "photos" / name / f"{number}.png")
+    (folder / "photos" / "b" / "3.jpg").write_bytes(b"\xff\xd8\xff\xe0cut")
+    options = Options(max_rejected=0.5)
+    manifest = build(
+        ImageFolder(folder / "photos"), folder / "data", shards=2, options=options, log=lambda _: None
+    )
+    shutil.copytree(folder / "data", folder / "good")
+    (folder / "found" / "index").mkdir(parents=True)
+    for number, shard in enumerate(manifest.shards):
+        shutil.copy(folder / "data" / shard.path, folder / "found" / f"x.tfrecord-{number:05d}-of-00002")
+    return folder
 
 
 @pytest.fixture
-def data(tmp_path):
-    """A dataset, ``data``, of the array ``x.npy``."""
-    np.save(tmp_path / "x.npy", np.arange(9))
-    source = Arrays({"x": tmp_path / "x.npy"})
-    build(source, tmp_path / "data", shards=1, log=lambda line: None)
-    return tmp_path / "data"
+def folder(sound, tmp_path):
+    shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
-@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
+@pytest.fixture
+def run(programs):
+    def run(command, folder):
+        words = command.split()
+        code = ["-c", LOAD] if words[0] == "load" else ["-c", COMMAND, *words]
+        ended = programs.run(code, cwd=folder, timeout=60)
+        output = ended.stdout + ended.stderr
+        assert "MemoryError" not in output
+        return ended.returncode, output
+
+    return run
+
+
+def replaced(path, kind):
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)
+
+
+@pytest.mark.parametrize("command", MANIFEST_COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, folder, run):
+    replaced(folder / "data" / "dataset.json", kind)
+    status, output = run(command, folder)
+    assert (status, "data/dataset.json" in output) == (1, True)
+    at_most = f"has {HOLE} bytes; a manifest has at most {MANIFEST.most_bytes}"
+    fault = at_most if kind == "hole" else IRREGULAR
+    assert fault in output or (kind == "device" and "is a symbolic link" in output)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_file_that_others_may_write_hangs_a_command_or_fills_the_memory(kind, case, folder, run):
+    path, command, status, text = CASES[case]
+    manifest = read_manifest(folder / "data")
+    names = {"REJECTS": rejects_name(manifest.build_id), "INPUTS": inputs_name(manifest.build_id)}
+    for word, name in {**names, "SHARD": manifest.shards[0].path}.items():
+        path = path.replace(word, name)
+    replaced(folder / path, kind)
+    ended, output = run(command, folder)
+    assert ended == (status if isinstance(status, int) else dict(zip(KINDS, status, strict=True))[kind]), (
+        output
+    )
+    assert (text if isinstance(text, str) else text.get(kind, "")) in output
+    # the file is named, unless the command does without it
+    assert not ended or path.removeprefix("data/") in output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_that_is_not_a_small_file_is_skipped_or_rejected(kind, folder, run):
+    KINDS[kind](folder / "photos" / "a" / "x.jpg")
+    status, output = run("build images photos other --shards 1 --max-rejected 50%", folder)
+    assert status == 0, output
+    found = read_manifest(folder / "other").totals
+    assert (found.accepted, found.rejected) == (3, 2 if kind == "hole" else 1)
+    assert ("too large" if kind == "hole" else "special file") in output
+
+
+def bomb(path, stated=RECORD, held=RECORD):
+    """Write a shard of one record of zeros, compressed with gzip: 1 MB for 1 GB of them."""
+    header = struct.pack("<Q", stated)
+    head = gzip.compress(header + struct.pack("<I", masked_crc32c(header)), mtime=0)
+    # what is compressed in parts is unpacked as one
+    zeros = gzip.compress(bytes(10_000_000), mtime=0)
+    path.write_bytes(head + zeros * (held // 10_000_000) + gzip.compress(bytes(4), mtime=0))
+
+
+@pytest.fixture(scope="module")
+def hostile(sound, tmp_path_factory):
+    """A folder with a dataset whose manifest and index agree with a shard of one record that is too large."""
+    folder = tmp_path_factory.mktemp("hostile")
+    images, options = ImageFolder(sound / "photos", include=["b/2.png"]), Options(compression="gzip")
+    manifest = build(images, folder / "data", shards=1, options=options, log=lambda _: None)
+    (old,) = manifest.shards
+    path, index = folder / "data" / old.path, RecordIndex(np.array([RECORD + 16])).to_text().encode()
+    bomb(path)
+    (folder / "data" / index_path(old.path)).write_bytes(index)
+    shard = replace(
+        old,
+        num_bytes=path.stat().st_size,
+        record_bytes=RECORD + 16,
+        digest=file_digest(path),
+        index_digest=bytes_digest(index),
+        last_bytes=size_and_last_bytes(path)[1],
+    )
+    split = replace(manifest.splits["train"], shards=(shard,))
+    write_manifest(replace(manifest, splits={"train": split}), folder / "data")
+    return folder
+
+
+def test_a_compressed_record_that_is_too_large_is_not_unpacked_by_adopt(tmp_path, run):
+    (tmp_path / "found").mkdir()
+    bomb(tmp_path / "found" / "x.tfrecord.gz")
+    assert (tmp_path / "found" / "x.tfrecord.gz").stat().st_size < RECORD // 1000
+    status, output = run("adopt found", tmp_path)
+    assert status == 1
+    assert f"x.tfrecord.gz: record 0 at byte 0: states {RECORD} bytes of data, more than a record" in output
+
+
 @pytest.mark.parametrize(
-    "verb", ["info", "verify", "show", "diff", "generations", "prune", "build arrays", "append", "reshard"]
+    "command",
+    ["show data", "verify data --deep", "export data parts --to parquet", "reshard data other --shards 1"],
 )
-def test_the_manifest_is_not_read(make, verb, data):
-    (data / "dataset.json").unlink()
-    make(data / "dataset.json")
-    others = {"diff": [data], "build arrays": ["--shards", 1], "append": [], "reshard": [f"{data}2"]}
-    sources = [data.parent / "x.npy"] if verb in ("build arrays", "append") else []
-    ended = run(*verb.split(), *sources, data, *others.get(verb, []))
-    assert ended.returncode == 1
-    assert "dataset.json" in ended.stderr
-    allowed = ("is not a regular file", "at most 268435456 are read", "is a symbolic link")
-    assert any(text in ended.stderr for text in allowed), ended.stderr
+def test_a_compressed_record_that_is_too_large_is_not_unpacked(command, hostile, run):
+    status, output = run(command, hostile)
+    assert (status, "more than a record can have" in output) == (1, True), output
 
 
-@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
-def test_loading_does_not_read_the_manifest(make, data):
-    (data / "dataset.json").unlink()
-    make(data / "dataset.json")
-    with pytest.raises(InputError, match=r"is not a regular file|at most 268435456 are read"):
-        read_manifest(data)
+def test_the_loader_estimates_its_memory_without_a_compressed_record_that_is_too_large(hostile, programs):
+    code = LOAD.replace("next(iter(loader.load(", "print((loader.load(").replace(
+        "batch_size=2", "batch_size=1"
+    )
+    ended = programs.run(["-c", code], cwd=hostile, timeout=60)
+    assert (ended.returncode, "Dataset element_spec" in ended.stdout) == (0, True), ended.stderr
 
 
-@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
-def test_no_other_file_of_a_dataset_is_read(make, data, tmp_path):
-    """Each verb on datasets that have one such file: errors, or what does not need the file."""
-    shard = read_manifest(data).shards[0].path
-    for path in (shard, f"index/{shard}.idx", "dataset_info.json", *(p.name for p in data.glob("inputs-*"))):
-        copy = tmp_path / "copy" / "data"
-        shutil.copytree(data, copy)
-        (copy / path).unlink()
-        make(copy / path)
-        is_needed, is_read = not path.startswith("inputs-"), path.startswith((shard, "index/"))
-        assert run("verify", copy, "--deep").returncode == is_needed, path
-        source = f"x={tmp_path / 'x.npy'}"
-        built = run("build", "arrays", source, copy, "--shards", 1, "--checksum")
-        assert built.returncode == is_read, built.stderr
-        assert run("show", copy).returncode == (path == shard)
-        assert run("append", source, copy).returncode in (0, 1)
-        assert run("export", copy, tmp_path / "copy" / "out", "--to", "webdataset").returncode in (0, 1)
-        shutil.rmtree(tmp_path / "copy")
+def test_an_index_cannot_demand_a_record_that_is_too_large(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(b"".join(frame(b"data")))
+    with (
+        closing(FrameReader(path, "none", RecordIndex(np.array([RECORD])))) as reader,
+        pytest.raises(RecordError, match=f"states {RECORD - 16} bytes of data, more than a record can have"),
+    ):
+        reader.read(0)
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_pipe_is_no_shard(compression, tmp_path):
-    os.mkfifo(tmp_path / "shard")
-    with pytest.raises(OSError, match="is not a regular file"):
-        reader.open_shard(tmp_path / "shard", compression)
+def test_an_index_has_a_limit_whatever_the_manifest_lists(folder):
+    shard = replace(read_manifest(folder / "data").shards[0], num_examples=10**12)
+    replaced(folder / "data" / index_path(shard.path), "hole")
+    index, problems = read_index(folder / "data", shard)
+    assert index is None
+    assert str(problems[0]).endswith(f"has {HOLE} bytes; an index has at most {INDEX.most_bytes}")
 
 
-def test_a_small_compressed_file_of_a_huge_record_is_not_adopted(tmp_path):
-    length = 3 * 10**9
-    header = struct.pack("<Q", length)
-    path = tmp_path / "data" / "x-train.tfrecord-00000-of-00001"
-    path.parent.mkdir()
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(header + struct.pack("<I", masked_crc32c(header)))
-        # ends as if it had all of it
-        for _ in range(40):
-            file.write(bytes(10**7))
-    ended = run("adopt", tmp_path / "data")
-    assert ended.returncode == 1
-    assert f"record 0 at byte 0: states {length} bytes of data" in ended.stderr
+def test_inputs_have_a_limit_before_they_are_unpacked(folder, monkeypatch):
+    root = folder / "data"
+    build_id = read_manifest(root).build_id
+    assert len(read_inputs(root, build_id).keys) == 4
+    path = root / inputs_name(build_id)
+    with np.load(path) as arrays:
+        np.savez_compressed(path, **{**arrays, "keys": np.zeros(100, np.uint8)})
+    # as many keys would be 100 bytes strings
+    assert read_inputs(root, build_id) is None
+    with np.load(path) as arrays:
+        np.savez_compressed(
+            path, **{**arrays, "keys": np.frombuffer(b"a\0b\0c\0" + b"d" * 100_000, np.uint8)}
+        )
+    assert len(read_inputs(root, build_id).keys) == 4
+    assert path.stat().st_size < 10_000
+    monkeypatch.setattr(inputs_file, "INPUTS", Limit("a list of inputs", 10_000))
+    assert read_inputs(root, build_id) is None
 
 
-def test_long_records_that_a_manifest_knows_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "_MOST_UNKNOWN", 1000)
-    monkeypatch.setattr(reader, "_MOST_RATIO", 1)
-    # zeros, which are much smaller when compressed
-    np.save(tmp_path / "x.npy", np.zeros((2, 10_000), np.uint8))
-    options, out = Options(compression="gzip"), tmp_path / "data"
-    build(Arrays({"x": tmp_path / "x.npy"}), out, shards=1, options=options, log=lambda line: None)
-    assert verify(out, deep=True)
-    (shard,) = read_manifest(out).shards
-    with pytest.raises(reader.RecordError, match="; at most 1000 are read"):
-        list(reader.read_records(out / shard.path, "gzip"))
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, monkeypatch):
+    regular = os.stat(__file__)
+    KINDS[kind](tmp_path / "x")
+    for read in (
+        lambda path: read_whole(path, METADATA),
+        lambda path: read_range(path, 0, 1),
+        lambda path: copy_file(path, tmp_path / "copy"),
+    ):
+        with pytest.raises(OSError, match=IRREGULAR):
+            read(tmp_path / "x")
+        with monkeypatch.context() as patch:
+            patch.setattr(untrusted.os, "stat", lambda _: regular)
+            with pytest.raises(OSError, match=IRREGULAR):
+                read(tmp_path / "x")
+
+
+def test_a_long_record_is_read_in_parts(monkeypatch):
+    monkeypatch.setattr(untrusted, "_PART_BYTES", 10)
+    data = bytes(range(25))
+    assert untrusted.read_gradually(io.BytesIO(data), 24) == data[:24]
+    assert untrusted.read_gradually(io.BytesIO(data), 1000) == data
+    assert untrusted.read_gradually(io.BytesIO(data), 10) == data[:10]

@@ -203,7 +203,7 @@ def test_a_record_of_the_inputs_may_be_damaged_anywhere(tmp_path, quiet_build, m
     path.write_bytes(whole)
     assert read_inputs(tmp_path / "out", manifest.build_id) is not None
     # a small archive may hold arrays of any size
-    monkeypatch.setattr(inputs_file, "MOST_OF_LIST", 4000)
+    monkeypatch.setattr(inputs_file, "INPUTS", inputs_file.INPUTS._replace(most_bytes=4000))
     assert read_inputs(tmp_path / "out", manifest.build_id) is None
 
 

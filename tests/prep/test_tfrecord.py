@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tfshards.prep.records.frames import frame, masked_crc32c
 from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.schemas import InputError
 
 RECORDS = [b"first", b"", b"the third and last"]
 BOUNDARIES = (0, 21, 37, 71)
@@ -71,6 +72,12 @@ def test_a_record_larger_than_any_buffer_is_read(tmp_path):
     assert read(write(tmp_path / "shard", records)) == records
 
 
+def test_a_record_that_protobuf_cannot_parse_is_not_written():
+    # zeros that the system provides when they are read, which they are not
+    with pytest.raises(InputError, match=r"an example has 2147483648 bytes, .* parse at most 2147483647$"):
+        frame(bytes(1 << 31))
+
+
 def test_every_flipped_bit_is_found_in_its_record(shard):
     whole = shard.read_bytes()
     for bit in range(len(whole) * 8):
@@ -119,12 +126,16 @@ DAMAGE = {
         "the checksum of the record's length does not match" + LOST,
     ),
     "a length beyond the end": (
+        header(2**31 - 1) + b"abc",
+        "states 2147483647 bytes of data, more than the file has" + LOST,
+    ),
+    "more than protobuf parses": (
         header(2**40) + b"abc",
-        "states 1099511627776 bytes of data, more than the file has" + LOST,
+        "states 1099511627776 bytes of data, more than a record can have" + LOST,
     ),
     "the largest length": (
         header(2**64 - 1),
-        "states 18446744073709551615 bytes of data, more than the file has" + LOST,
+        "states 18446744073709551615 bytes of data, more than a record can have" + LOST,
     ),
     "no footer": (header(3) + b"abc", "states 3 bytes of data, more than the file has" + LOST),
     "half a footer": (header(3) + b"abc\0\0", "states 3 bytes of data, more than the file has" + LOST),

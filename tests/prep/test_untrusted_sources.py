@@ -143,7 +143,11 @@ BOMBS = {
     "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "it has the alias \\*a0; write"),
     "deep YAML": ("data.yaml", f"names: {nested('[', ']', 100_000)}", "it is nested too deeply"),
     "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "a value has more than 10,000 characters"),
-    "a long YAML": ("data.yaml", "x: y\n" * 300_000, "has 1500000 bytes; at most 1048576 are read"),
+    "a long YAML": (
+        "data.yaml",
+        "x: y\n" * 300_000,
+        "has 1500000 bytes; a file of options has at most 1048576",
+    ),
     "deep TOML": ("c.toml", f"seed = {nested('[', ']', 50_000)}", "it is nested too deeply"),
     "deep values": (
         "c.toml",
@@ -151,7 +155,7 @@ BOMBS = {
         r"seed is \[{100}\.\.\., must be an integer",
     ),
     "a long key": ("c.toml", f"a{'.a' * 50_000} = 1", "a line has more than 1,000 dots"),
-    "a long TOML": ("c.toml", "# \n" * 500_000, "has 1500000 bytes; at most 1048576 are read"),
+    "a long TOML": ("c.toml", "# \n" * 500_000, "has 1500000 bytes; a file of options has at most 1048576"),
     "deep COCO": ("a.json", nested("[", "]", 100_000), "it is nested too deeply"),
     "deep JSON Lines": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "more than 1,000 levels deep"),
 }

@@ -251,8 +251,8 @@ FAULTS = {
     ),
     "an index that is far too long": (
         lambda root: index_of_first(root).write_text("0" * 1000),
-        [r"^index/.*\.idx: has 1000 bytes; an index of 5 records has at most 190$"],
-        [r"^index/.*\.idx: has 1000 bytes"],
+        [r"^index/.*\.idx: cannot be read: has 1000 bytes; an index of 5 records has at most 190$"],
+        [r"^index/.*\.idx: cannot be read: has 1000 bytes"],
     ),
     "an index of other places": (wrong_index, [OTHER_INDEX], [OTHER_INDEX]),
     "an index with other line ends": (
@@ -279,8 +279,8 @@ FAULTS = {
     ),
     "labels that are too many": (
         lambda root: labels_of_first(root).write_bytes(bytes(1000)),
-        [r"^index/.*\.labels: has 1000 bytes; the labels of 5 records have 40$"],
-        [r"^index/.*\.labels: has 1000 bytes; the labels of 5 records have 40$"],
+        [r"^index/.*\.labels: cannot be read: has 1000 bytes; a file of labels of 5 records has at most 40$"],
+        [r"^index/.*\.labels: cannot be read: has 1000 bytes; a file of labels of 5 records has at most 40$"],
     ),
     "labels of other classes": (swap_labels_beside, [OTHER_LABELS], [OTHER_LABELS]),
     "a manifest and labels of other classes": (
@@ -610,7 +610,8 @@ def test_a_length_beyond_the_file_takes_no_memory_and_the_next_record_is_found(r
     path.write_bytes(frames if compression == "none" else gzip.compress(frames))
     (found,) = of_records(verify(root, deep=True))
     assert re.fullmatch(
-        r"record 0, key '\d': states 1099511627776 bytes of data, more than the file has; its data are sound",
+        r"record 0, key '\d': states 1099511627776 bytes of data, more than a record can have; "
+        "its data are sound",
         found,
     )
 

@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import file_digest, file_sizes, last_bytes_of, read_once, write_blocks_atomically
+from tfshards.schemas.files import (
+    file_digest,
+    file_sizes,
+    read_once,
+    size_and_last_bytes,
+    write_blocks_atomically,
+)
 from tfshards.schemas.storage import (
     ChangedError,
     RemotePath,
@@ -18,9 +24,9 @@ from tfshards.schemas.storage import (
     is_remote,
     open_sink,
     read_range,
-    read_small,
     version_of,
 )
+from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.uploads import abort_uploads
 
 from .servers import s3_client
@@ -182,9 +188,10 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         assert path.stat().st_size == len(data)
         assert read_range(path, 1_000_000, 1_000_010, version_of(path)) == data[1_000_000:1_000_010]
         assert read_range(path, 5, 5) == b""
-        assert read_small(path, len(data)) == (len(data), data)
-        assert read_small(path, 10) == (len(data), None)
-        assert last_bytes_of(path) == data[-8:].hex()
+        assert read_whole(path, Limit("a list", len(data))) == data
+        with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
+            read_whole(path, Limit("a list", 10))
+        assert size_and_last_bytes(path) == (len(data), data[-8:].hex())
         with path.open("rb") as file:
             assert file.read(100) == data[:100]
             assert file.seek(-50, io.SEEK_END) == len(data) - 50

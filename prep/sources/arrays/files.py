@@ -27,7 +27,8 @@ from tfshards.prep.sources.arrays.npy import check_array, read_header
 from tfshards.prep.sources.arrays.npz import Member, copied_bytes, stage_member
 from tfshards.prep.sources.arrays.objects import copied_object_bytes, stage_object
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path, is_remote, open_regular
+from tfshards.schemas.storage import any_path, is_remote
+from tfshards.schemas.storage.untrusted import open_regular
 
 # A dict of arrays by name, or a structured array.
 Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"

@@ -21,15 +21,14 @@ from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mappe
 from tfshards.prep.sources.arrays.npy import read_header
 from tfshards.prep.sources.arrays.objects import copy_blocks
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path, open_regular
+from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import RemoteReader
+from tfshards.schemas.storage.untrusted import MAX_DEFLATE_RATIO, open_regular
 
 # Every archive ends with a record of 22 bytes and an optional comment.
 _END_BYTES, _END_MAGIC = 22, b"PK\5\6"
 _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
-# The maximum ratio of deflate, see zlib.net/zlib_tech.html.
-_MAX_DEFLATE_RATIO = 1032
 _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
 _OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 
@@ -120,7 +119,7 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
     except InputError:
         raise
     except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
-        raise InputError(f"{where}: cannot be read: {error}") from None
+        raise InputError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 @contextmanager
@@ -182,7 +181,7 @@ def _member_fault(info: zipfile.ZipInfo) -> str | None:
             f"is compressed by {method}, but only {allowed} members can be read; use numpy.savez_compressed"
         )
     is_stored = info.compress_type == zipfile.ZIP_STORED
-    most = info.compress_size * (1 if is_stored else _MAX_DEFLATE_RATIO)
+    most = info.compress_size * (1 if is_stored else MAX_DEFLATE_RATIO)
     if info.file_size > most or (is_stored and info.file_size < most):
         held = f"its {info.compress_size} bytes, {_METHODS[info.compress_type]}, cannot hold"
         return f"declares {info.file_size} bytes, which {held}"

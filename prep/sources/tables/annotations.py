@@ -14,7 +14,7 @@ import pyarrow as pa
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import MOST_OF_LIST, read_whole
+from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 CATEGORY = "objects/category"
 BOXES = "objects/bbox"
@@ -98,14 +98,14 @@ def name_fault(name: object) -> str | None:
     return "is not Unicode" if any("\ud800" <= letter <= "\udfff" for letter in name) else None
 
 
-def read_annotation(path: Path, most: int = MOST_OF_LIST) -> bytes:
+def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
     """Return the content of an annotation file.
 
     Raises:
-        InputError: the file cannot be read, or has more than ``most`` bytes.
+        InputError: the file cannot be read, or exceeds its limit.
     """
     try:
-        return read_whole(path, most)
+        return read_whole(path, limit)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 

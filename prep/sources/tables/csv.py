@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+
+from tfshards.schemas.storage.untrusted import open_regular
 
 # Size of the block that a thread reads, which is also the maximum length of a row.
 BLOCK_BYTES = 16 << 20
@@ -70,8 +74,9 @@ def _parsed(
 
 
 def _header(path: Path, delimiter: str) -> list[str]:
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        return next(csv.reader(file, delimiter=delimiter), [])
+    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
+        # in parts, since a line may be as long as the file
+        return next(csv.reader(iter(partial(file.readline, BLOCK_BYTES), ""), delimiter=delimiter), [])
 
 
 def _changed_numbers(path: Path, delimiter: str, table: pa.Table) -> dict[str, str]:
@@ -107,7 +112,7 @@ def _check_end(path: Path, table: pa.Table) -> None:
     text = last.encode() if isinstance(last, str) else last
     if not isinstance(text, bytes) or b"\n" not in text:
         return
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(-min(path.stat().st_size, 1 << 10), 2)
         if not file.read().rstrip(b"\r\n").endswith(b'"'):
             raise CsvError("a quote is not closed: the last value extends over several lines")

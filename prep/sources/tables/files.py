@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.untrusted import open_regular
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Above this, float64 cannot hold every integer.
@@ -36,6 +38,7 @@ _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _DIGITS = 300
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
+_LONG_ROW = f"a row is longer than {BLOCK_BYTES >> 20} MiB"
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
         copy = Path(folder) / "table"
-        with path.open() as source, copy.open("wb") as file:
+        with open_regular(path) as source, copy.open("wb") as file:
             shutil.copyfileobj(source, file, _COPY_BYTES)
         yield copy
 
@@ -193,8 +196,11 @@ def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.
 
 def _check_depth(path: AnyPath, copy: Path) -> None:
     """Raise InputError if a line is nested so deeply that Arrow would overflow the stack of the process."""
-    with copy.open("rb") as file:
-        for number, line in enumerate(file, 1):
+    with open_regular(copy) as file:
+        for number, line in enumerate(iter(partial(file.readline, 2 * BLOCK_BYTES), b""), 1):
+            # Arrow fails later, but some rows shorter than this fit into its blocks
+            if len(line) == 2 * BLOCK_BYTES:
+                raise InputError(f"{path}, line {number}: {_LONG_ROW}")
             # strings may hold brackets
             if _depth(line) > _DEEP and _depth(_JSON_STRING.sub(b"", line)) > _DEEP:
                 raise InputError(f"{path}, line {number}: is nested more than {_DEEP:,} levels deep")
@@ -241,7 +247,7 @@ def _check_integers(path: AnyPath, copy: Path, names: list[str]) -> None:
     """Raise InputError if Arrow rounded an integer in one of the columns."""
     if not names:
         return
-    with copy.open("rb") as file:
+    with open_regular(copy) as file:
         for number, line in enumerate(line for line in file if line.strip()):
             row = json.loads(line.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
             for name in names:
@@ -268,4 +274,4 @@ def _flat(value: object) -> Iterator[object]:
 
 def _reason(error: Exception) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"a row is longer than {BLOCK_BYTES >> 20} MiB" if "straddl" in line else line
+    return _LONG_ROW if "straddl" in line else line

@@ -18,8 +18,8 @@ from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.tables.files import TableFile, read_table, table_path
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
-from tfshards.schemas.files import regular_size
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage.untrusted import open_regular
 
 # data/train-00000-of-00002.parquet, perhaps with a hash, as Hugging Face writes them
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-9a-f]+)?")
@@ -51,7 +51,7 @@ def table_paths(path: str | os.PathLike[str], *, follow_links: bool) -> list[Any
             inside = Boundary(folder, follow_links=follow_links)
             for each in found:
                 inside.check(str(each))
-                regular_size(each)
+                open_regular(each).close()
         return found
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -23,6 +23,7 @@ from tfshards.prep.sources.tables.annotations import (
 from tfshards.prep.sources.tree import images_in
 from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.storage.untrusted import OPTIONS
 
 _YAML = (".yaml", ".yml")
 _SPLITS = ("train", "val", "test")
@@ -34,8 +35,6 @@ _SLACK = 0.01
 
 # Longest class name, and other value.
 _LONGEST = 10_000
-# The parser reads about 100 KB per second.
-_MOST_BYTES = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -87,7 +86,7 @@ def read_yolo(
     if config.is_file():
         if config != path:
             in_source.check(config)
-        content = read_annotation(config, _MOST_BYTES)
+        content = read_annotation(config, OPTIONS)
         base = Path(root) if root is not None else None
         folder, splits, names, warnings = _described(config, content, base, inside)
         parts.append((os.fsencode(config.name), content))

@@ -1,0 +1,155 @@
+"""Open files that somebody else may have written: only regular ones, and whole ones only up to a limit.
+
+A pipe blocks whoever opens it, a device may never end, and a sparse file has terabytes without using a disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+from tfshards.schemas.storage.faults import as_os_errors
+from tfshards.schemas.storage.remote_path import RemotePath
+
+if TYPE_CHECKING:
+    from tfshards.schemas.storage.any_path import AnyPath
+
+# Raised when damaged compressed data are read.
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+# The maximum ratio of deflate, see zlib.net/zlib_tech.html.
+MAX_DEFLATE_RATIO = 1032
+_PART_BYTES = 1 << 26
+# Windows has neither flag.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+class Limit(NamedTuple):
+    """The size up to which files of one kind are read into memory.
+
+    Attributes:
+        kind: what such a file is, with an article, for messages.
+        most_bytes: its maximum size.
+    """
+
+    kind: str
+    most_bytes: int
+
+    def check(self, num_bytes: int, path: AnyPath) -> None:
+        """Raise OSError if a file has more bytes."""
+        if num_bytes > self.most_bytes:
+            fault = f"has {num_bytes} bytes; {self.kind} has at most {self.most_bytes}"
+            raise OSError(None, fault, str(path))
+
+
+# The limits of docs/reference.md. These files grow with the numbers of shards, classes and options ...
+MANIFEST = Limit("a manifest", 1 << 28)
+METADATA = Limit("a file of metadata", 1 << 28)
+# The parser of YAML reads about 100 KB per second.
+OPTIONS = Limit("a file of options", 1 << 20)
+# ... and these with the number of examples.
+INDEX = Limit("an index", 1 << 32)
+LABELS = Limit("a file of labels", 1 << 32)
+REJECTS = Limit("a list of rejects", 1 << 32)
+KEYS = Limit("a list of keys", 1 << 32)
+INPUTS = Limit("a list of inputs", 1 << 32)
+ANNOTATIONS = Limit("a file of annotations", 1 << 32)
+RECORD = Limit("a file of an unfinished build or export", 1 << 32)
+
+
+def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
+    """Open a file for reading bytes.
+
+    Args:
+        path: the file.
+        buffering: as of ``open``; ignored for objects.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe, a device, a socket or a folder.
+    """
+    if isinstance(path, RemotePath):
+        return path.open()
+    name = os.fspath(path)
+    # some devices react to being opened
+    _check_regular(os.stat(name), name)
+    return open(name, "rb", buffering=buffering, opener=_opened)
+
+
+def read_whole(path: AnyPath, limit: Limit) -> bytes:
+    """Return the content of a file, or of an object by one request.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or exceeds the limit.
+    """
+    if isinstance(path, RemotePath):
+        with as_os_errors(path):
+            found = path.store.get(path.key)
+            limit.check(found.meta["size"], path)
+            return bytes(found.bytes())
+    with open_regular(path) as file:
+        num_bytes = size_of(file)
+        limit.check(num_bytes, path)
+        # not up to the end, which files of /proc may not have
+        return file.read(num_bytes)
+
+
+def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
+    """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold.
+
+    Args:
+        path: the file.
+        compression: ``none`` or ``gzip``.
+        buffering: see ``open_regular``.
+
+    Raises:
+        OSError: see ``open_regular``.
+    """
+    file = open_regular(path, buffering)
+    num_bytes = size_of(file)
+    if compression == "none":
+        return file, num_bytes
+    unpacked = gzip.GzipFile(fileobj=file, mode="rb")
+    # as for a file that it opens itself: it closes this one
+    unpacked.myfileobj = cast("io.FileIO", file)
+    return cast("BinaryIO", unpacked), num_bytes * MAX_DEFLATE_RATIO
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the size of a file that was just opened."""
+    with suppress(io.UnsupportedOperation):
+        return os.fstat(file.fileno()).st_size
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return num_bytes
+
+
+def read_gradually(file: BinaryIO, num_bytes: int) -> bytes:
+    """Return the next bytes of a file, or all that are left, in memory that grows with what is read."""
+    if num_bytes <= _PART_BYTES:
+        return file.read(num_bytes)
+    found = io.BytesIO()
+    while part := file.read(min(num_bytes - found.tell(), _PART_BYTES)):
+        found.write(part)
+    # no copy
+    return found.getvalue()
+
+
+def _opened(path: str, flags: int) -> int:
+    # the file may have become a pipe
+    descriptor = os.open(path, flags | _FLAGS)
+    try:
+        _check_regular(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(status: os.stat_result, path: str | bytes) -> None:
+    # of a folder, ``open`` itself reports what it is
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(None, "is not a regular file", os.fsdecode(path))
