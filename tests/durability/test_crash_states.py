@@ -43,7 +43,7 @@ from tfshards.schemas.manifest_file import file_problems
 
 from .crash_states import State, on_disk, record, states, write_state
 
-NUM_STATES = os.environ.get("CRASH_STATES", "60")
+NUM_STATES = os.environ.get("CRASH_STATES", "30")
 SEED = os.environ.get("TORTURE_SEED", "4")
 MINE = "mine.txt"
 

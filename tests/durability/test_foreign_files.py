@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, build
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
@@ -140,7 +141,7 @@ def replaced(path, kind):
 
 
 @pytest.mark.parametrize("command", MANIFEST_COMMANDS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_nightly(KINDS, ["pipe"]))
 def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, folder, run):
     replaced(folder / "data" / "dataset.json", kind)
     status, output = run(command, folder)
@@ -151,7 +152,7 @@ def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, f
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_nightly(KINDS, ["pipe"]))
 def test_no_file_that_others_may_write_hangs_a_command_or_fills_the_memory(kind, case, folder, run):
     path, command, status, text = CASES[case]
     manifest = read_manifest(folder / "data")
