@@ -338,7 +338,14 @@ def long_build(run):
 
 def test_the_end_of_a_terminal_interrupts_a_build_like_the_end_of_a_job(long_build):
     line, begun = long_build
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # these tests may run under nohup, whose children ignore the signal
+    process = subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     begun()
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=60)
