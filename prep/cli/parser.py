@@ -102,7 +102,8 @@ class UsageError(OptionsError):
     def __init__(self, prog: str, message: str, remedy: str | None = None) -> None:
         end = f"; {remedy} See" if remedy else "; see"
         super().__init__(f"{message}{end} {prog} --help")
-        self.prog, self.remedy = prog, remedy
+        self.prog: str = prog
+        self.remedy: str | None = remedy
 
 
 class _Parser(argparse.ArgumentParser):

@@ -55,7 +55,8 @@ class Console:
             log_file: receives every report with its time, details included.
         """
         self._stream, self._log_file = stream, log_file
-        self._is_quiet, self._is_verbose, self.has_events = is_quiet, is_verbose, has_events
+        self._is_quiet, self._is_verbose = is_quiet, is_verbose
+        self.has_events: bool = has_events
         self._lock = threading.RLock()
         self.bar: tqdm_asyncio[object] | None = None
 

@@ -8,6 +8,7 @@ from tfshards import loader
 from tfshards.loader.integrity.open import open_shards
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
+from tfshards.loader.resources import pixels as pixels_module
 from tfshards.loader.resources.pixels import most_pixels, record_lengths
 from tfshards.prep import ImageFolder, ImageOptions, Options, build
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -38,6 +39,10 @@ def test_the_largest_image_is_found_and_undecodable_ones_count_as_one_pixel(data
     lengths = record_lengths(shards, source.split)
     assert most_pixels(source, shards, lengths, ()) == {}
     assert most_pixels(source, shards, lengths, ("image",)) == {"image": 50 * 70}
+    # a header may state any length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pixels_module, "MAX_RECORD_BYTES", 1)
+        assert most_pixels(source, shards, lengths, ("image",)) == {"image": 1}
 
 
 def test_a_budget_includes_decoded_images(dataset):

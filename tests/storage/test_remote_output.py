@@ -19,7 +19,7 @@ import pytest
 from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, build, plan, prune, verify
+from tfshards.prep import Arrays, ImageFolder, Options, build, generations, plan, prune, restore, verify
 from tfshards.prep.building import build as build_module
 from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError, InputError, Manifest
@@ -135,6 +135,13 @@ def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_reada
     assert {name: data for name, data in objects(out).items() if name in kept} == {
         name: before[name] for name in kept
     }
+    with_both = objects(out)
+    assert [one.build_id for one in generations(out)] == [second.build_id, first.build_id]
+    assert restore(out, first.build_id, log=lambda _: None) == first
+    assert verify(out, deep=True)
+    assert objects(out)["labels.txt"] == before["labels.txt"]
+    restore(out, second.build_id, log=lambda _: None)
+    assert objects(out) == with_both
     removed = prune(out, dry_run=True)
     kept_manifest = {f"generations/{first.build_id}.json": len(before["dataset.json"])}
     assert {one.path: one.num_bytes for one in removed} == kept_manifest | {
