@@ -78,7 +78,6 @@ CASES = {
         1,
         "dataset_info.json: its bytes have changed",
     ),
-    "a file of the source": ("photos/dataset_info.json", CHECKSUM, 0, "is up to date"),
     "rejects": ("data/REJECTS", CHECKSUM, 1, FAULTS),
     "inputs": ("data/INPUTS", CHECKSUM, 0, "is up to date"),
     "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
@@ -230,9 +229,8 @@ def test_a_compressed_record_that_is_too_large_is_not_unpacked(command, hostile,
 
 
 def test_the_loader_estimates_its_memory_without_a_compressed_record_that_is_too_large(hostile, programs):
-    code = LOAD.replace("next(iter(loader.load(", "print((loader.load(").replace(
-        "batch_size=2", "batch_size=1"
-    )
+    options = "batch_size=1, image=loader.Image(size=(8, 8)), memory_budget='100GiB'"
+    code = LOAD.replace("next(iter(", "print((").replace("batch_size=2", options)
     ended = programs.run(["-c", code], cwd=hostile, timeout=60)
     assert (ended.returncode, "Dataset element_spec" in ended.stdout) == (0, True), ended.stderr
 
