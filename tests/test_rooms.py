@@ -106,8 +106,8 @@ print("\\n", [verb for verb, status in statuses.items() if status])
 """
     done = run_without(installed() - BASE, code, capture_stderr=True)
     failed = done.stdout.splitlines()[-1]
-    assert failed == " ['build', 'plan', 'audit']"
-    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 3
+    assert failed == " ['build', 'plan', 'report', 'audit']"
+    assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 4
 
 
 def test_a_package_of_no_extra_that_is_missing_is_a_fault():

@@ -14,16 +14,17 @@ from tfshards.prep.adoption.chosen_files import ChosenFiles
 from tfshards.prep.adoption.infer import Inferred, infer, label_faults
 from tfshards.prep.adoption.roles import FeatureRoles
 from tfshards.prep.adoption.seen import Findings
-from tfshards.prep.adoption.split_names import check_globs
+from tfshards.prep.adoption.split_names import check_globs, parse_globs
 from tfshards.prep.adoption.tfds_features import Declared, with_label
 from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
 from tfshards.prep.progress.lines import Log, as_warning
-from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.labels import labels_bytes, labels_path
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath
 
 SOURCE = "adopt"
@@ -45,11 +46,25 @@ class AdoptOptions:
         OptionsError: a name is not allowed.
     """
 
-    name: str | None = None
-    splits: Mapping[str, str] = field(default_factory=dict)
-    class_names: Sequence[str] | None = None
+    name: str | None = option(None, "name of the dataset", default_text="that of TFDS, or of the folder")
+    splits: Mapping[str, str] = option(
+        {},
+        "files of a split, such as train='train-*'; other files are skipped",
+        flag="split",
+        metavar="NAME=GLOB",
+        is_repeatable=True,
+        parse=parse_globs,
+        default_text="derived from the names of folders and files",
+    )
+    class_names: Sequence[str] | None = option(
+        None,
+        "file with the class names in label order, one per line",
+        metavar="FILE",
+        parse=read_class_names,
+        default_text="those of TFDS, if any",
+    )
     roles: FeatureRoles = field(default_factory=FeatureRoles)
-    allow_missing: bool = False
+    allow_missing: bool = option(False, "accept that files of a numbered series are missing")
 
     def __post_init__(self) -> None:
         check_globs(self.splits)

@@ -5,13 +5,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.argument_types import check_strings
+from tfshards.schemas.option import option
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*)?)\]", re.DOTALL)
+
+
+def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``.
+
+    Raises:
+        OptionsError: a text is not of that form, or a name is repeated.
+    """
+    raw: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for text in texts:
+        match = _RAW.fullmatch(text)
+        if match is None:
+            raise OptionsError(f"raw={text!r} must be NAME=DTYPE[SHAPE], such as image_raw=uint8[28,28,1]")
+        if match["name"] in raw:
+            raise OptionsError(f"raw={text!r} repeats the feature {match['name']!r}")
+        shape = tuple(int(number) for number in match["shape"].split(",") if number)
+        raw[match["name"]] = match["dtype"], shape
+    return raw
 
 
 @dataclass(frozen=True)
@@ -28,10 +47,30 @@ class FeatureRoles:
         OptionsError: a feature is named twice, or a dtype or shape is not allowed.
     """
 
-    label: str | None = None
-    images: tuple[str, ...] = ()
-    raw: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    drop: tuple[str, ...] = ()
+    label: str | None = option(
+        None,
+        "feature whose integers are classes",
+        metavar="FEATURE",
+        default_text="label or class, if one of them exists",
+    )
+    images: tuple[str, ...] = option(
+        (),
+        "feature whose byte strings must all be images",
+        flag="image",
+        metavar="FEATURE",
+        is_repeatable=True,
+        default_text="recognized by value",
+    )
+    raw: Mapping[str, tuple[str, tuple[int, ...]]] = option(
+        {},
+        "feature that stores tensors as little-endian bytes, such as image_raw=uint8[28,28,1]",
+        metavar="NAME=DTYPE[SHAPE]",
+        is_repeatable=True,
+        parse=parse_raw,
+    )
+    drop: tuple[str, ...] = option(
+        (), "feature that is left out of the schema", metavar="FEATURE", is_repeatable=True
+    )
 
     def __post_init__(self) -> None:
         check_strings("images", self.images)
@@ -57,21 +96,3 @@ class FeatureRoles:
     def may_be_label(self, name: str) -> bool:
         """Return whether the values of a feature may be classes, if they are integers."""
         return name == self.label if self.label else _LABEL_NAMES.fullmatch(name) is not None
-
-
-def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``.
-
-    Raises:
-        OptionsError: a text is not of that form, or a name is repeated.
-    """
-    raw: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for text in texts:
-        match = _RAW.fullmatch(text)
-        if match is None:
-            raise OptionsError(f"raw={text!r} must be NAME=DTYPE[SHAPE], such as image_raw=uint8[28,28,1]")
-        if match["name"] in raw:
-            raise OptionsError(f"raw={text!r} repeats the feature {match['name']!r}")
-        shape = tuple(int(number) for number in match["shape"].split(",") if number)
-        raw[match["name"]] = match["dtype"], shape
-    return raw

@@ -28,18 +28,18 @@ from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.engines.table import EngineName, find_engine
-from tfshards.prep.imaging.options import JPEG_QUALITY
+from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
-from tfshards.prep.sources.image_arguments import restored_images
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.build_area import create
 from tfshards.schemas.files import bytes_digest, require_space
+from tfshards.schemas.option import recorded_values
 from tfshards.schemas.sizes import size
 
 # If images make a dataset larger than its source by this factor, the reason is logged.
@@ -286,7 +286,7 @@ def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
     conversions = manifest.totals.conversions
     num_converted = conversions.get("re-encoded", 0)
     # with these jpeg_quality= is given already, or is not allowed
-    images = restored_images(plan.options)
+    images = ImageOptions(**recorded_values(ImageOptions, plan.options))
     was_chosen = images.jpeg_quality or images.format != "keep" or images.depth != 8 or images.channels == 4
     if not num_converted or written <= _MUCH_LARGER * source or was_chosen:
         return

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
-from tfshards.prep.imaging.options import VERSIONS
+from tfshards.prep.imaging.options import VERSIONS, with_all_images
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.progress.lines import counted
-from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.build_area import check_owned, foreign
 from tfshards.schemas.json_reader import Json

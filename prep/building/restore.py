@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from tfshards.prep.imaging.options import VERSIONS
-from tfshards.prep.planning.options import Balance, Duplicates, Options
+from tfshards.prep.imaging.options import VERSIONS, with_all_images
+from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Source
-from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import recorded_values
 
 # A source, or its inputs as they are named on the command line.
 Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -95,17 +95,9 @@ def kind_of_source(manifest: Manifest) -> str:
 
 def restored_options(manifest: Manifest) -> Options:
     """Return the options of a build, except those that have no effect on the bytes that it writes."""
-    given = manifest.options
-    return Options(
-        splits=cast("dict[str, str]", given["splits"]),
-        stratify=bool(given["stratify"]),
-        group_by=cast("str | None", given["group_by"]),
-        balance=cast("Balance", given["balance"]),
-        name=manifest.name,
-        max_rejected=Fraction(1),
-        duplicates=cast("Duplicates", given.get("duplicates", "keep")),
-        compression=manifest.compression,
-    )
+    recorded = recorded_values(Options, manifest.options)
+    held = {"name": manifest.name, "max_rejected": Fraction(1), "compression": manifest.compression}
+    return Options(**{**recorded, **held})
 
 
 def restored_shards(manifest: Manifest) -> ShardCounts:

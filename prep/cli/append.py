@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.edited import run_edit
-from tfshards.prep.cli.shard_arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
 
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
+from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    for kind in add_kinds(parser):
-        kind.add_argument(
-            "--overwrite",
-            action="store_true",
-            help="replace an existing dataset whose inputs or options differ, or whose files are damaged",
-        )
-        kind.add_argument(
-            "--checksum",
-            action="store_true",
-            help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
-            "modification time differs",
-        )
-        kind.epilog = BEAM_EPILOG
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace an existing dataset whose inputs or options differ, or whose files are damaged",
+    )
+    parser.add_argument(
+        "--checksum",
+        action="store_true",
+        help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
+        "modification time differs",
+    )
+    parser.epilog = BEAM_EPILOG
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -51,4 +50,5 @@ BUILD = Verb(
     takes_beam_args=True,
     is_resumable=True,
     takes_jobs=True,
+    has_kinds=True,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfshards.prep.cli.config_file import arguments_of, check_keys, keys_of, read_config
-from tfshards.prep.cli.recorded import read_build, recorded_options, taken_text, without_defaults
+from tfshards.prep.cli.recorded import read_build, recorded_options, taken_text
 from tfshards.schemas import Manifest, OptionsError
 
 # Options that say the same thing, in addition to those which the parser excludes.
@@ -84,8 +84,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
     def recorded(inputs: Sequence[str]) -> dict[str, object]:
         if manifest is None or dataset is None:
             return {}
-        options = recorded_options(manifest, dataset, inputs)
-        return {**without_defaults(options, keys_of(kinds[kind]))}
+        return recorded_options(manifest, dataset, inputs, keys_of(kinds[kind]))
 
     return _expanded([name, kind], rest, kinds[kind], recorded, others, (dataset, manifest))
 

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     with ExitStack() as stack:
         stack.enter_context(reporting(Console(has_events=asks_for("--progress=json", own))))
         try:
-            parser = make_parser(verbs, only=next((word for word in own if word in verbs), ""))
+            parser = make_parser(verbs, own)
             expanded = expand(own, parser)
             args, unknown = _parsed(parser, expanded.arguments)
             # the parser of the verb, whose help lists the options

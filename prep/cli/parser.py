@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from typing import NoReturn
 
+from tfshards.prep.cli.arguments import add_build_arguments
 from tfshards.prep.cli.config_file import add_config, close_to
-from tfshards.prep.cli.expand import subcommands
+from tfshards.prep.cli.expand import add_from
 from tfshards.prep.cli.verb import Verb
+from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import OptionsError
 
 # The messages of argparse about a word that is not one of the choices, and about one for an integer.
@@ -22,14 +24,16 @@ _NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 _WITH_KINDS = {"build", "plan"}
 
 
-def make_parser(verbs: Mapping[str, Verb], only: str | None = None) -> argparse.ArgumentParser:
+def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser; it sets the attributes ``verb`` and ``parser``, the parser of the verb.
 
     Args:
         verbs: the table of verbs.
-        only: name of the verb whose arguments to add, since those of others may need packages that are not
-            installed; None to add those of all verbs.
+        arguments: the command line, for which the arguments of other verbs and kinds are left out, since they
+            may need packages that are not installed or take long to import; None to add all.
     """
+    only = None if arguments is None else next((word for word in arguments if word in verbs), "")
+    kind = next((word for word in (arguments or [])[1:2] if word in KINDS), None)
     parser = _Parser(
         prog="tfshards",
         description="Convert images, arrays and tables to balanced TFRecord shards, and inspect them.",
@@ -45,11 +49,11 @@ def make_parser(verbs: Mapping[str, Verb], only: str | None = None) -> argparse.
         own.set_defaults(verb=verb, parser=own)
         if only not in (None, verb.name) and not {only, verb.name} <= _WITH_KINDS:
             continue
-        verb.add_arguments(own)
-        options = {action.dest for action in own._actions if action.option_strings} - {"help"}
-        if options and "config" not in options:
-            add_config(own)
-        for leaf in subcommands(own).values() or [own]:
+        leaves = [*_add_kinds(own, kind)] if verb.has_kinds else [own]
+        for leaf in leaves:
+            verb.add_arguments(leaf)
+            if leaf.has_options:
+                add_config(leaf)
             _add_reporting(leaf)
             if verb.takes_jobs:
                 leaf.add_argument(
@@ -59,6 +63,21 @@ def make_parser(verbs: Mapping[str, Verb], only: str | None = None) -> argparse.
                     help="use at most N processes, or threads that compute (default: one per core)",
                 )
     return parser
+
+
+def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_Parser]:
+    """Add to a verb's parser one for each kind of source, and yield those whose arguments are needed."""
+    add_from(parser)
+    kinds = parser.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
+    for imported in KINDS.values():
+        kind = imported()
+        own = kinds.add_parser(
+            kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
+        )
+        own.set_defaults(kind=kind, parser=own)
+        if only in (None, kind.name):
+            add_build_arguments(own, kind)
+            yield own
 
 
 def asks_for(flag: str, arguments: Sequence[str]) -> bool:
@@ -108,6 +127,11 @@ class UsageError(OptionsError):
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
+
+    @property
+    def has_options(self) -> bool:
+        """Whether there are flags other than ``--help``."""
+        return any(action.option_strings and action.dest != "help" for action in self._actions)
 
     def error(self, message: str) -> NoReturn:
         remedy = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from tfshards.prep.cli.arguments import add_kinds, settings_of, source_of
+from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.progress.lines import as_warning
@@ -14,19 +14,18 @@ from tfshards.schemas.storage import any_path
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    for kind in add_kinds(parser):
-        kind.add_argument(
-            "--batch-size",
-            type=int,
-            default=32,
-            metavar="N",
-            help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
-        )
-        kind.add_argument(
-            "--estimate",
-            action="store_true",
-            help="estimate time, memory and bytes of the build from a sample that is read for about 2 s",
-        )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        metavar="N",
+        help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
+    )
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="estimate time, memory and bytes of the build from a sample that is read for about 2 s",
+    )
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -55,4 +54,5 @@ PLAN = Verb(
     _add_arguments,
     _run,
     takes_jobs=True,
+    has_kinds=True,
 )

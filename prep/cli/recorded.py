@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tfshards.prep.cli.config_file import arguments_of
+from tfshards.prep.planning.options import Options
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import changed_values
 
 
 def read_build(dataset: str) -> Manifest:
@@ -30,39 +32,32 @@ def read_build(dataset: str) -> Manifest:
     return manifest
 
 
-def recorded_options(manifest: Manifest, dataset: str, inputs: Sequence[str]) -> dict[str, Json]:
-    """Return the options of a build by the names of their flags.
+def recorded_options(
+    manifest: Manifest, dataset: str, inputs: Sequence[str], keys: Mapping[str, argparse.Action]
+) -> dict[str, object]:
+    """Return the options of a build that are not the defaults, by their keys in a file of options.
 
     Args:
         manifest: manifest of the dataset, see ``read_build``.
         dataset: folder of the dataset, whose class names the new one is to have.
         inputs: the source of the new dataset and, for a table, the folder of its images if it is given.
+        keys: the arguments by their keys.
     """
     given = manifest.options
     recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False, log=_ignore)
-    options = KINDS[str(given["source"])]().recorded(recorded, inputs)
-    if manifest.schema.class_names:
-        options["class-names-from"] = dataset
-    for name in ("stratify", "balance", "duplicates", "seed"):
-        if name in given:
-            options[name] = given[name]
-    return {
-        **options,
-        "split": given["splits"],
-        "group-by": given["group_by"],
-        "compression": manifest.compression,
+    options: dict[str, object] = {
+        **KINDS[str(given["source"])]().recorded(recorded, inputs),
+        **changed_values(Options, given),
+        "compression": None if manifest.compression == "none" else manifest.compression,
+        "seed": given["seed"] or None,
         "shards": given["shards"],
+        "class_names_from": dataset if manifest.schema.class_names else None,
         "name": manifest.name,
     }
-
-
-def without_defaults(options: Mapping[str, Json], keys: Mapping[str, argparse.Action]) -> dict[str, Json]:
-    """Return the options whose values are not the defaults of their flags."""
-    return {
-        key: value
-        for key, value in options.items()
-        if value not in (None, [], {}, keys[key].default) and str(value) != keys[key].default
-    }
+    key_of_dest = {action.dest: key for key, action in keys.items()}
+    found = {key_of_dest[name]: value for name, value in options.items() if value not in (None, ())}
+    # an empty mapping of folders is given as an empty text
+    return {key: list(value) if isinstance(value, tuple) else value or "" for key, value in found.items()}
 
 
 def taken_text(

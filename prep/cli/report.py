@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import argparse
 
+from tfshards.prep.cli.options import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from tfshards.prep.reporting.options import ReportOptions
+
     add_dataset(parser)
     add = parser.add_argument
     add("--output", metavar="FILE", help="file of the page (default: NAME-report.html)")
     add("--png", metavar="FILE", help="write the contact sheet as a picture as well")
-    add("--source", metavar="FOLDER", help="folder of the inputs, for thumbnails of rejected ones")
-    add("--seed", type=int, default=0, help="random seed for the examples that are shown (default: 0)")
     add(
         "--audit",
         action=argparse.BooleanOptionalAction,
         help="read all records, to find leaks and duplicates (default: of at most 20,000 examples)",
     )
-    add(
-        "--boxes",
-        choices=("xywh", "xyxy", "cxcywh", "yxyx"),
-        help="order of the four numbers of a box (default: known from --from, or guessed)",
-    )
+    add_options(parser, ReportOptions)
 
 
 def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
 
-    options = ReportOptions(seed=args.seed, source=args.source, audit=args.audit, boxes=args.boxes)
+    options = ReportOptions(**values_of(args, ReportOptions), audit=args.audit)
     page = str(report(args.dataset, args.output, png=args.png, options=options, log=args.log))
     paths = [page, args.png] if args.png else [page]
     return Result(lambda: iter(paths), lambda: {"page": page, "png": args.png})

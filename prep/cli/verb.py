@@ -65,6 +65,7 @@ class Verb:
         takes_beam_args: whether pipeline options of Apache Beam may follow a bare ``--``.
         is_resumable: whether the same command resumes an interrupted one.
         takes_jobs: whether ``--jobs`` limits its processes and threads.
+        has_kinds: whether it has a parser for each kind of source, with the arguments of a build.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Verb:
     takes_beam_args: bool = False
     is_resumable: bool = False
     takes_jobs: bool = False
+    has_kinds: bool = False
 
 
 def add_dataset(parser: argparse.ArgumentParser, text: str = "folder of the dataset") -> None:

@@ -6,13 +6,16 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
-from tfshards.prep.planning.options import Balance, check_choice, check_shard_size
+from tfshards.prep.planning.options import Balance, check_shard_size
 from tfshards.prep.planning.shard_counts import ShardCounts
 from tfshards.schemas import Split
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Compression
+from tfshards.schemas.option import check_choices, option
+from tfshards.schemas.sizes import parse_size
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,25 @@ class ShardOptions:
         OptionsError: an option is not allowed.
     """
 
-    shard_size: int | None = None
-    balance: Balance | None = None
-    compression: Compression | None = None
-    name: str | None = None
+    shard_size: int | None = option(
+        None,
+        "choose the number of shards by bytes per shard, such as 128MiB",
+        metavar="SIZE",
+        parse=partial(parse_size, name="shard_size"),
+    )
+    balance: Balance | None = option(
+        None,
+        "balance shards by number of examples (default) or by bytes",
+        choices=get_args(Balance),
+    )
+    compression: Compression | None = option(
+        None, "compression of the new shards", choices=get_args(Compression), default_text="as before"
+    )
+    name: str | None = option(None, "name of the new dataset", default_text="the last part of DATASET")
 
     def __post_init__(self) -> None:
         check_shard_size(self.shard_size)
-        if self.balance is not None:
-            check_choice("balance", self.balance, get_args(Balance))
-        if self.compression is not None:
-            check_choice("compression", self.compression, get_args(Compression))
+        check_choices(self)
 
     @property
     def keeps_shards(self) -> bool:

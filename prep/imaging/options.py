@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import check_choices, option, recorded_values
+from tfshards.schemas.sizes import parse_size
 
 Check: TypeAlias = Literal["decode", "header", "none"]
 Orientation: TypeAlias = Literal["apply", "keep"]
@@ -74,6 +78,15 @@ def parse_resize(text: str) -> Resize:
     return Resize(short=int(match[2])) if match[1] == "short" else Resize(long=int(match[2]))
 
 
+def _depth(text: str) -> object:
+    if text == "float32":
+        raise OptionsError(
+            "depth='float32' is for tensors, not for image files: stack the images in one array, save it as "
+            ".npy and build that with 'tfshards build arrays'"
+        )
+    return int(text) if text.isdecimal() else text
+
+
 @dataclass(frozen=True)
 class ImageOptions:
     """How images are checked, converted and stored.
@@ -107,34 +120,64 @@ class ImageOptions:
         OptionsError: an option is not allowed, or two exclude each other.
     """
 
-    check: Check = "decode"
-    orientation: Orientation = "apply"
-    channels: Channels = 3
-    depth: Depth = 8
-    alpha: Alpha | None = None
-    animation: Animation = "reject"
-    resize: str | None = None
-    format: Format = "keep"
-    jpeg_quality: int | None = None
+    check: Check = option(
+        "decode", "decode every image, check headers only, or store files unchecked", choices=get_args(Check)
+    )
+    orientation: Orientation = option(
+        "apply",
+        "rotate images upright by their EXIF tag, or leave pixels and tag unchanged",
+        choices=get_args(Orientation),
+    )
+    channels: Channels = option(
+        3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
+    )
+    depth: Depth = option(
+        8,
+        "reduce images to 8 bits per sample, store all with 16, or keep the depth of each; 8-bit values are "
+        "multiplied by 257 where images have 16 bits",
+        metavar="{8,16,keep}",
+        choices=get_args(Depth),
+        parse=_depth,
+    )
+    alpha: Alpha | None = option(
+        None,
+        "blend transparent images over white (default with 1 or 3 channels), drop the alpha channel, or "
+        "store it (default with 4 or keep)",
+        choices=get_args(Alpha),
+    )
+    animation: Animation = option(
+        "reject", "reject files with several frames, or store their first frame", choices=get_args(Animation)
+    )
+    resize: str | None = option(
+        None,
+        "resize images: short=256 and long=1024 limit a side and never enlarge; HEIGHTxWIDTH is exact",
+        metavar="SIZE",
+    )
+    format: Format = option(
+        "keep",
+        "format of stored images; keep stores the bytes of a file if they can be kept, else PNG",
+        choices=get_args(Format),
+    )
+    jpeg_quality: int | None = option(
+        None,
+        f"write JPEG of this quality where PNG would be written ({JPEG_QUALITY} with --format jpeg)",
+        metavar="1-100",
+        parse=int,
+    )
     mask: bool = False
-    max_pixels: int = DEFAULT_MAX_PIXELS
-    max_bytes: int = 1 << 30
-    max_frames: int = 10_000
-    max_scans: int = 100
+    max_pixels: int = option(DEFAULT_MAX_PIXELS, "reject images with more pixels", metavar="N", parse=int)
+    max_bytes: int = option(
+        1 << 30,
+        "reject larger files",
+        metavar="SIZE",
+        parse=partial(parse_size, name="max_bytes"),
+        default_text="1GiB",
+    )
+    max_frames: int = option(10_000, "reject files with more frames", metavar="N", parse=int)
+    max_scans: int = option(100, "reject progressive JPEGs with more scans", metavar="N", parse=int)
 
     def __post_init__(self) -> None:
-        for name, value, kind in (
-            ("check", self.check, Check),
-            ("orientation", self.orientation, Orientation),
-            ("channels", self.channels, Channels),
-            ("depth", self.depth, Depth),
-            ("alpha", "keep" if self.alpha is None else self.alpha, Alpha),
-            ("animation", self.animation, Animation),
-            ("format", self.format, Format),
-        ):
-            # True equals 1
-            if value not in get_args(kind) or isinstance(value, (bool, float)):
-                raise OptionsError(f"{name}={value!r} must be one of {', '.join(map(str, get_args(kind)))}")
+        check_choices(self)
         for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -230,3 +273,21 @@ class ImageOptions:
         """Return the names of the options that differ from their defaults."""
         fields = type(self).__dataclass_fields__.items()
         return [name for name, field in fields if getattr(self, name) != field.default]
+
+
+def with_all_images(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the options that a manifest records with all image options.
+
+    Releases that recorded no ``conversion`` left out those that had their defaults, which have not changed
+    since then.
+    """
+    if "check" not in recorded:
+        return recorded
+    return {**ImageOptions(**recorded_values(ImageOptions, recorded)).to_json(), **recorded}
+
+
+def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the image options among the options that a manifest records that are not the defaults."""
+    defaults = ImageOptions().to_json()
+    values = recorded_values(ImageOptions, recorded)
+    return {name: value for name, value in values.items() if value != defaults[name]}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal, get_args
 
 from tfshards.prep.planning.splits import check_ratios, parse_ratios
@@ -13,6 +14,8 @@ from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.option import check_choices, option, to_json
+from tfshards.schemas.sizes import parse_size, size
 
 Balance = Literal["count", "bytes"]
 Duplicates = Literal["keep", "drop", "fail"]
@@ -46,15 +49,57 @@ class Options:
         OptionsError: an option is not allowed.
     """
 
-    splits: Mapping[str, Fraction | float | str] = field(default_factory=dict)
-    stratify: bool = False
-    group_by: str | None = None
-    shard_size: int | None = None
-    balance: Balance = "count"
-    name: str | None = None
-    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED
-    duplicates: Duplicates = "keep"
-    compression: Compression = "none"
+    splits: Mapping[str, Fraction | float | str] = option(
+        {},
+        "split at random by ratio, such as --split train=0.9 --split val=0.1",
+        flag="split",
+        metavar="NAME=RATIO",
+        is_repeatable=True,
+        parse=parse_ratios,
+        recorded="always",
+        to_json=lambda splits: {name: str(ratio) for name, ratio in _exact(splits).items()},
+    )
+    stratify: bool = option(False, "apply the ratios to each class separately", recorded="always")
+    group_by: str | None = option(
+        None, "keep examples of one group in one split", metavar="WHAT", recorded="always"
+    )
+    shard_size: int | None = option(
+        None,
+        "choose the number of shards by source bytes per shard",
+        metavar="SIZE",
+        parse=partial(parse_size, name="shard_size"),
+        default_text=size(DEFAULT_SHARD_SIZE).replace(" ", "").replace(".0", ""),
+        recorded="never",
+    )
+    balance: Balance = option(
+        "count",
+        "balance shards by number of examples or by source bytes",
+        choices=get_args(Balance),
+        recorded="always",
+    )
+    name: str | None = option(
+        None, "name of the dataset", default_text="the last part of DATASET", recorded="never"
+    )
+    max_rejected: Fraction | float | str = option(
+        DEFAULT_MAX_REJECTED,
+        "fail if more than this share of the inputs is rejected",
+        metavar="SHARE",
+        recorded="never",
+    )
+    # "fail" is recorded as well: it shows that the dataset has no duplicates.
+    duplicates: Duplicates = option(
+        "keep",
+        "keep examples with the same content, drop all but the one with the smallest key, or fail; content "
+        "is the images, or the values of examples without images",
+        choices=get_args(Duplicates),
+    )
+    # Other releases of zlib may write other bytes.
+    compression: Compression = option(
+        "none",
+        "compression of the shards",
+        choices=get_args(Compression),
+        to_json=lambda _: {"gzip": zlib.ZLIB_RUNTIME_VERSION},
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
@@ -62,12 +107,10 @@ class Options:
                 f"splits={self.splits!r} must be a ratio for each split, such as {{'train': 0.9, 'val': 0.1}}"
             )
         check_ratios(self.ratios)
-        for option, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
+        for given, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:
-                raise OptionsError(f'{option} requires ratios, such as splits={{"train": 0.9, "val": 0.1}}')
-        check_choice("balance", self.balance, get_args(Balance))
-        check_choice("duplicates", self.duplicates, get_args(Duplicates))
-        check_choice("compression", self.compression, get_args(Compression))
+                raise OptionsError(f'{given} requires ratios, such as splits={{"train": 0.9, "val": 0.1}}')
+        check_choices(self)
         check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError(f"name={name_fault(self.name)}")
@@ -80,7 +123,7 @@ class Options:
     @property
     def ratios(self) -> dict[str, Fraction]:
         """Exact split ratios; a float is taken as the decimal number that it prints as."""
-        return parse_ratios([f"{name}={ratio}" for name, ratio in self.splits.items()])
+        return _exact(self.splits)
 
     @property
     def rejected_share(self) -> Fraction:
@@ -89,22 +132,11 @@ class Options:
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
-        return {
-            "splits": {name: str(ratio) for name, ratio in self.ratios.items()},
-            "stratify": self.stratify,
-            "group_by": self.group_by,
-            "balance": self.balance,
-            # "fail" as well: it shows that the dataset has no duplicates
-            **({} if self.duplicates == "keep" else {"duplicates": self.duplicates}),
-            # other releases of zlib may write other bytes
-            **({} if self.compression == "none" else {"compression": {"gzip": zlib.ZLIB_RUNTIME_VERSION}}),
-        }
+        return to_json(self)
 
 
-def check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise OptionsError unless the value of an option is one of those that are allowed."""
-    if value not in allowed:
-        raise OptionsError(f"{option}={value!r} must be one of {', '.join(allowed)}")
+def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:
+    return parse_ratios([f"{name}={ratio}" for name, ratio in splits.items()])
 
 
 def check_shard_size(shard_size: int | None) -> None:

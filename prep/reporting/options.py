@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tfshards.prep.reporting.boxes import BOX_FORMATS, BoxFormat
 from tfshards.schemas import OptionsError
 from tfshards.schemas.argument_types import check_path
+from tfshards.schemas.option import check_choices, option
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,17 @@ class ReportOptions:
         OptionsError: an option has a value that is not allowed.
     """
 
-    seed: int = 0
-    source: str | os.PathLike[str] | None = None
+    seed: int = option(0, "random seed for the examples that are shown", parse=int, default_text="0")
+    source: str | os.PathLike[str] | None = option(
+        None, "folder of the inputs, for thumbnails of rejected ones", metavar="FOLDER"
+    )
     audit: bool | None = None
-    boxes: BoxFormat | None = None
+    boxes: BoxFormat | None = option(
+        None,
+        "order of the four numbers of a box",
+        choices=BOX_FORMATS,
+        default_text="known from --from, or guessed",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
@@ -38,5 +46,4 @@ class ReportOptions:
             check_path("source", self.source)
         if self.audit not in (None, True, False):
             raise OptionsError(f"audit={self.audit!r} must be True, False or None")
-        if self.boxes is not None and self.boxes not in BOX_FORMATS:
-            raise OptionsError(f"boxes={self.boxes!r} must be one of {', '.join(BOX_FORMATS)}")
+        check_choices(self)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tfshards.prep.sources.base import Source
 from tfshards.schemas import OptionsError, Schema
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import Record
 
 
 @dataclass(frozen=True)
@@ -34,31 +35,42 @@ class Recorded:
         """Class names in label order; None if the classes have no names."""
         return self.schema.class_names or None
 
+    @property
+    def label(self) -> str | None:
+        """Name of the feature that holds the classes; None if there is none."""
+        return next((feature.name for feature in self.schema.features if feature.kind == "label"), None)
+
 
 @dataclass(frozen=True)
 class SourceKind:
-    """A kind of input: its name, and functions that create its sources.
+    """A kind of input: its name, its options, and functions that create its sources.
 
     Attributes:
         name: name on the command line, and in manifests as the option ``source``.
         help: line on this kind in the help of ``build`` and ``plan``.
+        source_help: help text of SOURCE.
         group_help: help text of ``--group-by``.
-        add_arguments: adds SOURCE and the options of this kind to a parser.
-        from_arguments: returns the source that parsed arguments describe, with the given class names or None.
+        records: returns the dataclasses whose options (``schemas/option.py``) are those of this kind; called
+            late, since they may need Arrow.
+        make: returns the source that a command line describes, from SOURCE, the given class names or None,
+            and the given options of each dataclass in ``records``.
         restore: returns the source of a build from its record and the paths of the inputs, which may have
             moved.
-        recorded: returns the options of the command line, by their flags without dashes, that give the source
-            of a build as a manifest records it, for these inputs.
+        recorded: returns the options of the build, by the names of their fields, as far as they are not the
+            defaults; the inputs may be missing.
+        takes_several: whether SOURCE may be several arguments, which are passed on as a list.
         can_reject: whether single inputs can be rejected, so that ``--max-rejected`` applies.
     """
 
     name: str
     help: str
+    source_help: str
     group_help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    from_arguments: Callable[[argparse.Namespace, Sequence[str] | None], Source]
+    records: Callable[[], tuple[type[Record], ...]]
+    make: Callable[..., Source]
     restore: Callable[[Recorded, Sequence[str]], Source]
-    recorded: Callable[[Recorded, Sequence[str]], dict[str, Json]]
+    recorded: Callable[[Recorded, Sequence[str]], Mapping[str, Any]]
+    takes_several: bool = False
     can_reject: bool = True
 
 

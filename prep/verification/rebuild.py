@@ -18,11 +18,11 @@ from tfshards.prep.building.commit import read_rejects, rejects_text
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
+from tfshards.prep.imaging.options import with_all_images
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.prep.sources.image_arguments import with_all_images
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.parts import Part, parts_of
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId

@@ -27,6 +27,7 @@ from tfshards.prep.sources.classes import check_class_names
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.files import require_space
+from tfshards.schemas.option import option
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,27 @@ class Arrays:
     """
 
     arrays: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk]
-    lists: tuple[str, ...] = ()
+    lists: tuple[str, ...] = option(
+        (),
+        "store this array as an int64 or float list rather than as bytes",
+        flag="list",
+        metavar="NAME",
+        is_repeatable=True,
+    )
     class_names: Sequence[str] | None = None
-    label: str | None = None
-    split: str | None = None
+    label: str | None = option(
+        None,
+        "array of classes, one string or integer per example; '' for none",
+        metavar="NAME",
+        default_text="label, labels or y, the first that exists",
+    )
+    split: str | None = option(
+        None,
+        "array that names the split of each example; '' for none",
+        flag="split-array",
+        metavar="NAME",
+        default_text="split, if it exists",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):

@@ -49,8 +49,26 @@ from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import option, to_json
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
+
+_MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
+
+
+def _split_folders(texts: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        for part in filter(None, text.split(",")):
+            split, equals, folder = part.partition("=")
+            if not equals or split in folders:
+                raise OptionsError(
+                    f"split_folders={text!r} must be SPLIT=FOLDER,..., such as train=Train,test=holdout, "
+                    "with each split given once"
+                )
+            folders[split] = folder.rstrip("/")
+    return folders
 
 
 @dataclass(frozen=True)
@@ -91,12 +109,37 @@ class ImageFolder:
     root: str | bytes | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
-    follow_links: bool = False
+    follow_links: bool = option(False, "follow links to folders and out of the input folder")
     allow_missing_classes: bool = False
-    split_folders: Mapping[str, str] | None = None
-    include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    mask_dir: str | None = None
+    split_folders: Mapping[str, str] | None = option(
+        None,
+        "folder of each split, such as train=Train,test=holdout; '' if every folder is a class",
+        flag="splits",
+        metavar="SPLIT=FOLDER,...",
+        is_repeatable=True,
+        parse=_split_folders,
+        default_text="the folders are splits if all are named train, val, test or the like",
+    )
+    include: Sequence[str] = option(
+        (),
+        f"take only images {_MATCHING}",
+        metavar="PATTERN",
+        is_repeatable=True,
+        to_json=lambda patterns: sorted(set(patterns)),
+    )
+    exclude: Sequence[str] = option(
+        (),
+        f"skip images {_MATCHING}",
+        metavar="PATTERN",
+        is_repeatable=True,
+        to_json=lambda patterns: sorted(set(patterns)),
+    )
+    mask_dir: str | None = option(
+        None,
+        "folder of masks, relative to SOURCE, with the same folders and names as the images",
+        metavar="FOLDER",
+        default_text="masks next to images, if there are both",
+    )
 
     def __post_init__(self) -> None:
         check_path("root", self.root)
@@ -141,16 +184,10 @@ class ImageFolder:
         """Return the options that change the output."""
         # which images are accepted, and how they are converted, depends on the versions of the decoders
         decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
-        links: dict[str, Json] = {"follow_links": True} if self.follow_links else {}
-        chosen: dict[str, Json] = (
-            {} if self.split_folders is None else {"split_folders": {**self.split_folders}}
-        )
-        for name, patterns in (("include", self.include), ("exclude", self.exclude)):
-            if patterns:
-                chosen[name] = [*sorted(set(patterns))]
+        chosen = to_json(self)
         if self.mask_dir is not None:
             chosen["mask_dir"] = os.fsdecode(folder_name(self._tree(), self.mask_dir))
-        return {"source": "images", **self.images.to_json(), **links, **chosen, **decoders}
+        return {"source": "images", **self.images.to_json(), **chosen, **decoders}
 
     def listing(self) -> Listing:
         """Return the listing, from the names, sizes and modification times of the files.

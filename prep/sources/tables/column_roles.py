@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tfshards.schemas import InputError
 from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.errors import listed
+from tfshards.schemas.option import option
 
 _FILE_NAME = "file_name"
 _SUFFIX = "_file_name"
@@ -33,12 +34,38 @@ class ColumnRoles:
         OptionsError: ``images``, ``masks`` or ``drop`` is not a list of strings.
     """
 
-    images: tuple[str, ...] = ()
-    masks: tuple[str, ...] = ()
-    label: str | None = None
-    split: str | None = None
-    drop: tuple[str, ...] = ()
-    no_images: bool = False
+    images: tuple[str, ...] = option(
+        (),
+        "column of image paths or images, in addition to file_name and NAME_file_name",
+        flag="image",
+        metavar="COLUMN",
+        is_repeatable=True,
+        default_text="the only column that holds images",
+    )
+    masks: tuple[str, ...] = option(
+        (),
+        "column of mask paths; the pixel values of masks are never interpolated",
+        flag="mask",
+        metavar="COLUMN",
+        is_repeatable=True,
+    )
+    label: str | None = option(
+        None,
+        "column of classes: text, integers, or lists of these",
+        metavar="COLUMN",
+        default_text="label, if it exists",
+    )
+    split: str | None = option(
+        None,
+        "column that names the split of each row, or of image paths whose first folder names it; '' for none",
+        flag="split-column",
+        metavar="COLUMN",
+        default_text="split, if it exists, or the folders if they are train, test, ...",
+    )
+    drop: tuple[str, ...] = option((), "column that is not stored", metavar="COLUMN", is_repeatable=True)
+    no_images: bool = option(
+        False, "store paths and encoded images in columns with other names as text and bytes"
+    )
 
     def __post_init__(self) -> None:
         for name in ("images", "masks", "drop"):

@@ -44,6 +44,7 @@ from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_tabl
 from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
+from tfshards.schemas.option import check_choices, option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
@@ -81,14 +82,24 @@ class Table:
     path: str | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
     columns: ColumnRoles = field(default_factory=ColumnRoles)
-    root: str | os.PathLike[str] | None = None
+    root: str | os.PathLike[str] | None = option(
+        None,
+        "folder to which image paths are relative",
+        metavar="DIR",
+        default_text="the folder of the table",
+    )
     class_names: Sequence[str] | None = None
-    follow_links: bool = False
-    form: Form = "table"
+    follow_links: bool = option(False, "follow links out of the folder of the images")
+    form: Form = option(
+        "table",
+        "form of SOURCE: a table; COCO's instances_*.json, or a folder that has them in annotations/; a "
+        "folder of images with YOLO's text files, or a data.yaml of Ultralytics",
+        flag="from",
+        choices=get_args(Form),
+    )
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise OptionsError(f"form={self.form!r} must be one of {', '.join(get_args(Form))}")
+        check_choices(self)
         check_path("path", self.path)
         check_instance("images", self.images, ImageOptions)
         check_instance("columns", self.columns, ColumnRoles)
