@@ -70,29 +70,6 @@ def _size(path: Path) -> int | OSError:
         return error
 
 
-def is_locked(folder: AnyPath) -> bool:
-    """Return whether a build holds the lock of a folder; object stores, and some disks, have no locks."""
-    if not isinstance(folder, Path):
-        return False
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    # not on Windows, where a folder cannot be opened
-    import fcntl
-
-    try:
-        # a shared lock, which ends at once, since the holder of a lock cannot be queried
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def write_atomically(path: AnyPath, data: bytes) -> None:
     """Write ``data`` to ``path`` so that neither a reader nor a crash leaves a partial file visible.
 
@@ -138,7 +115,8 @@ def write_blocks_atomically(path: AnyPath, blocks: Iterable[bytes]) -> None:
 
 def sync_directory(path: AnyPath) -> None:
     """Flush the directory ``path`` to disk, so that its entries survive a power failure."""
-    if not isinstance(path, Path):
+    # Windows cannot open a directory, and has no such call.
+    if not isinstance(path, Path) or os.name == "nt":
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

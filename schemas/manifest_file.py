@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import file_sizes, is_locked
+from tfshards.schemas.files import file_sizes
+from tfshards.schemas.locks import is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path

@@ -10,7 +10,6 @@ split that have ended.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from tfshards.schemas.locks import lock
 from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
 
 _LOCK = ".lock"
@@ -63,11 +63,11 @@ class BlockFolder:
         self.path: Path = base / split / secrets.token_hex(4)
         self.path.mkdir(parents=True)
         # It is locked before others can see that this is the folder of a pipeline.
-        lock = self.path / ".locking"
-        lock.write_text(str(wanted))
-        self._lock: BinaryIO = lock.open("rb")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        lock.rename(self.path / _LOCK)
+        locking = self.path / ".locking"
+        locking.write_text(str(wanted))
+        self._lock: BinaryIO = locking.open("rb")
+        lock(self._lock.fileno(), waits=True)
+        locking.rename(self.path / _LOCK)
         self._others: list[Path] = []
         self._seen = -1
         self.found: dict[str, int] = {}
@@ -231,28 +231,20 @@ def _left_in(ended: Iterable[Path]) -> dict[Path, int]:
 def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock of an ended pipeline; False if it runs, or another one has the lock or took it over."""
     try:
-        lock = open_regular(folder / _LOCK)
+        file = open_regular(folder / _LOCK)
     except OSError:
         yield False
         return
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield (folder / _LOCK).exists()
+    with file:
+        yield lock(file.fileno()) and (folder / _LOCK).exists()
 
 
 def _is_locked(folder: Path) -> bool:
     try:
-        with open_regular(folder / _LOCK) as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        with open_regular(folder / _LOCK) as file:
+            return not lock(file.fileno(), is_shared=True)
     except OSError:
         return False
-    return False
 
 
 def _wanted_by(folder: Path) -> int:

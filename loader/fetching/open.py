@@ -118,9 +118,11 @@ def fetched_shards(plan: Plan, reader: RecordReader, source: Source, options: Lo
 def _base(folder: Path | None) -> Path:
     """Return the folder of the blocks of all splits: the user's, or one for files that are soon removed."""
     if folder is None:
-        own = Path(tempfile.gettempdir()) / f"tfshards-{os.getuid()}"
+        # Windows has no user ids, and a temporary folder for each user.
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        own = Path(tempfile.gettempdir()) / f"tfshards-{user}"
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if own.stat().st_uid != os.getuid():
+        if own.stat().st_uid != user:
             raise InputError(f"{own} belongs to another user; name a folder with cache='disk:PATH, SIZE'")
         return own / _BLOCKS
     if not folder.parent.is_dir():

@@ -5,7 +5,6 @@ The stored bytes are copied, so that order and augmentation do not change.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
 import os
@@ -23,6 +22,7 @@ from tfshards.loader.order.source import Source
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
+from tfshards.schemas.locks import lock
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular
@@ -200,11 +200,9 @@ def _locked(folder: Path) -> Iterator[None]:
     """Prevent other processes from making the same copies, and remove partial files of a killed process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file.fileno()):
             _LOG.warning("%s: another process is filling this cache; waiting for it", folder)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file.fileno(), waits=True)
         for unfinished in folder.rglob(".*.tmp"):
             unfinished.unlink()
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 import time
@@ -28,6 +27,7 @@ from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.build_area import AREA_NAME, remove, staged_folder, staged_folders
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.locks import lock
 from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME, name_fault
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
@@ -157,10 +157,10 @@ def locked(folder: AnyPath) -> Iterator[None]:
         raise busy from None
     try:
         try:
-            if not _lock(descriptor):
+            if not lock(descriptor):
                 # a command that looks whether a build runs holds the lock for an instant
                 time.sleep(_LOOK_SECONDS)
-                if not _lock(descriptor):
+                if not lock(descriptor):
                     raise busy
         except OSError as error:
             raise InputError(f"{folder}: cannot be locked: {error.strerror}; choose a local folder") from None
@@ -176,14 +176,6 @@ def locked(folder: AnyPath) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

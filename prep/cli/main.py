@@ -100,8 +100,8 @@ def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
         # file names need not be UTF-8, and a terminal need not be able to show them
         sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminate)
-    # a program that nohup has started ignores it
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    # Windows has no such signal, and a program that nohup has started ignores it.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
     status = main(verbs=verbs)
     for stream in (sys.stdout, sys.stderr):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import threading
@@ -25,6 +24,7 @@ from tfshards.schemas import FormatError, InputError, OptionsError, read_manifes
 from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.files import local_path, read_once, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.locks import lock
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 
@@ -236,10 +236,8 @@ def _locked(directory: Path) -> Iterator[None]:
     """Lock the directory, or raise InputError if another process writes to it."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{directory}: another export writes to it; wait until it has ended") from None
+        if not lock(descriptor):
+            raise InputError(f"{directory}: another export writes to it; wait until it has ended")
         yield
     finally:
         os.close(descriptor)

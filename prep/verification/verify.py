@@ -18,8 +18,8 @@ from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.prep.views.table import view_problems
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import is_locked
 from tfshards.schemas.generations import kept_manifests
+from tfshards.schemas.locks import is_locked
 from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5

@@ -24,7 +24,7 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reje
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 from tfshards.schemas.build_area import create
-from tfshards.schemas.files import is_locked
+from tfshards.schemas.locks import is_locked
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
 

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from tfshards.schemas import InputError
-from tfshards.schemas.files import file_sizes, is_locked
+from tfshards.schemas.files import file_sizes
+from tfshards.schemas.locks import is_locked
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.faults import repeated
 

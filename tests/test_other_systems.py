@@ -1,0 +1,80 @@
+"""What other operating systems lack is used in one module each: the core runs without it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfshards.prep import Arrays, build
+
+ROOT = Path(__file__).parents[1]
+
+# What Windows does not have, or does not allow without rights of its own.
+WITHOUT = """
+import os, signal, sys
+for name in ("fcntl", "resource", "pwd", "termios"):
+    sys.modules[name] = None
+for name in ("symlink", "link", "getuid", "geteuid", "fork", "killpg", "sched_getaffinity", "posix_fadvise"):
+    delattr(os, name)
+del signal.SIGHUP
+"""
+
+HOMES = {
+    "fcntl": {"schemas/locks.py"},
+    "resource": {"prep/building/sample.py"},
+    "symlink": set(),
+    "link": {"loader/fetching/folder.py", "schemas/storage/copies.py"},
+}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        """
+from tfshards.prep.cli.main import main
+for line in ("info data", "verify data --deep", "show data 3", "diff data data", "generations data"):
+    assert main(line.split()) == 0, line
+""",
+        """
+from tfshards import loader
+for options in ({}, {"shuffle": loader.Shuffle(seed=1)}, {"cache": "disk:cache, 1MB"}):
+    batches = loader.load("data", "train", batch_size=5, **options)
+    assert sorted(int(x) for batch in batches for x in batch["x"]) == [*range(20)]
+""",
+        """
+import numpy as np
+from tfshards import prep
+made = prep.build(prep.Arrays({"x": np.arange(20)}), "other", shards=3, engine="local")
+assert prep.verify("other", deep=True)
+""",
+    ],
+    ids=["verbs", "loader", "builds"],
+)
+def test_the_core_runs_without_what_other_systems_lack(code, tmp_path):
+    build(Arrays({"x": np.arange(20)}), tmp_path / "data", shards=3, log=lambda line: None)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT + code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("name", "homes"), HOMES.items(), ids=HOMES)
+def test_it_is_used_in_few_modules(name, homes):
+    users = {
+        str(path.relative_to(ROOT))
+        for room in ("prep", "loader", "schemas")
+        for path in (ROOT / room).rglob("*.py")
+        if any(uses(node, name) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert users == homes
+
+
+def uses(node, name):
+    if isinstance(node, ast.Import):
+        return any(alias.name == name for alias in node.names)
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == f"os.{name}"
