@@ -33,6 +33,7 @@ test: $(VENV)/.installed
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python .ci/link_rooms.py
 	$(BIN)/mypy
 	$(BIN)/python .ci/verify_types.py
 	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
@@ -132,7 +133,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:
-	rm -rf demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two that install into one environment, or write one folder demo/, would break each other: the second one waits.
 $(VENV)/.installed: pyproject.toml
@@ -142,4 +143,5 @@ environment:
 	[ $(VENV)/.installed -nt pyproject.toml ] || { $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \
 	  $(BIN)/python -m pip install --quiet --editable '.[dev]' && \
+	  $(BIN)/python .ci/link_rooms.py && \
 	  touch $(VENV)/.installed; }

@@ -14,12 +14,12 @@ from pathlib import Path
 def main() -> int:
     """Print how many symbols have a type, and each one that lacks an annotation; return the exit status."""
     binaries = Path(sys.executable).parent
-    # Pyright looks for the package where the first python of PATH does. It cannot follow the import hook of
-    # an editable install, so the links in .namespace show it the package.
+    # Pyright looks for the package where the first python of PATH does, and does not run __init__.py, which
+    # finds the rooms in a clone.
     environment = {
         **os.environ,
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(__file__).parents[1] / ".namespace"),
+        "PYTHONPATH": str(Path(__file__).parents[1] / ".types"),
     }
     command = [
         str(binaries / "basedpyright"),

@@ -23,7 +23,7 @@ class Copy:
             shutil.copytree(
                 ROOT / name, folder / "tfshards" / name, ignore=shutil.ignore_patterns("__pycache__")
             )
-        shutil.copytree(ROOT / ".namespace" / "root", folder / "tfshards", dirs_exist_ok=True)
+        shutil.copytree(ROOT / ".namespace" / "tfshards", folder / "tfshards", dirs_exist_ok=True)
 
     def change(self, path: str, before: str, after: str) -> None:
         """Replace a text that occurs once in a file."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +80,19 @@ def uses(node, name):
     if isinstance(node, ast.Import):
         return any(alias.name == name for alias in node.names)
     return isinstance(node, ast.Attribute) and ast.unparse(node) == f"os.{name}"
+
+
+def test_a_download_without_links_and_without_git_is_complete(tmp_path):
+    with zipfile.ZipFile(tmp_path / "main.zip", "w") as archive:
+        for room in (".namespace", "prep", "loader", "schemas"):
+            for path in (ROOT / room).rglob("*"):
+                if "__pycache__" not in path.parts:
+                    archive.write(path, path.relative_to(ROOT))
+    with zipfile.ZipFile(tmp_path / "main.zip") as archive:
+        archive.extractall(tmp_path / "main")
+    code = "import tfshards.prep, tfshards.loader, tfshards.command; print(tfshards.prep.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "main" / ".namespace")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == f"{tmp_path / 'main' / 'prep' / '__init__.py'}\n", done.stderr

@@ -1,1 +1,6 @@
-../root/__main__.py
+"""Run the command line: ``python -m tfshards``."""
+
+from tfshards import _command
+
+if __name__ == "__main__":
+    _command()

@@ -1,1 +1,132 @@
-../root/command.py
+"""The command ``tfshards``: the verbs of prep, and those of the loader, which they import when they run.
+
+It belongs to neither room, since neither imports the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from tfshards.prep.cli.main import entry
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
+from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
+from tfshards.schemas import InputError, OptionsError, read_manifest
+
+if TYPE_CHECKING:
+    from tfshards import loader
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    add = parser.add_argument
+    add("--split", metavar="NAME", help="name of the split (default: the only one)")
+    add("--batch-size", type=int, default=32, metavar="N", help="examples per batch (default: 32)")
+    add("--select", metavar="NAME,...", help="features to deliver (default: all)")
+    add("--shuffle", type=int, metavar="SEED", help="read in a random order (default: the stored order)")
+    add(
+        "--size",
+        metavar="HEIGHTxWIDTH",
+        help="size of decoded images, or none to leave them encoded (default: 224x224, if there are images)",
+    )
+    add("--crop", choices=("center", "random"), help="crop images (default: resize the whole image)")
+    add(
+        "--flip",
+        choices=("horizontal", "vertical", "horizontal_and_vertical"),
+        help="flip half of the images",
+    )
+    add(
+        "--dtype",
+        choices=("uint8", "uint16", "int32", "int64", "float32", "float16", "bfloat16"),
+        help="dtype of decoded images (default: that of the feature)",
+    )
+    add("--channels", type=int, metavar="N", help="channels of decoded images: 1, 3 or 4")
+    add("--method", choices=("bilinear", "nearest", "area"), help="method of resizing")
+    add("--normalize", choices=("unit", "symmetric", "imagenet"), help="scale values; needs --dtype float32")
+    add("--dct-scaling", action="store_true", help="let the JPEG decoder shrink large images")
+    add(
+        "--seconds",
+        type=float,
+        default=2.0,
+        metavar="N",
+        help="time to measure each of up to eight stages (default: 2)",
+    )
+
+
+def _run_bench(args: argparse.Namespace) -> Result:
+    # before TensorFlow is imported, which takes seconds
+    manifest = read_manifest(args.dataset)
+    names = ", ".join(map(repr, manifest.splits))
+    if args.split is None and len(manifest.splits) > 1:
+        raise InputError(f"{args.dataset} has several splits; name one with split=: {names}")
+    if args.split is not None and args.split not in manifest.splits:
+        raise InputError(f"split={args.split!r} is not in {args.dataset}; its splits are {names}")
+    has_images = any(feature.is_encoded for feature in manifest.schema.features)
+    if not has_images and args.size not in (None, "none"):
+        raise OptionsError(
+            f"size={args.size!r} is for images, which {args.dataset} does not have; leave it out"
+        )
+    size = _size(args.size, has_images=has_images)
+    given = [name for name in _OF_IMAGES if getattr(args, name)]
+    if size is None and given:
+        raise OptionsError(
+            f"{given[0]}={getattr(args, given[0])!r} needs images of a size, such as size=224x224"
+        )
+    name = args.split or next(iter(manifest.splits))
+    _check_numbers(args, name, manifest.splits[name].num_examples)
+    from tfshards import loader
+
+    speeds = loader.bench(
+        args.dataset,
+        args.split,
+        batch_size=args.batch_size,
+        select=None if args.select is None else tuple(args.select.split(",")),
+        shuffle=None if args.shuffle is None else loader.Shuffle(seed=args.shuffle),
+        image=None if size is None else _image(args, size),
+        seconds=args.seconds,
+    )
+    return Result.of(speeds)
+
+
+def _check_numbers(args: argparse.Namespace, split: str, num_examples: int) -> None:
+    """Raise OptionsError if ``loader.bench`` would refuse the numbers."""
+    if not 0 < args.seconds <= 600:
+        raise OptionsError(f"seconds={args.seconds:g} must be a number above 0, and at most 600")
+    if args.batch_size < 1:
+        raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
+    if args.batch_size > num_examples:
+        raise OptionsError(
+            f"batch_size={args.batch_size} exceeds the {num_examples} examples of split {split!r}; use a "
+            "smaller one"
+        )
+
+
+_OF_IMAGES = ("crop", "flip", "dtype", "channels", "method", "normalize", "dct_scaling")
+
+
+def _image(args: argparse.Namespace, size: tuple[int, int]) -> loader.Image:
+    from tfshards import loader
+
+    return loader.Image(size=size, **{name: getattr(args, name) for name in _OF_IMAGES})
+
+
+def _size(text: str | None, *, has_images: bool) -> tuple[int, int] | None:
+    if text is None:
+        return (224, 224) if has_images else None
+    if text == "none":
+        return None
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise OptionsError(f"size={text!r} must be HEIGHTxWIDTH, such as 224x224, or none")
+    return int(height), int(width)
+
+
+BENCH = Verb(
+    "bench", "measure how fast this machine reads a dataset, and what limits it", _add_bench, _run_bench
+)
+VERBS = {**VERBS_OF_PREP, BENCH.name: BENCH}
+
+
+def run() -> NoReturn:
+    """Run the command and end the process."""
+    entry(VERBS)
