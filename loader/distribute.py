@@ -66,22 +66,19 @@ def distribute(
     """
     check_least("global_batch_size", global_batch_size, 1)
     if not isinstance(strategy, tf.distribute.Strategy):
-        raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")
+        raise OptionsError("strategy-type", strategy=strategy)
     whole = LoadOptions(path=path, split=split, batch_size=global_batch_size, worker=Worker(), **options)
     if whole.remainder == "keep":
-        raise OptionsError("remainder='keep' may leave a replica without examples; use 'pad' or 'drop'")
+        raise OptionsError("distribute-keep")
     shares = num_shares(strategy)
     if global_batch_size % shares:
         lower = global_batch_size - global_batch_size % shares
+        fitting = f"{lower + shares} or {lower}" if lower else lower + shares
         raise OptionsError(
-            f"global_batch_size={global_batch_size} cannot be split evenly over {shares} replicas; use "
-            f"{lower + shares}" + (f" or {lower}" if lower else "")
+            "global-batch-uneven", global_batch_size=global_batch_size, shares=shares, fitting=fitting
         )
     if not _num_steps(whole):
-        raise OptionsError(
-            f"global_batch_size={global_batch_size} exceeds the examples of the split, so "
-            "remainder='drop' leaves no steps; use a smaller one or remainder='pad'"
-        )
+        raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
     if has_several_hosts(strategy):
         check_hosts(strategy, whole)
         return distribute_over_hosts(strategy, whole)
@@ -116,7 +113,7 @@ def steps_per_epoch(
         InputError: there is no dataset, or no such split.
     """
     if global_batch_size is None:
-        raise OptionsError("global_batch_size= is missing; give the examples of one step of all workers")
+        raise OptionsError("global-batch-missing")
     check_least("global_batch_size", global_batch_size, 1)
     return _num_steps(
         LoadOptions(

@@ -40,26 +40,13 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
         return
     is_random = options.shuffle is not None or options.is_augmented or options.resamples
     if options.is_one_pass and is_random:
-        raise OptionsError(
-            "epochs=1 would give the same order for each iterator under ParameterServerStrategy, whose "
-            "workers build the dataset again; use epochs=None for training, or "
-            "start=loader.Position(epoch) and epochs=epoch + 1 for a single epoch"
-        )
+        raise OptionsError("server-epochs")
     if is_remote(options.path):
-        raise OptionsError(
-            f"{options.path} is read with the help of this process, which the workers of "
-            "ParameterServerStrategy do not have; copy the dataset to a disk that each worker can read"
-        )
+        raise OptionsError("server-remote", path=options.path)
     if options.cache is not None:
-        raise OptionsError(
-            f"cache={options.cache!r} would copy the shards only to the coordinator's host; leave it out "
-            "under ParameterServerStrategy"
-        )
+        raise OptionsError("server-cache", cache=options.cache)
     if options.tracker is not None:
-        raise OptionsError(
-            "a Progress counts steps that all workers take together, which those of ParameterServerStrategy "
-            "do not; use start=loader.Position(epoch)"
-        )
+        raise OptionsError("server-progress")
 
 
 def distribute_over_hosts(

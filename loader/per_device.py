@@ -71,19 +71,15 @@ def per_device(
         FormatError: as for ``load``.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
-        raise OptionsError(f"devices={devices!r} must be a list of names, such as ['GPU:0', 'GPU:1']")
+        raise OptionsError("devices-type", devices=devices)
     for device in devices:
         _check_device(device)
     check_choice("how", how, get_args(How))
     whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
     if how != "all" and whole.take is not None:
-        raise OptionsError(f"take= and how={how!r} both choose examples; leave one of them out")
+        raise OptionsError("devices-take", how=how)
     if len(devices) > 1 and (whole.tracker is not None or whole.begin.order is not None):
-        raise OptionsError(
-            f"start= records the order of one model, and the {len(devices)} models have different orders; "
-            "load the data of each model with loader.load and its own Progress, or give start= an epoch and "
-            "step as loader.Position(epoch, step)"
-        )
+        raise OptionsError("devices-start", num_devices=len(devices))
     whole = replace(whole, shuffle=whole.shuffle or Shuffle())
     warn_of_other_workers()
     data = []
@@ -105,10 +101,10 @@ def _check_device(device: str) -> None:
     except (ValueError, AttributeError):
         wanted = tf.DeviceSpec()
     if wanted.device_type is None:
-        raise OptionsError(f"devices: {device!r} is not the name of a device, such as 'GPU:0'")
+        raise OptionsError("device-name", device=device)
     if not any(_is_part(wanted, tf.DeviceSpec.from_string(each.name)) for each in known):
         names = ", ".join(each.name.removeprefix("/device:") for each in known)
-        raise OptionsError(f"devices: {device!r} does not exist here; TensorFlow sees {names}")
+        raise OptionsError("device-missing", device=device, names=names)
 
 
 def _is_part(wanted: tf.DeviceSpec, found: tf.DeviceSpec) -> bool:

@@ -154,9 +154,7 @@ def check_owned(dataset: AnyPath) -> None:
 
 def foreign(path: AnyPath) -> InputError:
     """Return the error for a file or folder that tfshards would have to replace, but did not write."""
-    return InputError(
-        f"{path} was not written by tfshards and is kept; move it away, or choose another output"
-    )
+    return InputError("foreign-file", path=path)
 
 
 def _entries(dataset: AnyPath) -> list[AnyPath]:
@@ -199,7 +197,7 @@ def staged_folder(dataset: Path) -> Iterator[Path]:
         try:
             create(folder)
         except OSError as error:
-            raise InputError(f"{dataset}: cannot be written: {error.strerror}") from None
+            raise InputError("dataset-unwritable", dataset=dataset, why=error.strerror) from None
         yield folder
     finally:
         remove(folder)

@@ -1,38 +1,113 @@
 """The errors that tfshards raises on purpose, and the problems that validators collect.
 
-Every message names what is wrong, where, what was found, what is allowed, and what to do. Any other exception
-raised by tfshards is a bug.
+An error has a code and values; its text is made from them by the table ``texts.json`` of its room. Every text
+states what is wrong, where, what was found, what is allowed, and what to do. Any other exception raised by
+tfshards is a bug.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import string
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 # Maximum number of problems in the text of a FormatError; a damaged list of shards may have thousands.
 MAX_LISTED = 20
 
+_ROOMS = ("schemas", "prep", "loader")
+# Separates what is wrong from what to do in the tables.
+_REMEDY = " || "
+
 
 class TfshardsError(Exception):
-    """Base class of all errors that tfshards raises on purpose; each argument is a line of the message.
+    """Base class of all errors that tfshards raises on purpose.
 
     Characters that are not printable, as file names may contain, are escaped when the message is printed.
 
     Attributes:
-        remedy: what to do, which is also the end of the message; None if the error does not state it.
+        code: stable name of the fault, such as ``split-unknown``, or the text itself if it is not in a table.
+        values: values in the text, by name.
+        lines: further lines of the message.
     """
 
-    remedy: str | None = None
+    def __init__(self, code: str, *lines: object, **values: object) -> None:
+        self.code = code
+        self.lines = lines
+        self.values: dict[str, object] = values
+        # Beam makes another error of this class from the first argument and the name of a step.
+        super().__init__(self._text().replace(_REMEDY, "; "))
 
-    def __init__(self, *lines: object, remedy: str | None = None) -> None:
-        if remedy is not None:
-            *first, last = lines
-            lines = (*first, f"{last}; {remedy}")
-            self.remedy = remedy
-        super().__init__(*lines)
+    @property
+    def remedy(self) -> str | None:
+        """What to do, which is also the end of the message; None if the table does not set it apart."""
+        _, is_stated, remedy = self._text().partition(_REMEDY)
+        return remedy if is_stated else None
+
+    def _text(self) -> str:
+        text = texts().get(self.code)
+        return self.code if text is None else _Formatter().vformat(text, (), self.values)
 
     def __str__(self) -> str:
-        return "\n".join(one_line(str(line)) for line in self.args)
+        first = self._text().replace(_REMEDY, "; ")
+        return "\n".join(one_line(str(line)) for line in (first, *self.lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.code, self.lines, self.values)
+
+
+def _rebuilt(
+    kind: type[TfshardsError], code: str, lines: Sequence[object], values: Mapping[str, object]
+) -> TfshardsError:
+    """Return an error that was pickled in another process."""
+    return kind(code, *lines, **values)
+
+
+@cache
+def texts() -> Mapping[str, str]:
+    """Return the text of each code, a format string with the names of values.
+
+    In addition to Python's formats there are ``{names:list}`` (separated by commas), ``{names:reprs}`` (each
+    in quotation marks), ``{number:count shard}`` (``1 shard``, ``1,000 shards``) and ``{number:size}``
+    (``1.4 GiB``).
+    """
+    top = Path(__file__).parent.parent
+    found: dict[str, str] = {}
+    for room in _ROOMS:
+        found |= json.loads((top / room / "texts.json").read_text(encoding="utf-8"))
+    return found
+
+
+class _Formatter(string.Formatter):
+    """Formats the values in texts; see ``texts``."""
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        if format_spec in ("list", "reprs"):
+            assert isinstance(value, Iterable)
+            return ", ".join(map(str if format_spec == "list" else repr, value))
+        if format_spec == "size":
+            assert isinstance(value, (int, float))
+            return size(value)
+        if format_spec.startswith("count "):
+            assert isinstance(value, int)
+            return counted(value, format_spec.removeprefix("count "))
+        return str(super().format_field(value, format_spec))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 shard`` or ``1,000 shards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(num_bytes: float) -> str:
+    """Return a number of bytes as text with a unit, such as ``1.4 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(num_bytes) < 1024:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.1f} TiB"
 
 
 class OptionsError(TfshardsError, ValueError):
@@ -74,11 +149,13 @@ class FormatError(TfshardsError, ValueError):
     """A file of a dataset violates the format; ``problems`` holds every fault found, not only the first."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
-        # unpickling in another process calls __init__ with these
-        super().__init__(subject, problems)
+        super().__init__("format", subject=subject, problems=problems)
         self.subject = subject
         self.problems: tuple[Problem, ...] = tuple(problems)
         self.max_listed = MAX_LISTED
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.subject, self.problems)
 
     def __str__(self) -> str:
         number = len(self.problems)

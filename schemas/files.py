@@ -13,7 +13,6 @@ from pathlib import Path
 from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
@@ -38,7 +37,7 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
         if text.lower().startswith("file:")
         else "copy the files to a local disk, or mount their storage, and give that path"
     )
-    raise OptionsError(f"{without_user(text)} is a URL, but only local paths are supported; {remedy}")
+    raise OptionsError("url-not-supported", text=without_user(text), remedy=remedy)
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
@@ -184,7 +183,4 @@ def require_space(folder: AnyPath, num_bytes: int, what: str) -> None:
         return
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
-        raise InputError(
-            f"{folder}: {what} needs about {size(num_bytes)}, but only {size(free)} is free; "
-            "free some space, or choose an output on another disk"
-        )
+        raise InputError("disk-full", folder=folder, what=what, num_bytes=num_bytes, free=free)

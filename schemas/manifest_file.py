@@ -33,7 +33,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
     try:
         return read_manifest_file(root / MANIFEST_NAME)
     except OSError as error:
-        raise InputError(_no_dataset(root, error)) from None
+        raise _no_dataset(root, error) from None
 
 
 def read_manifest_file(path: AnyPath) -> Manifest:
@@ -118,20 +118,17 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
     return problems
 
 
-def _no_dataset(root: AnyPath, error: OSError) -> str:
-    if not isinstance(root, Path) and not isinstance(error, FileNotFoundError):
-        return f"{root} cannot be read: {error.strerror}"
+def _no_dataset(root: AnyPath, error: OSError) -> InputError:
+    is_missing = isinstance(error, FileNotFoundError)
+    if not isinstance(root, Path) and not is_missing:
+        return InputError("dataset-unreadable", path=root, why=error.strerror)
     if not isinstance(root, Path) and "bucket" in (error.strerror or ""):
-        return f"{root}: {error.strerror}"
+        return InputError("folder-fault", folder=root, why=error.strerror)
     if not root.exists():
-        return f"{root} does not exist"
+        return InputError("path-missing", path=root)
     if not root.is_dir():
-        return f"{root} is a file; name the directory that holds {MANIFEST_NAME}"
-    if isinstance(error, FileNotFoundError) and is_locked(root):
-        return f"{root} is not a dataset yet: a build is writing to it; wait until it has ended"
-    if isinstance(error, FileNotFoundError):
-        return (
-            f"{root} is not a dataset: it has no {MANIFEST_NAME}. "
-            "To resume a build that was stopped, run the build command again"
-        )
-    return f"{root / MANIFEST_NAME} cannot be read: {error.strerror}"
+        return InputError("dataset-no-folder", path=root, manifest=MANIFEST_NAME)
+    if is_missing:
+        code = "dataset-unfinished" if is_locked(root) else "dataset-missing"
+        return InputError(code, path=root, manifest=MANIFEST_NAME)
+    return InputError("dataset-unreadable", path=root / MANIFEST_NAME, why=error.strerror)

@@ -29,19 +29,19 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     where = f"name a file for {content}"
     if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
-        raise InputError(f"{path}: {fault}; {where} in an existing folder")
+        raise InputError("output-file-invalid", path=path, fault=fault, where=where)
     # A link of this name may lead from a dataset, or into one.
     folders = dict.fromkeys((*(path.parent.resolve() / path.name).parents, *path.resolve().parents))
     for folder in folders:
         with suppress(OSError):
             if is_manifest(folder / MANIFEST_NAME):
-                raise InputError(f"{path} is inside the dataset {folder}; {where} outside it")
+                raise InputError("output-in-dataset", path=path, folder=folder, where=where)
     with suppress(FileNotFoundError):
         is_empty = path.stat().st_size == 0
         if not path.is_file():
-            raise InputError(f"{path} is not a regular file; {where}")
+            raise InputError("output-not-a-file", path=path, where=where)
         if is_empty:
             return
         with open_regular(path) as file:
             if not is_own(file):
-                raise InputError(f"{path} is not {content} that tfshards wrote; move it away, or {where}")
+                raise InputError("output-of-another-kind", path=path, content=content, where=where)

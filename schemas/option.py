@@ -102,8 +102,7 @@ def check_choices(record: Record) -> None:
             continue
         # True equals 1
         if value not in declared.choices or isinstance(value, (bool, float)):
-            allowed = ", ".join(map(str, declared.choices))
-            raise OptionsError(f"{each.name}={value!r} must be one of {allowed}")
+            raise OptionsError("not-a-choice", name=each.name, found=value, allowed=declared.choices)
 
 
 def to_json(record: Record) -> dict[str, Json]:

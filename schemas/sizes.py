@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from tfshards.schemas.errors import OptionsError
+from tfshards.schemas.errors import OptionsError, size
+
+__all__ = ["parse_size", "size"]
 
 _UNITS = {
     "": 1,
@@ -33,14 +35,5 @@ def parse_size(text: str, name: str) -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS:
-        raise OptionsError(f"{name}={text!r} must be a size such as 128MiB, 1.5GB or 4096")
+        raise OptionsError("size-invalid", name=name, text=text)
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
-
-
-def size(num_bytes: float) -> str:
-    """Return a number of bytes as text with a unit, such as ``1.4 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(num_bytes) < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"

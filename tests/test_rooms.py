@@ -314,6 +314,7 @@ OWN_FILES = {
     "prep/sources/elements/spill.py": "its own temporary files",
     "loader/fetching/folder.py": "the file that it has just made, to lock it",
     "loader/training/checkpoints.py": "checkpoints that were just written, to flush them",
+    "schemas/errors.py": "tables of the package",
     "schemas/storage/remote_path.py": "objects",
     "schemas/storage/writing.py": "objects",
     "schemas/storage/untrusted.py": "",

@@ -58,20 +58,16 @@ def _run_bench(args: argparse.Namespace) -> Result:
     manifest = read_manifest(args.dataset)
     names = ", ".join(map(repr, manifest.splits))
     if args.split is None and len(manifest.splits) > 1:
-        raise InputError(f"{args.dataset} has several splits; name one with split=: {names}")
+        raise InputError("bench-splits", dataset=args.dataset, names=names)
     if args.split is not None and args.split not in manifest.splits:
-        raise InputError(f"split={args.split!r} is not in {args.dataset}; its splits are {names}")
+        raise InputError("bench-split-unknown", split=args.split, dataset=args.dataset, names=names)
     has_images = any(feature.is_encoded for feature in manifest.schema.features)
     if not has_images and args.size not in (None, "none"):
-        raise OptionsError(
-            f"size={args.size!r} is for images, which {args.dataset} does not have; leave it out"
-        )
+        raise OptionsError("bench-size-no-images", size=args.size, dataset=args.dataset)
     size = _size(args.size, has_images=has_images)
     given = [name for name in _OF_IMAGES if getattr(args, name)]
     if size is None and given:
-        raise OptionsError(
-            f"{given[0]}={getattr(args, given[0])!r} needs images of a size, such as size=224x224"
-        )
+        raise OptionsError("bench-option-no-size", given=given[0], getattr=getattr(args, given[0]))
     name = args.split or next(iter(manifest.splits))
     _check_numbers(args, name, manifest.splits[name].num_examples)
     from tfshards import loader
@@ -91,13 +87,12 @@ def _run_bench(args: argparse.Namespace) -> Result:
 def _check_numbers(args: argparse.Namespace, split: str, num_examples: int) -> None:
     """Raise OptionsError if ``loader.bench`` would refuse the numbers."""
     if not 0 < args.seconds <= 600:
-        raise OptionsError(f"seconds={args.seconds:g} must be a number above 0, and at most 600")
+        raise OptionsError("bench-seconds-range", seconds=args.seconds)
     if args.batch_size < 1:
-        raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
+        raise OptionsError("batch-size-range", batch_size=args.batch_size)
     if args.batch_size > num_examples:
         raise OptionsError(
-            f"batch_size={args.batch_size} exceeds the {num_examples} examples of split {split!r}; use a "
-            "smaller one"
+            "bench-batch-range", batch_size=args.batch_size, num_examples=num_examples, split=split
         )
 
 
@@ -117,7 +112,7 @@ def _size(text: str | None, *, has_images: bool) -> tuple[int, int] | None:
         return None
     height, _, width = text.partition("x")
     if not (height.isdecimal() and width.isdecimal()):
-        raise OptionsError(f"size={text!r} must be HEIGHTxWIDTH, such as 224x224, or none")
+        raise OptionsError("bench-size-form", text=text)
     return int(height), int(width)
 
 

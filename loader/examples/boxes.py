@@ -41,34 +41,31 @@ def checked_boxes(
     for name in (boxes.feature, *boxes.along):
         if name not in by_name:
             known = ", ".join(map(repr, by_name))
-            raise OptionsError(f"boxes= names {name!r}, which is not a delivered feature; those are {known}")
+            raise OptionsError("boxes-not-delivered", name=name, known=known)
     feature = by_name[boxes.feature]
     if feature.kind not in ("int", "float") or feature.shape != (None, 4):
-        raise OptionsError(
-            f"boxes= names {feature.name!r}, of kind {feature.kind!r} and shape {feature.shape}; boxes are "
-            "numbers of shape (None, 4)"
-        )
+        raise OptionsError("boxes-feature", feature=feature.name, kind=feature.kind, shape=feature.shape)
     for name in boxes.along:
         if not by_name[name].shape or by_name[name].is_encoded:
-            raise OptionsError(f"Boxes.along names {name!r}, which does not hold one value for each box")
+            raise OptionsError("boxes-along-feature", name=name)
     stored = _stored(recorded) if boxes.feature == _ANNOTATED else None
     if stored and (stored.format, stored.normalized) != (boxes.format, boxes.normalized):
         raise OptionsError(
-            f"Boxes.format={boxes.format!r} with normalized={boxes.normalized} is not how the dataset stores "
-            f"{_ANNOTATED!r}; use {_described(stored, boxes.along)}"
+            "boxes-format-stored",
+            format=boxes.format,
+            normalized=boxes.normalized,
+            annotated=_ANNOTATED,
+            described=_described(stored, boxes.along),
         )
     found = [name for name in images if by_name[name].kind == "image"]
     if boxes.image is None and len(found) == 1:
         boxes = replace(boxes, image=found[0])
     if boxes.image is None or boxes.image not in found:
         known = ", ".join(map(repr, found)) or "none"
-        raise OptionsError(f"Boxes.image={boxes.image!r} must name a decoded image; those are {known}")
+        raise OptionsError("boxes-image-decoded", image=boxes.image, known=known)
     left = [name for name in _beside(boxes.feature, features) if name not in boxes.along]
     if left and images[boxes.image].crop is not None:
-        raise OptionsError(
-            f"{left[0]!r} has the prefix of {boxes.feature!r}, but would keep the values of boxes that a "
-            "crop removes; name it in Boxes.along, or leave it out with select="
-        )
+        raise OptionsError("boxes-left-out", left=left[0], feature=boxes.feature)
     return boxes
 
 

@@ -27,21 +27,18 @@ def selected_features(
     if select is not None and not isinstance(select, (tuple, list)):
         given = select.split(",") if isinstance(select, str) else ["image"]
         meant = tuple(name.strip() for name in given)
-        raise OptionsError(f"select={select!r} must be a tuple of names, such as select={meant!r}")
+        raise OptionsError("select-type", select=select, meant=meant)
     names = schema.names if select is None else tuple(select)
     known = f"the features are {_listed(schema.names)}"
     if not names:
-        raise OptionsError(f"select={select!r} is empty; {known}")
+        raise OptionsError("select-empty", select=select, known=known)
     unknown = [name for name in names if name not in schema.names]
     if unknown:
-        raise OptionsError(f"select={tuple(names)!r} has no feature for {unknown[0]!r}; {known}")
+        raise OptionsError("select-feature-unknown", names=tuple(names), unknown=unknown[0], known=known)
     if len(set(names)) < len(names):
-        raise OptionsError(f"select={tuple(names)!r} names a feature twice")
+        raise OptionsError("select-repeated", names=tuple(names))
     if adds_name and select is None and WEIGHT in names:
-        raise OptionsError(
-            f"remainder='pad' and sample_weights= add {WEIGHT!r}, which is a feature already; use select=, "
-            f"or sample_weights={WEIGHT!r} to multiply it in"
-        )
+        raise OptionsError("weight-name-taken", weight=WEIGHT)
     return tuple(schema[name] for name in names)
 
 
@@ -73,24 +70,17 @@ def decoded_images(
             if arrays
             else ""
         )
-        raise OptionsError(
-            f"image= is given, but none of the selected features is an image or a mask: {names}{hint}"
-        )
+        raise OptionsError("image-no-images", names=names, hint=hint)
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     for name in given:
         if name not in encoded:
-            raise OptionsError(
-                f"image= names {name!r}, which is not a delivered image; those are {_listed(encoded)}"
-            )
+            raise OptionsError("image-unknown", name=name, encoded=_listed(encoded))
     chosen = _with_aligned_masks(encoded, given, is_for_all=isinstance(image, Image))
     for name, value in chosen.items():
         _check_fits(encoded[name], value)
         shape = encoded[name].shape
         if value.size is None and None in shape[:2] and not is_mapped:
-            raise OptionsError(
-                f"the sizes of the images in {name!r} are not known to be equal (shape {shape}), so they "
-                "cannot be batched; use Image(size=(height, width)), leave image= out, or resize in map_fn="
-            )
+            raise OptionsError("image-sizes-differ", name=name, shape=shape)
     return {
         name: replace(
             value,
@@ -134,29 +124,22 @@ def _check_fits(feature: Feature, image: Image) -> None:
         if image.dtype not in (None, stored, *FLOAT_DTYPES):
             allowed = ", ".join((stored, *FLOAT_DTYPES))
             raise OptionsError(
-                f"{given} is stored as {stored}; Image.dtype={image.dtype!r} must be {allowed}"
+                "image-dtype-stored", given=given, stored=stored, dtype=image.dtype, allowed=allowed
             )
         if (stored, image.dtype, image.normalize) == ("uint16", "float16", None):
-            raise OptionsError(
-                f"{given} is stored as uint16, and Image.dtype='float16' ends at 65504; use 'float32', or "
-                "normalize="
-            )
+            raise OptionsError("image-float16", given=given)
         return
     given = f"{name!r} is a mask, whose values are numbers of classes"
     if image.method not in (None, "nearest"):
-        raise OptionsError(
-            f"{given}: Image.method={image.method!r} would mix them; leave it out for 'nearest'"
-        )
+        raise OptionsError("mask-method", given=given, method=image.method)
     if image.dct_scaling:
-        raise OptionsError(f"{given}: Image.dct_scaling=True would mix them; leave it out")
+        raise OptionsError("mask-scaling", given=given)
     if image.normalize is not None or image.dtype in FLOAT_DTYPES:
-        raise OptionsError(
-            f"{given}: give image={{{name!r}: Image(...)}} without normalize=, and with an integer dtype"
-        )
+        raise OptionsError("mask-values", given=given, name=name)
     if (stored, image.dtype) == ("uint16", "uint8"):
-        raise OptionsError(f"{given}, stored as uint16; Image.dtype='uint8' cannot hold them")
+        raise OptionsError("image-depth-dtype", given=given)
     if image.channels not in (None, 1):
-        raise OptionsError(f"{given}, in one channel; Image.channels={image.channels} must be 1 or left out")
+        raise OptionsError("mask-channels", given=given, channels=image.channels)
 
 
 def _listed(names: Iterable[str]) -> str:

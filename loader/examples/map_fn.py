@@ -58,34 +58,25 @@ def check_returned(spec: object, adds_weight: bool) -> None:
     """
     leaves = list(_leaves(spec, ""))
     if not leaves:
-        raise OptionsError(f"map_fn returns {spec!r}; it must return the tensors that go into a batch")
+        raise OptionsError("map-fn-result", spec=spec)
     for name, leaf in leaves:
         value = f"map_fn returns {name and repr(name) + ' as '}"
         if isinstance(leaf, tf.RaggedTensorSpec):
             continue
         if not isinstance(leaf, tf.TensorSpec):
             kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
-            raise OptionsError(f"{value}{kind}; return tensors, alone or in dicts and tuples")
+            raise OptionsError("map-fn-value", found=value, kind=kind)
         shape = leaf.shape
         if shape.rank is None or (None in shape.as_list() and not is_list(shape)):
-            raise OptionsError(
-                f"{value}a tensor of shape {shape}: examples whose shapes may differ cannot be batched; give "
-                "each the same size, as by tf.image.resize, or state its shape by tf.ensure_shape"
-            )
+            raise OptionsError("map-fn-shape", found=value, shape=shape)
     if not adds_weight:
         return
     if isinstance(spec, dict):
         if WEIGHT in spec:
-            raise OptionsError(
-                f"map_fn returns {WEIGHT!r}, which remainder='pad' and sample_weights= add; "
-                "rename it, or store the weights as a feature and name that in sample_weights="
-            )
+            raise OptionsError("map-fn-weight", weight=WEIGHT)
     elif type(spec) is not tuple:
         kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
-        raise OptionsError(
-            f"map_fn returns {kind}, to which the weights of remainder='pad' and sample_weights= cannot be "
-            "added; return a dict or a tuple, such as (value,)"
-        )
+        raise OptionsError("map-fn-kind", kind=kind)
 
 
 def is_list(shape: tf.TensorShape) -> bool:

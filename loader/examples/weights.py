@@ -40,10 +40,7 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
         return Weighing(_weight_feature(manifest, sample_weights))
     label, counts = manifest.schema.label, class_numbers(manifest, split)
     if label is None or not any(counts.values()):
-        raise OptionsError(
-            f"sample_weights={sample_weights!r} weighs classes, but split {split!r} has no counted labels; "
-            "name a feature that holds the weights"
-        )
+        raise OptionsError("weights-no-classes", sample_weights=sample_weights, split=split)
     if isinstance(sample_weights, str):
         weights = even_weights(counts)
     else:
@@ -51,8 +48,10 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
         missing = [number for number, count in counts.items() if count and number not in weights]
         if missing:
             raise OptionsError(
-                f"sample_weights= has no weight for the class {_shown(manifest, missing[0])}, which "
-                f"{counts[missing[0]]} examples of split {split!r} have; give each class one"
+                "weights-missing",
+                manifest=_shown(manifest, missing[0]),
+                counts=counts[missing[0]],
+                split=split,
             )
     classes = sorted(weights)
     return Weighing(label, tuple(classes), tuple(float(weights[number]) for number in classes))
@@ -75,17 +74,12 @@ def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Ten
 def _weight_feature(manifest: Manifest, name: str) -> Feature:
     schema = manifest.schema
     if name not in schema.names:
-        raise OptionsError(
-            f"sample_weights={name!r} is neither 'balanced' nor a feature; the features are "
-            f"{', '.join(map(repr, schema.names))}"
-        )
+        raise OptionsError("weights-unknown", name=name, names=schema.names)
     feature = schema[name]
     is_number = any(word in feature.dtype for word in ("int", "float"))
     if feature.kind in ("image", "label") or feature.shape != () or not is_number:
         raise OptionsError(
-            f"sample_weights={name!r} must name a feature that holds one number per example, but it is a "
-            f"{feature.kind} of shape {feature.shape} and dtype {feature.dtype}; weights by class are "
-            "'balanced', or a mapping such as {'cat': 2.0}"
+            "weights-feature", name=name, kind=feature.kind, shape=feature.shape, dtype=feature.dtype
         )
     return feature
 
@@ -100,12 +94,10 @@ def _by_number(
         known = range(len(names)) if names else counts
         if isinstance(number, str) or number not in known:
             listed = ", ".join(map(repr, names)) if names else ", ".join(map(str, counts))
-            raise OptionsError(
-                f"sample_weights= names {key!r}, which is not a class; the classes are {listed}"
-            )
+            raise OptionsError("weights-class-unknown", key=key, listed=listed)
         if int(number) in weights:
             shown = _shown(manifest, int(number))
-            raise OptionsError(f"sample_weights= has two weights for the class {shown}")
+            raise OptionsError("weights-repeated", shown=shown)
         weights[int(number)] = weight
     return weights
 

@@ -46,10 +46,7 @@ def check_remote(options: LoadOptions, source: Source) -> None:
         return
     if options.on_damage == "skip" or options.check == "headers":
         option = "on_damage='skip'" if options.on_damage == "skip" else "check='headers'"
-        raise OptionsError(
-            f"{option} reads all of {source.root} before the first step; leave it out (each block is "
-            "compared with checksums and index when it is fetched), or copy the dataset to a local disk"
-        )
+        raise OptionsError("reads-all", option=option, root=source.root)
 
 
 def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bool:
@@ -72,10 +69,9 @@ def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bo
         else "Shuffle(how='full') and classes= read examples one by one"
     )
     folder = "FOLDER" if options.cache_folder is None else options.cache_folder
+    limit = "" if bound is None else f", but {size(bound)} is too little"
     raise OptionsError(
-        f"{what}, for which the shards of {source.label} must be on a local disk: cache='disk:{folder}' "
-        f"copies them, {size(num_bytes)}, before the first step"
-        + (f", but {size(bound)} is too little" if bound is not None else "")
+        "needs-local-shards", what=what, label=source.label, folder=folder, num_bytes=num_bytes, limit=limit
     )
 
 
@@ -108,7 +104,7 @@ def fetched_shards(plan: Plan, reader: RecordReader, source: Source, options: Lo
             folder = BlockFolder(base, split, bound, wanted)
     except OSError as error:
         where = error.filename or options.cache_folder or tempfile.gettempdir()
-        raise InputError(f"cache= cannot use {where}: {error.strerror or error}") from error
+        raise InputError("cache-unusable", where=where, why=error.strerror or error) from error
     paths = [source.root / shard.path for shard in listed]
     is_kept = bound is not None
     fetcher = BlockFetcher(plan, replace(reader, shards=shards), table, paths, folder, room, is_kept=is_kept)
@@ -123,13 +119,10 @@ def _base(folder: Path | None) -> Path:
         own = Path(tempfile.gettempdir()) / f"tfshards-{user}"
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         if own.stat().st_uid != user:
-            raise InputError(f"{own} belongs to another user; name a folder with cache='disk:PATH, SIZE'")
+            raise InputError("cache-of-other-user", own=own)
         return own / _BLOCKS
     if not folder.parent.is_dir():
-        raise InputError(
-            f"cache='disk:{folder}': {folder.parent} does not exist; create that folder, or mount its disk, "
-            "first"
-        )
+        raise InputError("cache-parent-missing", folder=folder, parent=folder.parent)
     return folder / FOLDER / _BLOCKS
 
 
@@ -161,10 +154,7 @@ def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int 
         if reading + ahead > bound:
             lanes = plan.assignment.lanes
             fewer = f", or fewer Shuffle.lanes than {lanes}" if lanes else ""
-            raise OptionsError(
-                f"cache= has {size(bound)}, but the blocks that are read at the same time need "
-                f"{size(reading + ahead)}; use that much{fewer}"
-            )
+            raise OptionsError("cache-too-small", bound=bound, reading=reading + ahead, fewer=fewer)
     return unit, Room(staging=reading + ahead, ahead=ahead, piece=block)
 
 

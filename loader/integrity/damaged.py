@@ -61,10 +61,7 @@ def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> l
     """
     if is_remote(path):
         url = any_path(path)
-        raise OptionsError(
-            f"{url} is in an object store, but damaged_records reads local disks; "
-            f"`tfshards verify {url} --deep` lists all damage"
-        )
+        raise OptionsError("damaged-remote", url=url)
     root, manifest = Path(path), read_manifest(path)
     name = split_name(manifest, split, root)
     chosen = manifest.splits[name]
@@ -116,7 +113,7 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
     if not number:
         return
     if number == split.num_examples:
-        raise InputError(f"{root}: all {number} records of split {name!r} are damaged; {REMEDY}")
+        raise InputError("all-damaged", root=root, number=number, name=name, remedy=REMEDY)
     damaged = (
         f"{shard.path} record {record}"
         for shard, bad in zip(split.shards, damage, strict=True)

@@ -47,20 +47,20 @@ class Boxes:
 
     def __post_init__(self) -> None:
         if not isinstance(self.feature, str) or not self.feature:
-            raise OptionsError(f"Boxes.feature={self.feature!r} must be the name of a feature")
+            raise OptionsError("boxes-feature-type", feature=self.feature)
         check_choice("Boxes.format", self.format, get_args(BoxFormat))
         if isinstance(self.along, str) or not isinstance(self.along, Sequence):
-            raise OptionsError(f"Boxes.along={self.along!r} must be names of features, such as ('classes',)")
+            raise OptionsError("boxes-along-type", along=self.along)
         object.__setattr__(self, "along", tuple(self.along))
         for name in self.along:
             if not isinstance(name, str):
-                raise OptionsError(f"Boxes.along={self.along!r} holds {name!r}, which is not a name")
+                raise OptionsError("boxes-along-name", along=self.along, name=name)
         if self.feature in self.along or len(set(self.along)) < len(self.along):
-            raise OptionsError(f"Boxes.along={self.along!r} must name each feature once, and not the boxes")
+            raise OptionsError("boxes-along-repeated", along=self.along)
         share = self.min_visible
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
-            raise OptionsError(f"Boxes.min_visible={share!r} must be a share from 0 to 1")
+            raise OptionsError("boxes-min-visible", share=share)
         if not isinstance(self.normalized, bool):
-            raise OptionsError(f"Boxes.normalized={self.normalized!r} must be True or False")
+            raise OptionsError("boxes-normalized", normalized=self.normalized)
         if self.image is not None and not isinstance(self.image, str):
-            raise OptionsError(f"Boxes.image={self.image!r} must be the name of an image, or None")
+            raise OptionsError("boxes-image-type", image=self.image)

@@ -44,7 +44,7 @@ def rank_and_size(environ: Mapping[str, str]) -> tuple[int, int]:
         found = _launched(_SLURM, environ)
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in found.items())
-        raise OptionsError(f"contradictory variables of launchers (worker of workers): {listed}; {_REMEDY}")
+        raise OptionsError("environment-contradicts", listed=listed, remedy=_REMEDY)
     return next(iter(found.values()), (0, 1))
 
 
@@ -65,25 +65,20 @@ def cluster_task(environ: Mapping[str, str]) -> tuple[int, int] | None:
         cluster = {str(kind): len(hosts) for kind, hosts in dict(config.get("cluster") or {}).items()}
         task = dict(config.get("task") or {})
     except (ValueError, TypeError, AttributeError) as error:
-        raise OptionsError(
-            f"TF_CONFIG={text!r} is not a JSON object with cluster and task: {error}"
-        ) from error
+        raise OptionsError("tf-config-json", text=text, error=error) from error
     if not cluster and not task:
         return None
     kind, index = task.get("type"), task.get("index")
     if not cluster or kind is None or index is None:
-        raise OptionsError(f"TF_CONFIG={text!r} must have a cluster, and a task with type and index")
+        raise OptionsError("tf-config-form", text=text)
     if "ps" in cluster or kind == "ps":
-        raise OptionsError(
-            "TF_CONFIG names parameter servers (ps), whose coordinator decides what the workers read; use "
-            "loader.distribute(strategy, ...) with a ParameterServerStrategy instead"
-        )
+        raise OptionsError("tf-config-servers")
     if kind == "evaluator":
         return 0, 1
     chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
     known = {"chief": 0, "master": 0, "worker": chiefs}
     if kind not in known or kind not in cluster:
-        raise OptionsError(f"TF_CONFIG has the task type {kind!r}, but its cluster has {', '.join(cluster)}")
+        raise OptionsError("tf-config-task", kind=kind, cluster=cluster)
     number = _number(index, f"TF_CONFIG's task index={index!r}", cluster[kind])
     return known[kind] + number, chiefs + cluster.get("worker", 0)
 
@@ -95,7 +90,9 @@ def _launched(launcher: _Launcher, environ: Mapping[str, str]) -> dict[str, tupl
         return {}
     if rank is None or size is None:
         present, missing = launcher if size is None else reversed(launcher)
-        raise OptionsError(f"{present}={environ[present]} is set, but {missing} is not; {_REMEDY}")
+        raise OptionsError(
+            "environment-half", present=present, environ=environ[present], missing=missing, remedy=_REMEDY
+        )
     count = _number(size, f"{launcher.size}={size}", None)
     index = _number(rank, f"{launcher.rank}={rank} with {launcher.size}={size}", count)
     return {f"{launcher.rank} and {launcher.size}": (index, count)}
@@ -109,5 +106,5 @@ def _number(value: object, what: str, end: int | None) -> int:
         number = -1
     if number < (end is None) or (end is not None and number >= end):
         allowed = "an integer of at least 1" if end is None else f"an integer from 0 to {end - 1}"
-        raise OptionsError(f"{what} must be {allowed}; {_REMEDY}")
+        raise OptionsError("environment-value", what=what, allowed=allowed, remedy=_REMEDY)
     return number

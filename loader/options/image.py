@@ -85,22 +85,20 @@ class Image:
 
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
-            raise OptionsError(f"Image.size={self.size!r} must be (height, width), each at least 1")
+            raise OptionsError("image-size", size=self.size)
         if self.crop not in (None, *get_args(Crop)):
-            raise OptionsError(f"Image.crop={self.crop!r} must be None, 'center' or 'random'")
+            raise OptionsError("image-crop", crop=self.crop)
         if self.crop and self.size is None:
-            raise OptionsError(f"Image.crop={self.crop!r} needs a size, as in Image(size=(224, 224))")
+            raise OptionsError("image-crop-no-size", crop=self.crop)
         if self.channels is not None and not (_is_integer(self.channels) and self.channels in (1, 3, 4)):
-            raise OptionsError(
-                f"Image.channels={self.channels!r} must be 1, 3 or 4, or None for the dataset's"
-            )
+            raise OptionsError("image-channels", channels=self.channels)
         if self.dtype not in (None, *IMAGE_DTYPES):
-            raise OptionsError(f"Image.dtype={self.dtype!r} must be one of {', '.join(IMAGE_DTYPES)}")
+            raise OptionsError("image-dtype", dtype=self.dtype, image_dtypes=IMAGE_DTYPES)
         check_seed("Image.seed", self.seed)
         if self.method not in (None, *get_args(Method)):
-            raise OptionsError(f"Image.method={self.method!r} must be one of {', '.join(get_args(Method))}")
+            raise OptionsError("image-method", method=self.method, get_args=get_args(Method))
         if self.flip not in (None, *get_args(Flip)):
-            raise OptionsError(f"Image.flip={self.flip!r} must be None or one of {', '.join(get_args(Flip))}")
+            raise OptionsError("image-flip", flip=self.flip, get_args=get_args(Flip))
         if self.normalize is not None:
             self._check_normalize()
         self._check_scaling()
@@ -119,40 +117,41 @@ class Image:
         given = f"Image.normalize={self.normalize!r}"
         if isinstance(self.normalize, str):
             if self.normalize not in NORMALIZATIONS:
-                raise OptionsError(f"{given} must be one of {', '.join(NORMALIZATIONS)}, or (mean, std)")
+                raise OptionsError("normalize-name", given=given, normalizations=NORMALIZATIONS)
         elif not isinstance(self.normalize, (tuple, list)) or len(self.normalize) != 2:
-            raise OptionsError(f"{given} must be (mean, std) or one of {', '.join(NORMALIZATIONS)}")
+            raise OptionsError("normalize-form", given=given, normalizations=NORMALIZATIONS)
         else:
             mean, std = (_per_channel(given, part) for part in self.normalize)
             object.__setattr__(self, "normalize", (mean, std))
         if self.dtype not in FLOAT_DTYPES:
             integers = "the stored integers" if self.dtype is None else f"dtype={self.dtype!r}"
-            raise OptionsError(
-                f"{given} makes fractions, which would be truncated to {integers}; use dtype='float32'"
-            )
+            raise OptionsError("normalize-integers", given=given, integers=integers)
         parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
         for name, part in parts.items():
             possible = (self.channels,) if self.channels else (1, 3, 4)
             if isinstance(part, tuple) and len(part) not in possible:
                 raise OptionsError(
-                    f"{given} has a {name} for {len(part)} channels, but images have "
-                    f"{_alternatives(possible)}; give one for each channel, or a single number"
+                    "normalize-channels",
+                    given=given,
+                    name=name,
+                    num_part=len(part),
+                    alternatives=_alternatives(possible),
                 )
         if not np.all(np.asarray(parts["std"]) > 0):
-            raise OptionsError(f"{given} divides by std, which must be above 0")
+            raise OptionsError("normalize-std", given=given)
 
     def _check_scaling(self) -> None:
         given = f"Image.dct_scaling={self.dct_scaling!r}"
         if not isinstance(self.dct_scaling, (bool, np.bool_)):
-            raise OptionsError(f"{given} must be True or False")
+            raise OptionsError("image-flag", given=given)
         if not self.dct_scaling:
             return
         if self.size is None:
-            raise OptionsError(f"{given} needs a size to shrink to, as in Image(size=(224, 224))")
+            raise OptionsError("image-scaling-no-size", given=given)
         if self.method == "nearest":
-            raise OptionsError(f"{given} mixes values, which method='nearest' never does; use one of the two")
+            raise OptionsError("image-mixes", given=given)
         if self.channels == 4:
-            raise OptionsError(f"{given} is for JPEG, which has no images of 4 channels; leave it out")
+            raise OptionsError("image-scaling-channels", given=given)
 
 
 def check_images(image: object) -> None:
@@ -165,10 +164,10 @@ def check_images(image: object) -> None:
         check_type("image", image, Image)
         return
     if not image:
-        raise OptionsError("image={} names no feature; leave it out for encoded bytes")
+        raise OptionsError("image-empty")
     for name, value in image.items():
         if not isinstance(value, Image):
-            raise OptionsError(f"image[{name!r}]={value!r} must be loader.Image(...)")
+            raise OptionsError("image-value", name=name, found=value)
 
 
 def _is_size(size: object) -> bool:
@@ -194,9 +193,7 @@ def _per_channel(given: str, part: object) -> PerChannel:
 
 def _finite(given: str, number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
-        raise OptionsError(
-            f"{given} holds {number!r}; mean and std must be finite numbers, or one per channel"
-        )
+        raise OptionsError("normalize-not-finite", given=given, number=number)
     return float(number)
 
 

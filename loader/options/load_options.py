@@ -114,7 +114,7 @@ class LoadOptions:
         check_images(self.image)
         check_type("boxes", self.boxes, Boxes)
         if not isinstance(self.start, (Position, Tracker, type(None))):
-            raise OptionsError(f"start={self.start!r} must be loader.Position(...) or loader.Progress()")
+            raise OptionsError("start-type", start=self.start)
         _check_sample_weights(self.sample_weights)
         _check_map_fn(self.map_fn)
         check_names("class_names", self.class_names)
@@ -127,24 +127,16 @@ class LoadOptions:
     def _check_together(self) -> None:
         """Raise if options contradict each other."""
         if self.boxes is not None and self.image is None:
-            raise OptionsError("boxes= moves boxes with a decoded image; give image=, or leave out boxes=")
+            raise OptionsError("boxes-no-image")
         if self.on_damage == "skip" and self.remainder != "pad":
-            raise OptionsError(
-                f"on_damage='skip' gives damaged records weight 0, but remainder={self.remainder!r} delivers "
-                "no weights; use remainder='pad'"
-            )
+            raise OptionsError("skip-without-pad", remainder=self.remainder)
         if isinstance(self.path, Mix):
             if self.classes is not None:
-                raise OptionsError(
-                    "classes= cannot be combined with a Mix; mix datasets that have these classes"
-                )
+                raise OptionsError("classes-with-mix")
             if self.memory_budget is not None:
-                raise OptionsError("memory_budget= cannot measure the images of a Mix; leave it out")
+                raise OptionsError("budget-with-mix")
         if self.resamples and self.sample_weights == BALANCED:
-            raise OptionsError(
-                "sample_weights='balanced' counts classes as they are stored, which ratios change; "
-                "leave one of them out"
-            )
+            raise OptionsError("balanced-with-ratios")
 
     @property
     def this_worker(self) -> Worker:
@@ -231,24 +223,21 @@ def _check_sample_weights(sample_weights: object) -> None:
     if sample_weights is None or isinstance(sample_weights, str):
         return
     if not isinstance(sample_weights, Mapping):
-        raise OptionsError(
-            f"sample_weights={sample_weights!r} must be 'balanced', weights by class such as "
-            "{'cat': 2.0}, or the name of a feature"
-        )
+        raise OptionsError("weights-type", sample_weights=sample_weights)
     for name, weight in sample_weights.items():
         try:
             is_allowed = math.isfinite(weight) and weight >= 0
         except TypeError:
             is_allowed = False
         if not is_allowed:
-            raise OptionsError(f"sample_weights[{name!r}]={weight!r} must be a number of at least 0")
+            raise OptionsError("weight-range", name=name, weight=weight)
 
 
 def _check_map_fn(map_fn: object) -> None:
     if map_fn is None:
         return
     if not callable(map_fn):
-        raise OptionsError(f"map_fn={map_fn!r} must be a function of an example and its seed")
+        raise OptionsError("map-fn-type", map_fn=map_fn)
     try:
         signature = inspect.signature(map_fn)
     except (TypeError, ValueError):
@@ -256,24 +245,24 @@ def _check_map_fn(map_fn: object) -> None:
     try:
         signature.bind("example", "seed")
     except TypeError as error:
-        raise OptionsError(f"map_fn{signature} is called as map_fn(example, seed): {error}") from None
+        raise OptionsError("map-fn-signature", signature=signature, error=error) from None
 
 
 def _check_cache(cache: object) -> None:
     if cache is None:
         return
     if not isinstance(cache, str) or not cache.startswith(_DISK) or not _cache_parts(cache)[0]:
-        raise OptionsError(
-            f'cache={cache!r} must be "disk:PATH", "disk:PATH, SIZE" or None; "disk:/dev/shm/tfshards" is a '
-            "folder in memory"
-        )
+        raise OptionsError("cache-form", cache=cache)
     path = _cache_parts(cache)[0]
     local_path(path)
     found = _SIZE_IN_PATH.search(path)
     if found and found.end() == len(path):
         raise OptionsError(
-            f"cache={cache!r} has a size in its path; separate them with a comma, such as "
-            f'"{_DISK}{path[: found.start()]}, {found[0].lstrip("; ")}"'
+            "cache-size-in-path",
+            cache=cache,
+            disk=_DISK,
+            path=path[: found.start()],
+            lstrip=found[0].lstrip("; "),
         )
 
 
@@ -289,10 +278,7 @@ def _cache_parts(cache: str) -> tuple[str, int | None]:
     try:
         return path, parse_size(given, "cache")
     except OptionsError:
-        raise OptionsError(
-            f"cache={cache!r} has {given!r} after its first comma, which must be a size, as in "
-            '"disk:/nvme/cache, 200GiB" or "disk:/nvme/cache, 1.5TiB"; a path must not contain a comma'
-        ) from None
+        raise OptionsError("cache-size-form", cache=cache, given=given) from None
 
 
 def _budget_bytes(memory_budget: str | int | None) -> int | None:
@@ -303,7 +289,7 @@ def _budget_bytes(memory_budget: str | int | None) -> int | None:
     elif isinstance(memory_budget, (int, np.integer)) and not isinstance(memory_budget, bool):
         num_bytes = int(memory_budget)
     else:
-        raise OptionsError(f'memory_budget={memory_budget!r} must be a size such as "2GiB", or bytes')
+        raise OptionsError("budget-type", memory_budget=memory_budget)
     if num_bytes < _LEAST_BUDGET:
-        raise OptionsError(f"memory_budget={memory_budget!r} must be at least 1MiB; a number counts bytes")
+        raise OptionsError("budget-range", memory_budget=memory_budget)
     return num_bytes

@@ -49,7 +49,7 @@ class Position:
         check_least("Position.step", self.step, 0)
         if self.order is not None and not set(self.order) >= set(ORDER_FACTS):
             missing = ", ".join(sorted(set(ORDER_FACTS) - set(self.order)))
-            raise OptionsError(f"Position.order lacks {missing}; take it from loader.Progress().position")
+            raise OptionsError("position-order-lacks", missing=missing)
 
     def to_json(self) -> dict[str, object]:
         """Return the position as a dict of JSON values."""
@@ -68,15 +68,10 @@ class Position:
             "step",
             "order",
         }:
-            raise OptionsError(
-                f"{found!r} is not a position, a dict with epoch, step and optionally order, as "
-                "Position.to_json() returns it"
-            )
+            raise OptionsError("position-form", found=found)
         order = found.get("order")
         if order is not None and not isinstance(order, Mapping):
-            raise OptionsError(
-                f"order={order!r} of a position must be a dict, as Position.to_json() returns it"
-            )
+            raise OptionsError("position-order-type", order=order)
         return cls(found["epoch"], found["step"], order)
 
 

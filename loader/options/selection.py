@@ -35,7 +35,7 @@ class Part:
     def __post_init__(self) -> None:
         check_index("Part", self.index, self.count)
         if not isinstance(self.rest, bool):
-            raise OptionsError(f"Part.rest={self.rest!r} must be True or False")
+            raise OptionsError("part-rest", rest=self.rest)
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,10 @@ class Mix:
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Mapping) or not self.weights:
-            raise OptionsError(
-                f"Mix.weights={self.weights!r} must be weights by directory, as in "
-                'Mix({"data/photos": 0.7, "data/drawings": 0.3})'
-            )
+            raise OptionsError("mix-weights-type", weights=self.weights)
         check_ratios("Mix.weights", self.weights)
         if len({str(path) for path in self.weights}) < len(self.weights):
-            raise OptionsError(
-                f"Mix.weights={self.weights!r} names a directory as text and as a path; give it one weight"
-            )
+            raise OptionsError("mix-weights-repeated", weights=self.weights)
 
 
 def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
@@ -73,7 +68,7 @@ def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
         if not is_number or not math.isfinite(ratio) or ratio <= 0:
-            raise OptionsError(f"{name}[{key!r}]={ratio!r} must be a positive number")
+            raise OptionsError("ratio-positive", name=name, key=key, ratio=ratio)
 
 
 def check_take(take: object) -> None:
@@ -85,7 +80,7 @@ def check_take(take: object) -> None:
     if take is None or isinstance(take, Part):
         return
     if isinstance(take, bool) or not isinstance(take, (int, np.integer)):
-        raise OptionsError(f"take={take!r} must be a number of examples, or loader.Part(index, count)")
+        raise OptionsError("take-type", take=take)
     check_least("take", int(take), 1)
 
 
@@ -98,13 +93,10 @@ def check_classes(classes: object) -> None:
     if classes is None:
         return
     if isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, Mapping)):
-        raise OptionsError(
-            f"classes={classes!r} must be a list such as ['cat', 'dog'], or ratios such as "
-            "{'cat': 0.5, 'dog': 0.5}"
-        )
+        raise OptionsError("classes-type", classes=classes)
     if not classes:
-        raise OptionsError(f"classes={classes!r} names no class; leave it out for all of them")
+        raise OptionsError("classes-empty", classes=classes)
     if isinstance(classes, Mapping):
         check_ratios("classes", classes)
     elif len(set(classes)) < len(classes):
-        raise OptionsError(f"classes={classes!r} names a class twice")
+        raise OptionsError("classes-repeated", classes=classes)

@@ -32,15 +32,12 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, str) and self.seed in ("runs", "full"):
-            raise OptionsError(
-                f"Shuffle.seed={self.seed!r} must be an integer; pass the kind of order by name: "
-                f"Shuffle(how={self.seed!r})"
-            )
+            raise OptionsError("shuffle-seed", seed=self.seed)
         check_seed("Shuffle.seed", self.seed)
         if self.how not in ("runs", "full"):
-            raise OptionsError(f"Shuffle.how={self.how!r} must be 'runs' or 'full'")
+            raise OptionsError("shuffle-how", how=self.how)
         if self.how == "full" and (self.run is not None or self.lanes is not None):
-            raise OptionsError("Shuffle(how='full') has neither runs nor lanes; leave run= and lanes= out")
+            raise OptionsError("shuffle-full")
         if self.run is not None:
             check_least("Shuffle.run", self.run, 2)
         if self.lanes is not None:

@@ -16,7 +16,7 @@ def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
         OptionsError: it is not.
     """
     if value not in allowed:
-        raise OptionsError(f"{name}={value!r} must be one of {', '.join(map(str, allowed))}")
+        raise OptionsError("not-a-choice", name=name, found=value, allowed=allowed)
 
 
 def check_names(name: str, names: object) -> None:
@@ -26,7 +26,7 @@ def check_names(name: str, names: object) -> None:
         OptionsError: it is something else.
     """
     if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
-        raise OptionsError(f"{name}={names!r} must be a list of names, such as {name}=['cat', 'dog']")
+        raise OptionsError("names-type", name=name, names=names)
 
 
 def check_seed(name: str, seed: int) -> None:
@@ -37,7 +37,7 @@ def check_seed(name: str, seed: int) -> None:
     """
     check_integer(name, seed)
     if not -(2**63) <= seed < 2**63:
-        raise OptionsError(f"{name}={seed} must lie between -2^63 and 2^63 - 1")
+        raise OptionsError("seed-64-bits", name=name, seed=seed)
 
 
 def check_type(name: str, value: object, kind: type) -> None:
@@ -47,7 +47,7 @@ def check_type(name: str, value: object, kind: type) -> None:
         OptionsError: it is something else.
     """
     if value is not None and not isinstance(value, kind):
-        raise OptionsError(f"{name}={value!r} must be loader.{kind.__name__}(...)")
+        raise OptionsError("wrong-loader-type", name=name, found=value, kind=kind.__name__)
 
 
 def check_integer(name: str, number: object) -> None:
@@ -57,7 +57,7 @@ def check_integer(name: str, number: object) -> None:
         OptionsError: it is not.
     """
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-        raise OptionsError(f"{name}={number!r} must be an integer")
+        raise OptionsError("not-an-integer", name=name, number=number)
 
 
 def check_index(name: str, index: int, count: int) -> None:
@@ -69,7 +69,7 @@ def check_index(name: str, index: int, count: int) -> None:
     check_least(f"{name}.count", count, 1)
     check_integer(f"{name}.index", index)
     if not 0 <= index < count:
-        raise OptionsError(f"{name}.index={index} does not fit count={count}; use 0 to {count - 1}")
+        raise OptionsError("index-range", name=name, index=index, count=count, count2=count - 1)
 
 
 def check_least(name: str, number: int, least: int) -> None:
@@ -80,4 +80,4 @@ def check_least(name: str, number: int, least: int) -> None:
     """
     check_integer(name, number)
     if number < least:
-        raise OptionsError(f"{name}={number} must be at least {least}")
+        raise OptionsError("below-least", name=name, number=number, least=least)

@@ -195,13 +195,14 @@ def num_lanes(
         return num_workers * _divisor(per_worker, max(1, most // num_workers))
     if global_batch_size % wanted:
         raise OptionsError(
-            f"Shuffle.lanes={wanted} does not divide the global batch size {global_batch_size}; "
-            f"use a divisor of it, such as {_divisor(global_batch_size, wanted)}"
+            "lanes-batch",
+            wanted=wanted,
+            global_batch_size=global_batch_size,
+            divisor=_divisor(global_batch_size, wanted),
         )
     if wanted % num_workers:
         raise OptionsError(
-            f"Shuffle.lanes={wanted} cannot be divided evenly among {num_workers} workers; use a multiple of "
-            f"{num_workers}, or change the number of workers to {_listed(divisors(wanted))}"
+            "lanes-workers", wanted=wanted, num_workers=num_workers, divisors=_listed(divisors(wanted))
         )
     return wanted
 

@@ -44,7 +44,7 @@ def choose_population(options: LoadOptions, source: Source) -> Population:
         _check_take_fits(take, num_examples, source.label)
         return ranges_of(num_examples, take)
     if source.manifest.schema.label is None:
-        raise OptionsError(f"classes= chooses by labels, but {source.label} has no feature of kind 'label'")
+        raise OptionsError("classes-no-label", label=source.label)
     numbers = [_class_number(source, name) for name in classes]
     labels = source.labels()
     if isinstance(classes, Mapping):
@@ -52,7 +52,7 @@ def choose_population(options: LoadOptions, source: Source) -> Population:
         return _resampled(members, classes, take, source)
     chosen = np.flatnonzero(np.isin(labels, numbers))
     if not len(chosen):
-        raise OptionsError(f"{source.label} has no examples of classes={list(classes)!r}")
+        raise OptionsError("classes-no-examples", label=source.label, classes=list(classes))
     _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")
     return Members(tf.constant(taken(chosen, take), tf.int64))
 
@@ -70,21 +70,18 @@ def _resampled(
     """
     for name, numbers in zip(ratios, members, strict=True):
         if not len(numbers):
-            raise OptionsError(f"{source.label} has no examples of {name!r}; leave it out of the ratios")
+            raise OptionsError("ratio-no-examples", label=source.label, name=name)
     num_positions = int(take) if isinstance(take, (int, np.integer)) else sum(map(len, members))
     quotas = quotas_of(list(ratios.values()), num_positions)
     for name, quota in zip(ratios, quotas, strict=True):
         if not quota:
-            raise OptionsError(
-                f"{name!r} would have none of the {num_positions} positions of an epoch; give it a larger "
-                "share, or the epoch more positions by take="
-            )
+            raise OptionsError("ratio-no-positions", name=name, num_positions=num_positions)
     return grouped(members, quotas)
 
 
 def _check_take_fits(take: int | Part | None, num_examples: int, what: str) -> None:
     if isinstance(take, (int, np.integer)) and take > num_examples:
-        raise OptionsError(f"take={take} exceeds the {num_examples} examples of {what}; use at most that")
+        raise OptionsError("take-too-many", take=take, num_examples=num_examples, what=what)
 
 
 def _class_number(source: Source, name: object) -> int:
@@ -96,4 +93,4 @@ def _class_number(source: Source, name: object) -> int:
         if not names or 0 <= number < len(names):
             return number
     known = ", ".join(map(repr, names)) if names else "numbers only"
-    raise OptionsError(f"classes= names {name!r}, which is not a class; the classes are {known}")
+    raise OptionsError("classes-unknown", name=name, known=known)

@@ -58,16 +58,16 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
     whole, lanes = int(order["global_batch_size"]), int(order["lanes"])
     if (lanes or whole) % worker.count:
         what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
-        raise OptionsError(
-            f"{worker.count} workers cannot resume a run whose {what} they do not divide; use "
-            f"{', '.join(map(str, divisors(lanes or whole)))} workers"
-        )
+        raise OptionsError("resume-workers", count=worker.count, what=what, divisors=divisors(lanes or whole))
     if batch_size * worker.count != whole:
         workers = "1 worker" if worker.count == 1 else f"{worker.count} workers"
         raise OptionsError(
-            f"the global batch size is {batch_size * worker.count} (batch_size={batch_size} on each of "
-            f"{workers}), but start= belongs to a run with {whole}; use batch_size="
-            f"{whole // worker.count}, or leave start= out to begin a new run"
+            "resume-batch",
+            batch_size=batch_size * worker.count,
+            batch_size2=batch_size,
+            workers=workers,
+            whole=whole,
+            whole2=whole // worker.count,
         )
 
 
@@ -83,8 +83,7 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
         if then.get(name) != now.get(name):
             what, remedy = ORDER_FACTS.get(name, (repr(name), "use the release that wrote the position"))
             raise OptionsError(
-                f"start= belongs to a run in which {what} was {then.get(name)!r}, here it is "
-                f"{now.get(name)!r}; {remedy}, or leave start= out to begin a new run"
+                "resume-order", what=what, get=then.get(name), get2=now.get(name), remedy=remedy
             )
 
 
@@ -95,21 +94,20 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
         OptionsError: it does not, or the order before ``start`` is not known.
     """
     if epochs is not None and epochs < 1:
-        raise OptionsError(f"epochs={epochs} must be at least 1, or None for no end")
+        raise OptionsError("epochs-range", epochs=epochs)
     # A finished run that is started again has no steps left.
     is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
     if epochs is not None and start.epoch >= epochs and not is_done:
-        raise OptionsError(
-            f"start={start} is after the end, epochs={epochs}; epochs counts from the start of the run, so "
-            f"use at least {start.epoch + 1}"
-        )
+        raise OptionsError("start-after-end", start=start, epochs=epochs, epoch=start.epoch + 1)
     if start.step and start.step >= assignment.num_steps:
-        raise OptionsError(f"start={start} does not exist: an epoch has {assignment.num_steps} steps")
+        raise OptionsError("start-step", start=start, num_steps=assignment.num_steps)
     if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
         usual = assignment.usual_lanes
         if assignment.lanes != usual:
             raise OptionsError(
-                f"{assignment.worker.count} workers do not divide the {usual} lanes of the default order, so "
-                f"this may not be the run to resume; use {divisors(usual)} workers, or "
-                f"Shuffle(lanes={assignment.lanes}) if the run began with {assignment.worker.count}"
+                "resume-lanes",
+                count=assignment.worker.count,
+                usual=usual,
+                divisors=divisors(usual),
+                lanes=assignment.lanes,
             )

@@ -135,7 +135,4 @@ def _check_enterable(stored: Stored, population: Population, shuffle: Shuffle | 
     """Raise if single records of compressed shards would be read, decompressing all before each of them."""
     is_full = shuffle is not None and shuffle.how == "full"
     if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
-        raise OptionsError(
-            "records of compressed shards cannot be read one by one, as Shuffle(how='full'), classes= and "
-            "Mix do; `tfshards reshard DATASET NEW --compression none` writes shards that can"
-        )
+        raise OptionsError("compressed-random")

@@ -107,21 +107,18 @@ def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
     """
     names = ", ".join(map(repr, manifest.splits))
     if split is not None and not isinstance(split, str):
-        raise OptionsError(f"split={split!r} must be one name; the splits are {names}")
+        raise OptionsError("split-type", split=split, names=names)
     if split is None and len(manifest.splits) > 1:
-        raise InputError(f"{root} has several splits; name one of {names}")
+        raise InputError("splits-several", root=root, names=names)
     if split is not None and split not in manifest.splits:
-        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+        raise InputError("split-not-shown", root=root, split=split, names=names)
     return split if split is not None else next(iter(manifest.splits))
 
 
 def _open_mix(mix: Mix, split: str | None) -> Source:
     for path in mix.weights:
         if isinstance(any_path(path), RemotePath):
-            raise OptionsError(
-                f"{path} cannot be part of a Mix, whose examples are read one by one; `tfshards merge` makes "
-                "one dataset of several, or copy it to a local disk"
-            )
+            raise OptionsError("mix-remote", path=path)
     roots = [Path(each) for each in mix.weights]
     manifests = [read_manifest(root) for root in roots]
     names = [split_name(manifest, split, root) for manifest, root in zip(manifests, roots, strict=True)]
@@ -129,12 +126,9 @@ def _open_mix(mix: Mix, split: str | None) -> Source:
     for root, manifest in zip(roots[1:], manifests[1:], strict=True):
         for what in ("features", "class_names"):
             if getattr(manifest.schema, what) != getattr(first.schema, what):
-                raise InputError(
-                    f"{root} and {roots[0]} differ in their {what.replace('_', ' ')}, so they cannot be "
-                    "mixed; build one of them again with the schema of the other"
-                )
+                raise InputError("mix-schema", root=root, roots=roots[0], replace=what.replace("_", " "))
         if manifest.compression != first.compression:
-            raise InputError(f"{root} and {roots[0]} differ in compression; `tfshards reshard` can change it")
+            raise InputError("mix-compression", root=root, roots=roots[0])
     splits = [manifest.splits[name] for manifest, name in zip(manifests, names, strict=True)]
     shards = tuple(
         replace(shard, path=str((root / shard.path).absolute()))
@@ -170,7 +164,4 @@ def _check_class_names(source: Source, wanted: Sequence[str]) -> None:
             difference = (
                 f"has the class {asked!r} as number {found.index(asked)}, class_names= as number {number}"
             )
-    raise OptionsError(
-        f"{source.root} {difference}; a model trained with one numbering misreads the other: load the "
-        "dataset that belongs to these names, or take the names from the class_names in its dataset.json"
-    )
+    raise OptionsError("class-names-differ", root=source.root, difference=difference)

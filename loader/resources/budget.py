@@ -24,7 +24,6 @@ from tfshards.loader.records.streams import STREAMS_OPEN
 from tfshards.loader.resources.pixels import most_pixels, record_lengths
 from tfshards.schemas import OptionsError
 from tfshards.schemas.feature import ITEM_SIZES
-from tfshards.schemas.sizes import size
 
 # Copies of an image that exist during decoding: its pixels, and the coefficients of a progressive JPEG.
 _DECODING_COPIES = 3
@@ -93,8 +92,7 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
         if least <= budget:
             return each
     raise OptionsError(
-        f"memory_budget of {size(budget)} is less than the least for batches of {sizes.batch_size}, "
-        f'{_rounded_up(least)}; use memory_budget="{_rounded_up(least)}" or a smaller batch_size'
+        "budget-too-small", budget=budget, batch_size=sizes.batch_size, rounded_up=_rounded_up(least)
     )
 
 

@@ -57,10 +57,7 @@ def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool)
         FormatError: shards differ from the manifest.
     """
     if not folder.absolute().parent.is_dir():
-        raise InputError(
-            f"cache='disk:{folder}': {folder.absolute().parent} does not exist; create that folder, or mount "
-            "its disk, first"
-        )
+        raise InputError("cache-parent-missing", folder=folder, parent=folder.absolute().parent)
     keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
     folder = folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
     try:
@@ -68,7 +65,7 @@ def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool)
         with _lock, _locked(folder):
             paths = _fill(folder, source, strict=strict)
     except OSError as error:
-        raise InputError(f"cache= cannot use {folder}: {error.strerror or error}") from error
+        raise InputError("cache-unusable", where=folder, why=error.strerror or error) from error
     return replace(shards, paths=tuple(map(str, paths)))
 
 
@@ -90,8 +87,12 @@ def _fill(folder: Path, source: Source, *, strict: bool) -> list[AnyPath]:
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise InputError(
-            f"{folder}: caching {len(missing)} shards of split {name!r} needs {size(num_bytes)}, "
-            f"but only {size(free)} is free; use another disk, or leave cache= out"
+            "cache-disk-full",
+            folder=folder,
+            num_missing=len(missing),
+            name=name,
+            num_bytes=num_bytes,
+            free=free,
         )
     copying = _Copying(num_bytes, f"{root}: caching split {name!r}")
 

@@ -71,9 +71,9 @@ def bench(
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
     if isinstance(path, Mix):
-        raise OptionsError(f"path={path!r} must be one dataset; measure those of a Mix one by one")
+        raise OptionsError("bench-path", path=path)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 600:
-        raise OptionsError(f"seconds={seconds!r} must be a number above 0, and at most 600")
+        raise OptionsError("bench-seconds", seconds=seconds)
     options = LoadOptions(
         path=path,
         split=split,
@@ -94,8 +94,7 @@ def bench(
     content, plan = make_content(options, source), make_plan(options, source)
     if plan.assignment.num_steps == 0:
         raise OptionsError(
-            f"batch_size={batch_size} exceeds the {num_examples} examples of {source.label}; "
-            "use a smaller one"
+            "bench-batch-size", batch_size=batch_size, num_examples=num_examples, label=source.label
         )
     disk = None if is_remote else _disk_rate(source, num_examples, seconds)
     encoded = replace(options, image=None, boxes=None, map_fn=None)

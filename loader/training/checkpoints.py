@@ -51,10 +51,7 @@ def newest_readable(folder: str) -> str | None:
     if _STATE not in names and numbers == {1}:
         _warn(f"{_listed(faults)}: the first checkpoint was not finished; training starts from scratch")
         return None
-    raise InputError(
-        f"{folder} has no checkpoint that can be read: {_listed(faults)}; restore these files from a backup, "
-        "or use a different folder to start from scratch"
-    )
+    raise InputError("checkpoints-unreadable", folder=folder, faults=_listed(faults))
 
 
 def remove_damaged_state(folder: str) -> None:

@@ -82,13 +82,16 @@ class Progress(tf.Module):  # type: ignore[misc]
                 the dataset was loaded, or a graph is being traced.
         """
         if not tf.executing_eagerly():
-            raise OptionsError("advance() inside a tf.function would count only once; call it from Python")
+            raise OptionsError("advance-in-graph")
         check_integer("steps", steps)
         loaded, now = self._checked(), (self.epoch, self.step)
         if now != loaded.reached:
             raise OptionsError(
-                f"the position was set to epoch {now[0]}, step {now[1]} after load(), but the dataset is at "
-                f"epoch {loaded.reached[0]}, step {loaded.reached[1]}; restore the checkpoint before load()"
+                "progress-moved",
+                now=now[0],
+                now2=now[1],
+                reached=loaded.reached[0],
+                reached2=loaded.reached[1],
             )
         total = now[0] * loaded.steps_per_epoch + now[1] + steps
         epoch, step = divmod(total, loaded.steps_per_epoch)
@@ -115,7 +118,7 @@ class Progress(tf.Module):  # type: ignore[misc]
 
     def _checked(self) -> _Loaded:
         if self._loaded is None:
-            raise OptionsError("no dataset starts at this progress yet; pass it to load(start=...) first")
+            raise OptionsError("progress-unstarted")
         return self._loaded
 
 

@@ -28,12 +28,9 @@ def replicate(strategy: tf.distribute.Strategy, static: object) -> object:
             values.
     """
     if not isinstance(strategy, tf.distribute.Strategy):
-        raise OptionsError(f"strategy={strategy!r} must be a tf.distribute.Strategy")
+        raise OptionsError("strategy-type", strategy=strategy)
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-        raise OptionsError(
-            "ParameterServerStrategy has no replicas that hold values; put static tensors in variables, "
-            "which it places on its servers, or capture them in map_fn="
-        )
+        raise OptionsError("replicate-servers")
     with tf.device("CPU:0"):
         tensors = _converted(static, "static")
     try:
@@ -59,7 +56,4 @@ def _converted(value: object, name: str) -> object:
     try:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError) as error:
-        raise OptionsError(
-            f"{name} has type {type(value).__name__}, which cannot be converted to a tensor: {error}; use "
-            "tensors or arrays"
-        ) from error
+        raise OptionsError("replicate-type", name=name, kind=type(value).__name__, error=error) from error

@@ -122,24 +122,15 @@ class Resume(Hooks):
         if self._checkpoint is None:
             self._restore(model)
         if not self.progress.is_at_start:
-            raise OptionsError(
-                "steps were taken since load(start=resume.progress), but fit would read the dataset from its "
-                "beginning again; call load() again before fit"
-            )
+            raise OptionsError("resume-steps-taken")
         if params["steps"] != steps:
-            raise OptionsError(
-                f"fit takes {params['steps']} steps per epoch, but an epoch of the dataset has {steps}; "
-                "use fit(steps_per_epoch=resume.progress.steps_per_epoch)"
-            )
+            raise OptionsError("resume-steps-per-epoch", params=params["steps"], steps=steps)
         if epochs is not None and params["epochs"] > epochs:
-            raise OptionsError(
-                f"fit(epochs={params['epochs']}) exceeds load(epochs={epochs}); use load(epochs=None)"
-            )
+            raise OptionsError("resume-epochs", params=params["epochs"], epochs=epochs)
         at_once = getattr(model, "steps_per_execution", 1)
         if (steps - self.progress.step) % at_once or steps % at_once:
             raise OptionsError(
-                f"steps_per_execution={at_once} must divide both the {steps} steps of an epoch and the "
-                f"{steps - self.progress.step} steps left in this one; pass a divisor of both to compile()"
+                "resume-steps-per-execution", at_once=at_once, steps=steps, steps2=steps - self.progress.step
             )
         self._since = 0
 
@@ -150,10 +141,7 @@ class Resume(Hooks):
             OptionsError: it does not.
         """
         if epoch != self.progress.epoch:
-            raise OptionsError(
-                f"fit starts at epoch {epoch}, but the run is in epoch {self.progress.epoch}; use "
-                "fit(initial_epoch=resume.progress.epoch)"
-            )
+            raise OptionsError("resume-initial-epoch", epoch=epoch, epoch2=self.progress.epoch)
         self._batches = 0
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
@@ -202,10 +190,7 @@ class Resume(Hooks):
             try:
                 checkpoint.restore(self._latest).assert_consumed()
             except (AssertionError, ValueError, tf.errors.OpError) as error:
-                raise OptionsError(
-                    f"{self._latest} does not match this model and optimizer; create them as in that run, or "
-                    f"use a different folder to start from scratch: {error}"
-                ) from error
+                raise OptionsError("resume-model", latest=self._latest, error=error) from error
             for variable, copy in self._copies:
                 variable.assign(copy.numpy())
         remove_damaged_state(self._folder)
@@ -229,11 +214,7 @@ def _check_backend() -> None:
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras else "tensorflow"
     if backend not in ("tensorflow", "jax"):
-        raise OptionsError(
-            f"Resume works with Keras on TensorFlow or JAX, not on {backend}: there random numbers, such as "
-            "those of Dropout, come from a generator outside of the model; set KERAS_BACKEND=jax, or save "
-            "loader.Progress().position, the model and all generators yourself"
-        )
+        raise OptionsError("resume-backend", backend=backend)
 
 
 def _check_model(model: _Model) -> None:
@@ -245,16 +226,8 @@ def _check_model(model: _Model) -> None:
     strategy = getattr(model, "distribute_strategy", None)
     is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1
     if is_one_of_several or (strategy and has_several_hosts(strategy)):
-        raise OptionsError(
-            "Resume works on one host; on several, save loader.Progress() in your own tf.train.Checkpoint"
-        )
+        raise OptionsError("resume-hosts")
     if not model.built or not model.variables:
-        raise OptionsError(
-            "the model has no weights yet; start it with an Input layer, or call "
-            "model.build(input_shape) before fit"
-        )
+        raise OptionsError("resume-no-weights")
     if not hasattr(model.optimizer, "build"):
-        raise OptionsError(
-            f"{type(model.optimizer).__name__} has no build(), so its state cannot be restored before the "
-            "first step; use a non-legacy optimizer"
-        )
+        raise OptionsError("resume-optimizer", kind=type(model.optimizer).__name__)

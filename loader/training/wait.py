@@ -96,7 +96,7 @@ class InputWait(Hooks):
         """
         if not isinstance(dataset, tf.data.Dataset):
             name = type(dataset).__name__
-            raise OptionsError(f"watch({name}) requires a tf.data.Dataset; in a custom loop use batches()")
+            raise OptionsError("watch-type", name=name)
         self._is_watching = True
 
         # Keras requests batches inside a compiled function or in another thread, where callbacks cannot see
@@ -138,9 +138,7 @@ class InputWait(Hooks):
             OptionsError: it was not.
         """
         if not self._is_watching:
-            raise OptionsError(
-                "InputWait measures no batches: use fit(wait.watch(dataset), callbacks=[wait])"
-            )
+            raise OptionsError("wait-no-batches")
         self._is_first_step = True
 
     def on_epoch_begin(self, epoch: int, logs: object = None) -> None:

@@ -55,7 +55,7 @@ def adopt(
     folder = any_path(root)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
-        raise InputError(f"{folder} {what}; name a folder of TFRecord files")
+        raise InputError("adopt-not-a-folder", folder=folder, what=what)
     with locked(folder):
         replaced = manifest_version(folder)
         current = _current(folder, overwrite=overwrite)
@@ -65,7 +65,7 @@ def adopt(
         manifest = adopted_manifest(folder, chosen, scanned, options, declared, log)
         if current and not overwrite and replace(current, views={}) != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
-            raise InputError(f"{folder} was adopted with other {what}; give overwrite=True to adopt it again")
+            raise InputError("adopt-differs", folder=folder, what=what)
         if manifest.schema.class_names and labels_are_foreign(folder, current):
             log(as_warning(f"{folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}"))
         manifest = with_labels(folder, manifest, current)
@@ -77,7 +77,7 @@ def adopt(
         try:
             is_new = write_adopted(folder, manifest, companions, current, replaced)
         except (FileExistsError, ChangedError):
-            raise BuildError(f"{folder}: another process has written {MANIFEST_NAME} meanwhile") from None
+            raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
         if not is_new:
             log(f"{folder} is up to date")
     return manifest
@@ -100,7 +100,7 @@ def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
         raise
     if current.options.get("source") != SOURCE:
         # its manifest holds what records do not, such as class names and the number of rejected inputs
-        raise InputError(f"{folder} is already a dataset, build {current.build_id}, and needs no adoption")
+        raise InputError("adopt-is-dataset", folder=folder, build_id=current.build_id)
     return current
 
 

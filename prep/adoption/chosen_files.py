@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tfshards.prep.adoption.record_files import FoundFile, file_faults, list_files, record_files
 from tfshards.prep.adoption.split_names import missing_shards, splits_by_glob, splits_by_name
 from tfshards.prep.adoption.tfds_folder import tfds_folders
-from tfshards.prep.progress.lines import Log, as_warning, counted
+from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.schemas import FormatError, InputError
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import is_reserved
 from tfshards.schemas.storage import AnyPath
@@ -55,9 +55,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
     files = list_files(root)
     candidates = {file.path: file for file in record_files(files)}
     if not candidates:
-        raise InputError(
-            f"{root} holds no TFRecord files: none of {counted(len(files), 'file')} begins with a record"
-        )
+        raise InputError("adopt-no-files", root=root, num_files=len(files))
     splits = (
         splits_by_glob(list(candidates), globs)
         if globs
@@ -99,7 +97,7 @@ def _check_numbers(
     more = f" and {number - len(names):,} more" if number > len(names) else ""
     message = f"{counted(number, 'file')} missing in a numbered series: {', '.join(names)}{more}"
     if not allow_missing:
-        raise InputError(f"{root}: {message}; restore them, or give allow_missing=True to adopt the others")
+        raise InputError("adopt-files-missing", root=root, message=message)
     log(as_warning(message))
 
 
@@ -113,7 +111,6 @@ def _compression(files: list[FoundFile]) -> Compression:
     plain = [file.path for file in files if file.form == "none"]
     if gzip and plain:
         raise InputError(
-            f"{counted(len(gzip), 'file')} compressed with gzip ({gzip[0]}) and {len(plain):,} plain "
-            f"({plain[0]}); a dataset has one compression: choose the files with splits="
+            "adopt-compressions-mixed", num_gzip=len(gzip), gzip=gzip[0], num_plain=len(plain), plain=plain[0]
         )
     return "gzip" if gzip else "none"

@@ -71,7 +71,7 @@ class AdoptOptions:
         check_class_names(self.class_names)
         fault = name_fault(self.name) if self.name is not None else None
         if fault:
-            raise OptionsError(f"the dataset's name {fault}")
+            raise OptionsError("dataset-name", fault=fault)
 
     def to_json(self) -> dict[str, Json]:
         """Return the options as the manifest records them."""
@@ -143,7 +143,7 @@ def adopted_manifest(
     if together.roles.label not in together.features:
         together.roles = options.roles
     if not together.num_records:
-        raise InputError(f"{folder}: the TFRecord files hold no records, so there is nothing to adopt")
+        raise InputError("adopt-no-records", folder=folder)
     inferred = infer(together, declared)
     for warning in inferred.warnings:
         log(as_warning(warning))
@@ -152,7 +152,7 @@ def adopted_manifest(
     names, problems = _class_names(folder, folders, inferred, together, options)
     problems = [*inferred.problems, *problems]
     if problems:
-        raise InputError(f"{folder} cannot be adopted:", *(f"  {problem}" for problem in problems))
+        raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), folder=folder)
     schema = Schema(inferred.features, names)
     splits = {
         name: Split(
@@ -216,7 +216,7 @@ def _name(folder: AnyPath, tfds: Sequence[str]) -> str:
     name = tfds_name(folder, tfds) or _folder_name(folder)
     fault = name_fault(name)
     if fault:
-        raise InputError(f"the folder's name {fault}; give another with name=")
+        raise InputError("adopt-folder-name", fault=fault)
     return name
 
 

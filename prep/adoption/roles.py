@@ -25,9 +25,9 @@ def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
     for text in texts:
         match = _RAW.fullmatch(text)
         if match is None:
-            raise OptionsError(f"raw={text!r} must be NAME=DTYPE[SHAPE], such as image_raw=uint8[28,28,1]")
+            raise OptionsError("raw-form", text=text)
         if match["name"] in raw:
-            raise OptionsError(f"raw={text!r} repeats the feature {match['name']!r}")
+            raise OptionsError("raw-repeated", text=text, match=match["name"])
         shape = tuple(int(number) for number in match["shape"].split(",") if number)
         raw[match["name"]] = match["dtype"], shape
     return raw
@@ -77,16 +77,13 @@ class FeatureRoles:
         check_strings("drop", self.drop)
         for name, times in Counter(self.names).items():
             if times > 1:
-                raise OptionsError(
-                    f"the feature {name!r} is named {times} times in label=, images=, raw=, drop=;"
-                    " name it once"
-                )
+                raise OptionsError("feature-roles-repeated", name=name, times=times)
         for name, (dtype, shape) in self.raw.items():
             try:
                 Feature(name, "raw", dtype, shape)
             except ValueError as error:
                 given = f"{name}={dtype}{list(shape)}"
-                raise OptionsError(f"raw={given!r}: {error}") from None
+                raise OptionsError("raw-invalid", given=given, error=error) from None
 
     @property
     def names(self) -> list[str]:

@@ -32,9 +32,9 @@ def parse_globs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, glob = text.partition("=")
         if not glob:
-            raise OptionsError(f"splits={text!r} must be NAME=GLOB, such as train='train-*'")
+            raise OptionsError("glob-form", text=text)
         if name in globs:
-            raise OptionsError(f"splits={text!r} repeats the split {name!r}")
+            raise OptionsError("glob-repeated", text=text, name=name)
         globs[name] = glob
     return globs
 
@@ -42,7 +42,7 @@ def parse_globs(texts: Sequence[str]) -> dict[str, str]:
 def check_globs(globs: Mapping[str, str]) -> None:
     """Raise OptionsError if a split's name is not allowed."""
     for fault in filter(None, map(name_fault, globs)):
-        raise OptionsError(f"the split name {fault}")
+        raise OptionsError("split-name", fault=fault)
 
 
 def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
@@ -58,15 +58,19 @@ def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, 
         matching = [name for name, glob in globs.items() if fnmatch.fnmatchcase(path, glob)]
         if len(matching) > 1:
             raise InputError(
-                f"{path} matches the patterns of two splits, {matching[0]}={globs[matching[0]]} and "
-                f"{matching[1]}={globs[matching[1]]}; each file belongs to one split"
+                "globs-overlap",
+                path=path,
+                matching=matching[0],
+                globs=globs[matching[0]],
+                matching2=matching[1],
+                globs2=globs[matching[1]],
             )
         for name in matching:
             splits[name].append(path)
     for name, found in splits.items():
         if not found:
             known = f"; the files are {listed(paths, _SHOWN)}" if paths else ""
-            raise InputError(f"splits={ {name: globs[name]}!r} matches no TFRecord file{known}")
+            raise InputError("glob-without-files", given={name: globs[name]}, known=known)
     return {name: sorted(found, key=natural) for name, found in splits.items()}
 
 
@@ -89,10 +93,7 @@ def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[
         splits[_split_of(path, tfds_folders)].append(path)
     if "" in splits and len(splits) > 1:
         named = next(name for name in splits if name)
-        raise InputError(
-            f"{splits[''][0]} names no split, but {splits[named][0]} names {named!r}; assign every "
-            "file with splits="
-        )
+        raise InputError("file-without-split", splits=splits[""][0], splits2=splits[named][0], named=named)
     ordered = sorted(splits, key=usual_order)
     return {name or "train": sorted(splits[name], key=natural) for name in ordered}
 
@@ -126,10 +127,7 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
             continue
         known, other = first.setdefault((row.head, row.tail), (row, path))
         if known != row:
-            raise InputError(
-                f"{other} and {path} belong to two numbered series, one perhaps from an earlier write; "
-                "choose the files with splits="
-            )
+            raise InputError("two-series", other=other, path=path)
         indexes = existing.pop(row, None)
         if indexes is None:
             # this series was checked before
@@ -173,7 +171,7 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
     if folder in tfds_folders and tfds:
         fault = name_fault(tfds["split"])
         if fault:
-            raise InputError(f"{path}: the split name {fault}; name it with splits=")
+            raise InputError("split-name-of-file", path=path, fault=fault)
         return tfds["split"]
     words = _words(name.lower())
     for part in folder.lower().split("/"):
@@ -182,7 +180,7 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
         words += inner if len(inner) == 1 and _WORD.fullmatch(inner[0]) else []
     found = list(dict.fromkeys(words))
     if len(found) > 1:
-        raise InputError(f"{path} names two splits, {found[0]!r} and {found[1]!r}; choose one with splits=")
+        raise InputError("file-of-two-splits", path=path, found=found[0], found2=found[1])
     return found[0] if found else ""
 
 

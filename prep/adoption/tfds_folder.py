@@ -44,12 +44,12 @@ def tfds_class_names(root: AnyPath, folders: Iterable[str], feature: str) -> tup
         try:
             lines = read_whole(path, METADATA).decode("utf-8").replace("\r", "\n").split("\n")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not UTF-8: {error}; give the names with class_names=") from None
+            raise InputError("tfds-classes-unreadable", path=path, error=error) from None
         # TFDS strips lines and skips empty ones
         found[tuple(line.strip() for line in lines if line.strip())] = path
     if len(found) > 1:
         one, other = list(found.values())[:2]
-        raise InputError(f"{one} and {other} name different classes; give the names with class_names=")
+        raise InputError("tfds-classes-differ", one=one, other=other)
     return next(iter(found), ())
 
 

@@ -64,7 +64,7 @@ class Audit:
             InputError: the examples have no keys.
         """
         if not self.has_keys:
-            raise InputError("the examples have no keys, so that no key can be listed")
+            raise InputError("audit-no-keys")
         return sorted({example.key for example in chosen_examples(self.findings, kinds)})
 
 

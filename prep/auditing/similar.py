@@ -61,8 +61,7 @@ def check_distance(distance: int | None) -> None:
     """Raise OptionsError if ``distance`` is out of range."""
     if distance is not None and not 0 <= distance <= MAX_DISTANCE:
         raise OptionsError(
-            f"distance={distance} must be from 0 to {MAX_DISTANCE} (of {HASH_BITS} bits; at more, most pairs "
-            "are different images), or none to compare bytes only"
+            "distance-range", distance=distance, max_distance=MAX_DISTANCE, hash_bits=HASH_BITS
         )
 
 
@@ -71,10 +70,7 @@ def require_imagehash() -> None:
     try:
         import imagehash  # noqa: F401
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"finding near-duplicate images requires {error.name}: pip install 'tfshards[audit]';"
-            " or compare bytes only with distance=None"
-        ) from None
+        raise InputError("audit-extra-missing", name=error.name) from None
 
 
 def perceptual_hash(image: Picture) -> Hashes:

@@ -124,8 +124,7 @@ def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, t
         tick(len(data) + FRAME_OVERHEAD)
     if len(rows.keys) != shard.num_examples:
         raise InputError(
-            f"{path} holds {len(rows.keys)} records, but the manifest lists {shard.num_examples};"
-            " 'tfshards verify' reports every problem"
+            "records-miscounted", path=path, num_keys=len(rows.keys), num_examples=shard.num_examples
         )
     return rows
 

@@ -38,9 +38,7 @@ def added_membership(
     if listing.splits:
         unknown = [split for split in listing.splits if split not in splits]
         if unknown:
-            raise InputError(
-                f"the source has the split {unknown[0]!r}, but {root} has only {', '.join(splits)}"
-            )
+            raise InputError("split-not-in-dataset", unknown=unknown[0], root=root, splits=splits)
         examples = {
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
         }
@@ -58,9 +56,5 @@ def added_membership(
             groups=[groups[number] for number in numbers.tolist()] if groups else None,
         )
     if len(splits) > 1:
-        raise InputError(
-            f"nothing determines the splits of the new examples: {root} has the splits "
-            f"{', '.join(splits)}, and was not split by ratios; name the splits in the source, such as by "
-            "folders"
-        )
+        raise InputError("splits-undetermined", root=root, splits=splits)
     return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})

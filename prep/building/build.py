@@ -32,12 +32,13 @@ from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.records.content import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Split, Totals
 from tfshards.schemas.build_area import create
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest, require_space
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.sizes import size
@@ -113,10 +114,7 @@ def build(
                 return state.manifest
             line = changed_line(plan.listing, changed)
             if not overwrite:
-                raise InputError(
-                    f"{folder} holds a dataset with other inputs: {line}; give overwrite=True to replace it, "
-                    "or choose another output"
-                )
+                raise InputError("dataset-of-other-inputs", folder=folder, line=line)
             log(line)
         writer = LayoutWriter(
             reader=reader,

@@ -154,8 +154,7 @@ def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
         if isinstance(error, OSError):
             why = f"{error.filename2 or error.filename or folder} could not be written: {error.strerror}"
         raise IncompleteError(
-            f"{folder}: build {manifest.build_id} is committed, and all of its examples can be read, but "
-            f"{why}; the next command on this dataset completes it"
+            "committed-incomplete", folder=folder, build_id=manifest.build_id, why=why
         ) from error
     for note in view_notes(manifest, folder):
         log(as_warning(note))
@@ -216,9 +215,9 @@ def read_rejects(path: AnyPath) -> list[Reject]:
         lines = read_whole(path, REJECTS).decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is not a list of rejected inputs: {error!r}") from None
+        raise InputError("rejects-invalid", path=path, error=error) from None
 
 
 def rejects_text(rejects: Sequence[Reject]) -> bytes:

@@ -17,7 +17,7 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
-from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.progress.lines import Log, Progress
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import masked_crc32c
 from tfshards.prep.records.reader import FrameReader, RecordError
@@ -27,6 +27,7 @@ from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import read_index
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import inputs_name, rejects_name
@@ -115,9 +116,7 @@ def changed_inputs(
             wanted = np.flatnonzero(suspects[of_shard])
             checksums = _checksums(folder, shard, manifest.compression, wanted)
             if None in checksums:
-                raise InputError(
-                    f"{folder / shard.path} or its index is damaged; run tfshards verify {folder}"
-                )
+                raise InputError("shard-or-index-damaged", path=folder / shard.path, folder=folder)
             held |= zip(of_shard[wanted].tolist(), checksums, strict=True)
     changed = differing(listing, reader, numbers, [held[number] for number in numbers.tolist()])
     if not len(changed):

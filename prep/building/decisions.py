@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.imaging.options import VERSIONS, with_all_images
 from tfshards.prep.planning.plan import Plan, plan_id_of
-from tfshards.prep.progress.lines import counted
 from tfshards.schemas import InputError, Manifest, Schema
 from tfshards.schemas.build_area import check_owned, foreign
+from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import is_manifest
 from tfshards.schemas.names import MANIFEST_NAME
@@ -66,13 +66,10 @@ def check_usable(state: OutputState) -> None:
     """Raise InputError if the output is a file, holds files but no dataset, or a manifest of another tool."""
     folder = state.folder
     if state.is_file:
-        raise InputError(f"{folder} is a file; the last argument, dataset=, must be a folder or a new name")
+        raise InputError("dataset-is-file", folder=folder)
     check_owned(folder)
     if state.is_foreign:
-        raise InputError(
-            f"{folder} holds files but no dataset, such as {state.a_file!r}; choose an empty folder or a new "
-            "name"
-        )
+        raise InputError("folder-not-empty", folder=folder, a_file=state.a_file)
     if state.fault and not is_manifest(folder / MANIFEST_NAME):
         raise foreign(folder / MANIFEST_NAME)
 
@@ -100,26 +97,21 @@ def is_up_to_date(
         return False
     if state.is_adopted:
         # they stay as they are, and there may be no other copy
-        raise InputError(f"{folder} holds records that tfshards did not write; choose another output")
+        raise InputError("dataset-not-ours", folder=folder)
     if not wanted.is_in(manifest):
         if overwrite:
             return False
         edits = _edits(manifest)
         if edits:
-            raise InputError(
-                f"{folder} holds a dataset that was edited: {edits}. To add new inputs, use 'tfshards "
-                "append'; overwrite=True builds the dataset anew from the source, which undoes the edits; or "
-                "choose another output"
-            )
+            raise InputError("dataset-edited", folder=folder, edits=edits)
         # such as in a folder that was renamed
         is_renamed = replace(wanted, name=manifest.name).is_in(manifest)
         keeps = f", name={manifest.name!r} to keep it" if is_renamed else ""
         raise InputError(
-            f"{folder} holds a dataset {_distinction(manifest, wanted, changes)}; give overwrite=True to "
-            f"replace it{keeps}, or choose another output"
+            "dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes), keeps=keeps
         )
     if state.damage and not overwrite:
-        raise InputError(f"{folder} is damaged: {state.damage[0]}; give overwrite=True to rebuild it")
+        raise InputError("dataset-damaged", folder=folder, damage=state.damage[0])
     return not state.damage
 
 

@@ -41,13 +41,11 @@ def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_std
         kept = {manifest.build_id: manifest for manifest in kept_manifests(folder)}
         if build_id not in kept:
             has = f"it has {listed([*kept], _SHOWN)}" if kept else "it has none"
-            raise InputError(
-                f"{folder} has no generation {build_id!r} to restore; {has}; see 'tfshards generations'"
-            )
+            raise InputError("generation-unknown", folder=folder, build_id=build_id, has=has)
         manifest = kept[build_id]
         problems = file_problems(manifest, folder)
         if problems:
-            raise InputError(f"build {build_id} of {folder} is damaged and cannot be restored: {problems[0]}")
+            raise InputError("generation-damaged", build_id=build_id, folder=folder, problems=problems[0])
         # from which the next command completes it after a crash
         area = BuildArea(folder, build_id)
         create(area.root)

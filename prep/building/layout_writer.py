@@ -74,7 +74,7 @@ class LayoutWriter(PlannedBuild):
         try:
             self.engine.run(work, self.beam_args)
         except Exception as failure:
-            raise BuildError(_reason(self.area, failure)) from failure
+            raise BuildError("build-failed", text=_reason(self.area, failure)) from failure
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tfshards.prep.progress.lines import counted
 from tfshards.prep.writing.area import FinishedShard
+from tfshards.schemas.errors import counted
 from tfshards.schemas.losses import LOSSES
 
 

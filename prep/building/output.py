@@ -18,13 +18,14 @@ from tfshards.prep.building.decisions import (
 )
 from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
 from tfshards.prep.planning.options import Options
-from tfshards.prep.progress.lines import Log, counted
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.build_area import AREA_NAME, remove, staged_folder, staged_folders
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
@@ -51,13 +52,11 @@ def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | 
     if not isinstance(dataset, RemotePath):
         check_path("dataset", dataset)
         if not os.fspath(dataset):
-            raise OptionsError("the path of the output is empty; name a folder")
+            raise OptionsError("output-empty")
     folder = any_path(dataset)
     for location in inputs:
         if location is not None and _is_inside(folder, location):
-            raise OptionsError(
-                f"the output {folder} is inside the input {location}; choose a folder outside it"
-            )
+            raise OptionsError("output-in-input", folder=folder, location=location)
     return folder
 
 
@@ -78,7 +77,7 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
     name = options.name or last
     fault = name_fault(name)
     if fault:
-        raise OptionsError(f"the output's name {fault}; give another with name=")
+        raise OptionsError("output-name", fault=fault)
     return name
 
 
@@ -99,7 +98,7 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
             check_usable(state)
             yield state
         except OSError as error:
-            raise BuildError(system_fault(folder, error)) from error
+            raise BuildError("build-failed", text=system_fault(folder, error)) from error
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -110,7 +109,7 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
     except OSError as error:
         _remove_empty(new_folders)
         check_usable(inspect_output(folder))
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
     with locked(folder):
         try:
             state = inspect_output(folder)
@@ -118,7 +117,7 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
             _make_area(folder)
             yield state
         except OSError as error:
-            raise BuildError(system_fault(folder, error)) from error
+            raise BuildError("build-failed", text=system_fault(folder, error)) from error
         finally:
             _remove_empty([folder / AREA_NAME, *new_folders])
 
@@ -128,7 +127,7 @@ def _make_area(folder: Path) -> None:
         (folder / AREA_NAME).mkdir(exist_ok=True)
         sync_directory(folder)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -150,7 +149,7 @@ def locked(folder: AnyPath) -> Iterator[None]:
     if isinstance(folder, RemotePath):
         yield
         return
-    busy = InputError(f"{folder}: another build is writing to it; wait until it has ended")
+    busy = InputError("build-running", folder=folder)
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
@@ -163,16 +162,13 @@ def locked(folder: AnyPath) -> Iterator[None]:
                 if not lock(descriptor):
                     raise busy
         except OSError as error:
-            raise InputError(f"{folder}: cannot be locked: {error.strerror}; choose a local folder") from None
+            raise InputError("output-unlockable", folder=folder, why=error.strerror) from None
         if not _is_still(folder, descriptor):
             # the other build has just ended and removed the folder, which was empty
             raise busy
         for name in _NOT_LINKS:
             if (folder / name).is_symlink():
-                raise InputError(
-                    f"{folder / name} is a symbolic link, through which files elsewhere would be written; "
-                    "replace it by what it leads to, or choose another output"
-                )
+                raise InputError("output-linked", name=folder / name)
         yield
     finally:
         os.close(descriptor)

@@ -83,7 +83,7 @@ def inspect_output(folder: AnyPath) -> OutputState:
     except OSError as error:
         if isinstance(folder, Path):
             raise
-        raise InputError(f"{folder}: {error.strerror}") from error
+        raise InputError("folder-fault", folder=folder, why=error.strerror) from error
 
 
 def _inspect(folder: AnyPath) -> OutputState:

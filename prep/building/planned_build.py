@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.progress.lines import Log, Reporter, counted
+from tfshards.prep.progress.lines import Log, Reporter
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.remote_area import compared
 from tfshards.prep.writing.shard import ShardTask
 from tfshards.schemas import BuildError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.sizes import size
@@ -100,11 +101,8 @@ class PlannedBuild:
             where = f"shard {lost[0].shard_index} of split {lost[0].split!r}"
             if isinstance(self.area.root, RemotePath):
                 # two attempts that begin together may both run, and one may write what the other has finished
-                raise BuildError(
-                    f"{where} is not finished any more: another run of the same build writes it; when that "
-                    "has ended, run the same command again"
-                )
-            raise BuildError(f"the pipeline ended without {where}")
+                raise BuildError("shard-overtaken", where=where)
+            raise BuildError("shard-unfinished", where=where)
         return {shard: found[shard] for shard in shards}
 
     def _intact(

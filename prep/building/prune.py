@@ -59,7 +59,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
         IncompleteError: a file that the dataset lacks cannot be written.
     """
     folder = any_path(dataset)
-    nothing = InputError(f"{folder} holds neither a dataset nor an unfinished build; nothing was removed")
+    nothing = InputError("nothing-to-prune", folder=folder)
     if isinstance(folder, Path) and not folder.is_dir():
         raise nothing
     with locked(folder):
@@ -82,7 +82,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             try:
                 _remove(folder, files, roots)
             except OSError as error:
-                raise InputError(f"{error.filename}: {error.strerror}") from error
+                raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
     return found
 
 

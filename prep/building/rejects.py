@@ -44,10 +44,14 @@ def check_rejects(
         else "fix them and build again, or allow more and append the fixed files later"
     )
     raise BuildError(
-        f"{len(rejects)} of {inputs} inputs {_are(rejects)} rejected ({_reasons(rejects)}), more than "
-        f"max_rejected= allows ({_percent(options.rejected_share)})",
+        "too-many-rejected",
         *_first(rejects),
         f"{path} lists them; {remedy}",
+        num_rejects=len(rejects),
+        inputs=inputs,
+        are=_are(rejects),
+        reasons=_reasons(rejects),
+        percent=_percent(options.rejected_share),
     )
 
 
@@ -112,7 +116,8 @@ def repeated_inputs(
     if not found:
         return []
     if options.duplicates == "fail":
-        raise BuildError(*_pairs(plan.listing, found))
+        first_line, *pairs = _pairs(plan.listing, found)
+        raise BuildError("duplicates-found", *pairs, text=first_line)
     keys, labels = plan.listing.keys, plan.listing.labels
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
@@ -157,14 +162,16 @@ def final_layouts(
             numbers = {int(number) for shard in layout for number in shard}
             lost = [reject for reject in rejects if plan.listing.find(reject.key) in numbers]
             raise BuildError(
-                f"every input of split {split!r} was rejected ({_reasons(lost)})",
+                "split-rejected",
                 *_first(lost),
                 "fix these inputs, or give options under which they are accepted, and build again",
+                split=split,
+                reasons=_reasons(lost),
             )
         if accepted[split] < len(layout):
             counts = {name: len(shards) for name, shards in plan.layouts.items()}
             fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
-            raise BuildError(f"after rejects, {fault}")
+            raise BuildError("too-few-after-rejects", fault=fault)
         layouts[split] = rebalance(layout, rejected, sizes)
     return layouts
 

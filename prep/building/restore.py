@@ -35,7 +35,7 @@ def source_or_paths(given: Inputs) -> Source | list[str]:
     if isinstance(paths, Sequence) and all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
         return [os.fsdecode(path) for path in paths]
     if isinstance(paths, Sequence) or not hasattr(paths, "stage"):
-        raise OptionsError(f"source={given!r} must be paths, or a source such as ImageFolder('photos')")
+        raise OptionsError("source-not-paths", given=given)
     return paths
 
 
@@ -72,7 +72,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     """
     options = _source_options(manifest)
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
-        raise OptionsError("follow_links=True has no effect, since the dataset has no images; leave it out")
+        raise OptionsError("follow-links-useless")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
     return KINDS[str(options["source"])]().restore(recorded, inputs)
 
@@ -87,10 +87,7 @@ def kind_of_source(manifest: Manifest) -> str:
     how = f"was made by {kind}" if isinstance(kind, str) else "does not record how it was made"
     if isinstance(kind, str) and kind in KINDS:
         return kind
-    raise InputError(
-        f"the dataset {manifest.name!r} {how}; only shards of a dataset that one build made from "
-        "its source can be rebuilt; create the dataset again, or restore the files from a backup"
-    )
+    raise InputError("not-a-build", manifest=manifest.name, how=how)
 
 
 def restored_options(manifest: Manifest) -> Options:
@@ -125,17 +122,13 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     for build in (first, *others):
         if build.get("source") not in KINDS:
             raise InputError(
-                f"the dataset {manifest.name!r} was made by {build.get('source')}, so that its manifest "
-                f"records no options of a build; {remedy}"
+                "records-no-build", manifest=manifest.name, get=build.get("source"), remedy=remedy
             )
     for other in others:
         names = {*first, *other} - _OF_BUILDS - {*VERSIONS}
         differing = sorted(name for name in names if first.get(name) != other.get(name))
         if differing:
-            raise InputError(
-                f"the dataset {manifest.name!r} was merged from builds with different options "
-                f"({', '.join(differing)}); {remedy}"
-            )
+            raise InputError("builds-differ", manifest=manifest.name, differing=differing, remedy=remedy)
     return first
 
 

@@ -42,14 +42,11 @@ def unless_committed(
             why = area.stop_reason()
             if why:
                 # what failed may only be a consequence of it
-                raise BuildError(why) from failure
+                raise BuildError("build-failed", text=why) from failure
             raise
         if wanted and wanted.is_in(now.manifest):
             # what this run has written since the other one removed it
             area.remove()
             log(f"{state.folder}: another run of the same build has committed it meanwhile")
             return now.manifest
-        raise BuildError(
-            f"{state.folder}: meanwhile another build was committed ({now.manifest.build_id}), and this one "
-            "was not; to replace that dataset by this one, run the same command again with overwrite=True"
-        ) from failure
+        raise BuildError("build-overtaken", folder=state.folder, build_id=now.manifest.build_id) from failure

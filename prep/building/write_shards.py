@@ -42,7 +42,6 @@ from tfshards.schemas.build_area import AREA_NAME, remove, staged_folders
 from tfshards.schemas.files import local_path
 
 _LOGGER = logging.getLogger("tfshards")
-_GONE = "{} is gone: another build of the dataset has begun or ended; let one at a time write to it"
 
 
 class WriteShards(Transform):  # type: ignore[misc]
@@ -193,7 +192,7 @@ class Steps:
         try:
             unfinished.mkdir()
         except FileNotFoundError:
-            raise BuildError(_GONE.format(area.root)) from None
+            raise BuildError("staging-gone", root=area.root) from None
         reader = ElementsReader.open(self.request.elements, self._staging)
         write_shard(replace(task.task, area=area, reader=reader), task.shard)
         shutil.rmtree(str(unfinished), ignore_errors=True)
@@ -266,7 +265,7 @@ class Steps:
             return None
         if found and plan_id == plan_id_of(found.name, found.schema, found.options, found.inputs_digest):
             return found
-        raise InputError(_GONE.format(self._staging))
+        raise InputError("staging-gone", root=self._staging)
 
 
 def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:

@@ -85,10 +85,10 @@ def shard_counts_of(texts: Sequence[str]) -> ShardCounts:
         split, equals, number = text.rpartition("=")
         is_repeated = split in by_split if equals else bool(default)
         if not number.isdecimal() or (equals and not split):
-            raise OptionsError(f"shards={text!r} must be a number, or SPLIT=NUMBER")
+            raise OptionsError("shards-form", text=text)
         if is_repeated:
             of = f"of split {split!r}" if equals else "of every split"
-            raise OptionsError(f"shards={text!r} gives the number {of} a second time; give it once")
+            raise OptionsError("shards-repeated", text=text, of=of)
         if equals:
             by_split[split] = int(number)
         else:

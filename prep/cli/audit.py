@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.progress.lines import counted
 from tfshards.prep.sources.keys_file import holds_written_keys, write_keys
 from tfshards.schemas import OptionsError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.new_file import check_new_file
 from tfshards.schemas.storage import any_path
 
@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.auditing.text import audit_json, audit_text
 
     if args.keys_of and not args.keys:
-        raise OptionsError("keys_of= has no effect without keys=; name a file")
+        raise OptionsError("keys-of-useless")
     path = any_path(args.keys) if args.keys else None
     if path is not None:
         check_new_file(path, "a list of keys", holds_written_keys)
@@ -86,7 +86,7 @@ def _distance(text: str) -> int | None:
     if text == "none":
         return None
     if not (text.isascii() and text.isdecimal()):
-        raise OptionsError(f"distance={text!r} must be a number of bits, or none")
+        raise OptionsError("distance-form", text=text)
     return int(text)
 
 

@@ -49,12 +49,12 @@ def read_config(path: str) -> dict[str, object]:
             raise ValueError(f"a line has more than {_MOST_DOTS:,} dots")
         content: dict[str, object] = tomllib.loads(text)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
     except RecursionError:
-        raise OptionsError(f"{path} is not a file of options: it is nested too deeply") from None
+        raise OptionsError("config-too-deep", path=path) from None
     except ValueError as error:
         # of TOML, or of UTF-8
-        raise OptionsError(f"{path} is not valid TOML: {error}") from None
+        raise OptionsError("config-not-toml", path=path, error=error) from None
     return content
 
 
@@ -73,7 +73,7 @@ def check_keys(keys: Collection[str], known: Collection[str], path: str) -> None
     for key in keys:
         if key not in known:
             hint = close_to(key.replace("_", "-"), known) or "the keys are the names of flags"
-            raise OptionsError(f"{path}: unknown key {_shown(key)}; {hint}")
+            raise OptionsError("config-key-unknown", path=path, key=_shown(key), hint=hint)
 
 
 def close_to(word: str, known: Collection[str]) -> str | None:
@@ -140,7 +140,7 @@ def _allowed(action: argparse.Action, *, is_repeatable: bool = False, has_names:
 
 
 def _mistake(place: str, value: object, allowed: str) -> OptionsError:
-    return OptionsError(f"{place} is {_shown(value)}, must be {allowed}")
+    return OptionsError("config-value", place=place, found=_shown(value), allowed=allowed)
 
 
 def _shown(value: object) -> str:

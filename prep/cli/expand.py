@@ -61,7 +61,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
         kind, *rest = rest
         # tables have an option of this name
         if "from" not in keys_of(kinds[kind]) and any(each.partition("=")[0] == "--from" for each in rest):
-            raise OptionsError(_without_kind(name, kind))
+            raise OptionsError("kind-with-from", kind=kind, verb=name)
     else:
         early = _before_kind(commands[name])
         found, rest = early.parse_known_args(rest)
@@ -70,7 +70,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
             manifest = read_build(dataset)
             kind = str(manifest.options["source"])
             if rest and rest[0] in kinds and not os.path.exists(rest[0]):
-                raise OptionsError(_without_kind(name, rest[0]))
+                raise OptionsError("kind-with-from", kind=rest[0], verb=name)
         elif found.config is None:
             return Expanded([*arguments])
         elif rest and rest[0] in kinds:
@@ -126,8 +126,11 @@ def _expanded(
         if len(positionals) < len(required):
             names = " ".join(str(action.metavar) for action in required)
             raise OptionsError(
-                f"{path} has {' and '.join(positional)}: on the command line, give none of them, or all as "
-                f"{names}, without flags; found only {positionals[0]!r}"
+                "config-paths",
+                path=path,
+                join=" and ".join(positional),
+                names=names,
+                positionals=positionals[0],
             )
         config = {key: config[key] for key in config if key not in positional}
     inputs = [str(config["source"])] if "source" in config else positionals[:1]
@@ -175,12 +178,6 @@ def _replaced(keys: Mapping[str, object], parser: argparse.ArgumentParser) -> se
     return {*keys}.union(*(group for group in [*groups, *_RIVALS] if group & {*keys}))
 
 
-def _without_kind(name: str, kind: str) -> str:
-    return (
-        f"leave {kind!r} out: --from takes KIND from the dataset (tfshards {name} --from DATASET SOURCE NEW)"
-    )
-
-
 def _before_kind(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     early = type(parser)(prog=parser.prog, add_help=False, allow_abbrev=False)
     add_from(early)
@@ -189,12 +186,8 @@ def _before_kind(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _kind_in(path: str, kinds: Mapping[str, object]) -> str:
     kind = read_config(path).get("kind")
+    if kind is None:
+        raise OptionsError("config-no-kind", path=path, kinds=[*kinds])
     if not isinstance(kind, str) or kind not in kinds:
-        allowed = ", ".join(kinds)
-        missing = "has no key kind; give it, or KIND on the command line"
-        raise OptionsError(
-            f"{path} {missing}: one of {allowed}"
-            if kind is None
-            else f"{path}: kind is {kind!r}, must be one of {allowed}"
-        )
+        raise OptionsError("config-kind", path=path, kind=kind, kinds=[*kinds])
     return kind

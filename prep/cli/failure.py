@@ -12,11 +12,11 @@ from tfshards.prep.cli.expand import Expanded
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
-from tfshards.schemas.errors import IncompleteError, one_line
+from tfshards.schemas.errors import IncompleteError, one_line, texts
 from tfshards.schemas.json_reader import Json
 
-# The code and exit status of each class of errors: the first one that fits.
-_CODES: tuple[tuple[type[Exception], str, int], ...] = (
+# The kind and exit status of each class of errors: the first one that fits.
+_KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (OptionsError, "options", 2),
     (InputError, "input", 1),
     (FormatError, "format", 1),
@@ -35,30 +35,39 @@ class Failure:
 
     Attributes:
         status: exit status of the command.
-        code: stable name of the kind of error.
+        kind: stable name of the kind of error, such as ``input``.
         message: text of the error.
         path: path of the file or folder that it is about, if the error has it.
         remedy: what to do, if the error states it.
         prefix: start of the text on standard error.
+        code: code of an error of tfshards, such as ``split-unknown``; empty for other errors, which have only
+            a kind.
     """
 
     status: int
-    code: str
+    kind: str
     message: str
     path: str | None = None
     remedy: str | None = None
     prefix: str = "tfshards: "
+    code: str = ""
 
     def __str__(self) -> str:
         return f"{self.prefix}{self.message}"
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that ``--json`` prints."""
-        return {"code": self.code, "message": self.message, "path": self.path, "remedy": self.remedy}
+        return {
+            "kind": self.kind,
+            "code": self.code or self.kind,
+            "message": self.message,
+            "path": self.path,
+            "remedy": self.remedy,
+        }
 
 
 def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
-    """Return what an error becomes; its code is ``internal`` if it is a defect of the program.
+    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program.
 
     Args:
         error: the error.
@@ -66,7 +75,7 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         expanded: the command line with the options of files.
     """
     if isinstance(error, UsageError):
-        return Failure(2, "options", str(error), None, error.remedy, f"{error.prog}: ")
+        return Failure(2, "options", str(error), None, error.remedy, f"{error.prog}: ", "usage")
     if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
         remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)
@@ -75,17 +84,17 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         with suppress(ModuleNotFoundError):
             message = install_text(error, next(iter(expanded.arguments), "tfshards"))
             return Failure(1, "missing", message, None, message.rpartition(": ")[2])
-    fitting = [(code, status) for kind, code, status in _CODES if isinstance(error, kind)]
+    fitting = [(name, status) for kind, name, status in _KINDS if isinstance(error, kind)]
     if not fitting:
         return Failure(1, "internal", one_line(f"{type(error).__name__}: {error}"))
-    code, status = fitting[0]
+    kind, status = fitting[0]
     if isinstance(error, OSError):
-        return Failure(status, code, _system_fault(error), _name_of(error))
+        return Failure(status, kind, _system_fault(error), _name_of(error))
     message = expanded.with_origin(with_flags(str(error), parser))
-    stated: str | None = getattr(error, "remedy", None)
-    return Failure(
-        status, code, message, _path_of(error), None if stated is None else with_flags(stated, parser)
-    )
+    assert isinstance(error, TfshardsError)
+    stated = None if error.remedy is None else with_flags(error.remedy, parser)
+    code = error.code if error.code in texts() else ""
+    return Failure(status, kind, message, _path_of(error), stated, code=code)
 
 
 def interruption(status: int, *, is_resumable: bool) -> Failure:

@@ -23,9 +23,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> Result:
     if args.all_classes and args.json:
-        raise OptionsError(
-            "all_classes=True has no effect with --json, which lists every class; leave it out"
-        )
+        raise OptionsError("all-with-json")
     manifest = read_manifest(args.dataset)
     found = Result.of_manifest(manifest)
     if args.all_classes:

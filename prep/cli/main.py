@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         except Exception as error:
             failure = failure_of(error, parser, expanded)
             console().detail(traceback.format_exc())
-            if failure.code == "internal":
+            if failure.kind == "internal":
                 _print_failure(failure, as_json=as_json)
                 raise
             return _fail(failure, as_json=as_json)
@@ -149,7 +149,7 @@ def _check_not_empty(args: argparse.Namespace) -> None:
     for name in ("source", "sources", "dataset", "directory"):
         given = getattr(args, name, None)
         if given == "" or (isinstance(given, list) and "" in given):
-            raise OptionsError(f"{name}= is empty; give . for the working directory")
+            raise OptionsError("path-empty", name=name)
 
 
 def _complete_left(args: argparse.Namespace) -> None:
@@ -179,12 +179,9 @@ def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) ->
     if not verb.takes_beam_args:
         *names, last = (one.name for one in verbs.values() if one.takes_beam_args)
         allowed = f"{', '.join(names)} and {last}"
-        raise OptionsError(f"only {allowed} accept pipeline options of Apache Beam after --")
+        raise OptionsError("beam-options-useless", allowed=allowed)
     if jobs is not None:
-        raise OptionsError(
-            f"jobs={jobs} limits a build on this machine; leave it out, and give Apache Beam an option of "
-            "its own, such as --direct_num_workers"
-        )
+        raise OptionsError("jobs-with-beam", jobs=jobs)
 
 
 def _console_of(args: argparse.Namespace, stack: ExitStack) -> Console:

@@ -41,9 +41,7 @@ def _run(args: argparse.Namespace) -> Result:
     for source in args.sources:
         _, equals, folder = source.partition("=")
         if equals and not os.path.exists(source) and os.path.isdir(folder):
-            raise InputError(
-                f"{source} does not exist, but {folder} does; give as_splits=True to make datasets splits"
-            )
+            raise InputError("as-splits-missing", source=source, folder=folder)
     return run_derived(merge, args.sources, args)
 
 
@@ -53,7 +51,7 @@ def _by_split(sources: Sequence[str]) -> dict[str, str]:
     for source in sources:
         split, equals, folder = source.partition("=")
         if not equals or not folder or split in folders:
-            raise OptionsError(f"as_splits=True: {source!r} must be SPLIT=FOLDER, with each split given once")
+            raise OptionsError("as-splits-form", source=source)
         folders[split] = folder
     return folders
 

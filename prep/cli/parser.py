@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from tfshards.prep.cli.arguments import add_build_arguments
 from tfshards.prep.cli.config_file import add_config, close_to
@@ -119,10 +119,14 @@ class UsageError(OptionsError):
     """
 
     def __init__(self, prog: str, message: str, remedy: str | None = None) -> None:
-        end = f"; {remedy} See" if remedy else "; see"
-        super().__init__(f"{message}{end} {prog} --help")
+        code = "usage-remedy" if remedy else "usage"
+        super().__init__(code, message=message, remedy=remedy, prog=prog)
         self.prog: str = prog
-        self.remedy: str | None = remedy
+
+    @property
+    def remedy(self) -> str | None:
+        """What to do, without the command that prints the help."""
+        return cast("str | None", self.values["remedy"])
 
 
 class _Parser(argparse.ArgumentParser):

@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.planning.text import plan_json, plan_text
 
     if args.batch_size < 1:
-        raise OptionsError(f"batch_size={args.batch_size} must be at least 1")
+        raise OptionsError("batch-size-range", batch_size=args.batch_size)
     source = source_of(args)
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=args.estimate)

@@ -25,10 +25,7 @@ def read_build(dataset: str) -> Manifest:
     manifest = read_manifest(dataset)
     kind = manifest.options.get("source")
     if kind not in KINDS:
-        raise InputError(
-            f"{dataset} was made by {kind or 'another program'}, so that its manifest records no options of "
-            "a build; give the options themselves, or the dataset that it was made from"
-        )
+        raise InputError("records-no-options", dataset=dataset, kind=kind or "another program")
     return manifest
 
 

@@ -37,9 +37,9 @@ def _run(args: argparse.Namespace) -> Result:
         return _result(iter([find(args.dataset, args.key)]), args)
     count = 1 if args.first is None else args.first
     if count < 1:
-        raise OptionsError(f"first={count} must be at least 1")
+        raise OptionsError("first-range", count=count)
     if args.save and count > 1:
-        raise OptionsError(f"save= writes one image, but first={count} prints {count} examples; leave it out")
+        raise OptionsError("save-with-first", count=count)
     return _result(islice(examples(args.dataset, args.key), count), args)
 
 
@@ -57,7 +57,7 @@ def _result(found: Iterator[Found], args: argparse.Namespace) -> Result:
 def _save(found: Found, args: argparse.Namespace) -> None:
     images = [feature.name for feature in found.schema.features if feature.is_encoded]
     if not images:
-        raise OptionsError("save= writes an image, but the dataset has no images; leave it out")
+        raise OptionsError("save-without-images")
     data = found.values[images[0]][0]
     assert isinstance(data, bytes)
     path = local_path(args.save)

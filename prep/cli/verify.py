@@ -45,10 +45,7 @@ def _repair(args: argparse.Namespace) -> Result:
 
     for option in ("deep", "decode"):
         if getattr(args, option):
-            raise OptionsError(
-                f"--repair compares digests and cannot be combined with {option}=True; repair first, then "
-                f"verify again with --{option}"
-            )
+            raise OptionsError("repair-with-check", option=option)
     sources = [source for source in args.source if source is not None]
     # the report lists the rebuilt files after the problems
     report = repair(args.dataset, sources, log=lambda _: None)

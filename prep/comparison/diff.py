@@ -115,7 +115,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
         return Diff(origins[0].manifest.num_examples, options=options)
     for origin in origins:
         if not has_keys(origin):
-            raise InputError(f"{origin.root}: its examples have no keys, so they cannot be compared")
+            raise InputError("diff-no-keys", root=origin.root)
     num_all = origins[0].manifest.num_examples
     origins = _without_shared(*origins), _without_shared(*origins[::-1])
     num_shared = num_all - origins[0].manifest.num_examples

@@ -32,12 +32,12 @@ from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Option
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.planning.splits import Membership
-from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
 from tfshards.schemas.argument_types import check_path
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path
@@ -114,10 +114,7 @@ def append(
         new = [] if new_classes else _new_classes(request, origin)
         if new:
             classes = f"class{'es' if len(new) > 1 else ''} {listed([repr(name) for name in new], _SHOWN)}"
-            raise InputError(
-                f"{folder} does not have the {classes}; to add new classes to the end of its class names, "
-                "give new_classes=True"
-            ) from None
+            raise InputError("classes-new", folder=folder, classes=classes) from None
         raise
 
 
@@ -192,7 +189,7 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     """Return the new examples and the plan of their shards, or None if there are none, and log of them."""
     folder, log = request.folder, request.log
     if not has_keys(origin):
-        raise InputError(f"{folder}: its examples have no keys, so new examples cannot be recognized")
+        raise InputError("append-no-keys", folder=folder)
     new = find_new_examples(reader, origin, log, new_classes=request.new_classes, checksum=request.checksum)
     for line in difference_lines(new, origin):
         log(line)
@@ -216,9 +213,7 @@ def _named_source(request: _Request, origin: Origin) -> Source:
     """
     names = origin.manifest.schema.class_names
     if request.new_classes and not names:
-        raise OptionsError(
-            "new_classes=True has no effect, since the classes of the dataset have no names; leave it out"
-        )
+        raise OptionsError("new-classes-useless")
     source = _source(request, origin, log=request.log)
     if request.new_classes:
         names = (*names, *_new_classes(request, origin))
@@ -232,7 +227,7 @@ def _source(request: _Request, origin: Origin, *, log: Log) -> Source:
         nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
         return source_to_append(nameless, source, follow_links=request.follow_links, log=log)
     if request.follow_links:
-        raise OptionsError("follow_links=True has no effect on a source; pass it to the source itself")
+        raise OptionsError("follow-links-of-source")
     return source
 
 

@@ -8,7 +8,8 @@ from tfshards.prep.building.inputs_file import has_masks
 from tfshards.prep.derivation.new_examples import NewExamples
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.plan import Plan, label_counts
-from tfshards.prep.progress.lines import as_warning, counted
+from tfshards.prep.progress.lines import as_warning
+from tfshards.schemas.errors import counted
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.summary import class_lines, table

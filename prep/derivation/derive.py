@@ -118,7 +118,10 @@ def verify_examples(made: Manifest, of: Sequence[Manifest], *, has_new_keys: boo
         is_same = has_new_keys or split.examples_digest == expected[1]
         if split.num_examples != expected[0] or not is_same:
             raise BuildError(
-                f"split {name!r}: {split.num_examples} examples with digest {split.examples_digest} were "
-                f"written, but their sources hold {expected[0]} with digest {expected[1]}; run tfshards "
-                "verify --deep on the sources"
+                "copies-differ",
+                name=name,
+                num_examples=split.num_examples,
+                examples_digest=split.examples_digest,
+                expected=expected[0],
+                expected2=expected[1],
             )

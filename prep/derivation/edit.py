@@ -27,11 +27,12 @@ from tfshards.prep.derivation.known import KnownExamples
 from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.derivation.removed import OPTION
 from tfshards.prep.derivation.rewrite import write_missing
-from tfshards.prep.progress.lines import Log, counted
+from tfshards.prep.progress.lines import Log
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.prep.writing.remote_area import compared
 from tfshards.schemas import BuildError, InputError, Manifest, Schema, Shard, Split, Totals
 from tfshards.schemas.digests import digest_together
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
@@ -138,12 +139,9 @@ def _check_editable(origin: Origin) -> None:
     """Raise InputError if the records of a dataset were written elsewhere, or have no keys."""
     root, manifest = origin.root, origin.manifest
     if manifest.options.get("source") == "adopt":
-        raise InputError(
-            f"{root} holds records that tfshards did not write, which stay as they are; write them into "
-            "another folder with tfshards reshard, and edit that dataset"
-        )
+        raise InputError("edit-of-foreign-records", root=root)
     if not has_keys(origin):
-        raise InputError(f"{root}: its examples have no keys, so they cannot be named")
+        raise InputError("edit-no-keys", root=root)
 
 
 def _apply(edit: Edit, folder: AnyPath, state: OutputState, log: Log) -> Manifest:
@@ -207,7 +205,9 @@ def _linked(plan: EditPlan, folder: AnyPath) -> dict[ShardId, Shard]:
             try:
                 area.link_shard(folder, old, new)
             except OSError as error:
-                raise BuildError(f"{error.filename or folder}: {error.strerror}") from None
+                raise BuildError(
+                    "file-fault", filename=error.filename or folder, why=error.strerror
+                ) from None
             done = FinishedShard(new, rows_digest="", e_tags=area.e_tags(new))
             area.write_finished("first", shard, done)
 
@@ -244,8 +244,11 @@ def _verify(manifest: Manifest, edit: Edit) -> None:
     for name, split in manifest.splits.items():
         if split.examples_digest != edit.digests[name]:
             raise BuildError(
-                f"split {name!r}: examples with digest {split.examples_digest} were written instead of "
-                f"{edit.digests[name]}; run tfshards verify --deep on {edit.origin.root}"
+                "edit-differs",
+                name=name,
+                examples_digest=split.examples_digest,
+                digests=edit.digests[name],
+                root=edit.origin.root,
             )
 
 

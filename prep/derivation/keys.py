@@ -90,7 +90,9 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
         else "remove it from one of them with 'tfshards remove', or make each dataset, if it has one split, "
         "a split of the new one ('tfshards merge --as-splits', or a dict of sources)"
     )
-    raise InputError(f"the key {to_text(key)!r} is in {one.root} and in {other.root}{in_all}; {remedy}")
+    raise InputError(
+        "keys-overlap", key=to_text(key), root=one.root, root2=other.root, in_all=in_all, remedy=remedy
+    )
 
 
 class _Part(NamedTuple):
@@ -137,10 +139,12 @@ def _read_shard(
                 if stop.is_set():
                     break
     except RecordError as error:
-        raise BuildError(str(error), SEE_VERIFY) from None
+        raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
     reporter.report(unreported, num_bytes)
     if len(packed) != shard.num_examples and not stop.is_set():
-        raise BuildError(f"{path} holds {len(packed)} records, but the manifest lists {shard.num_examples}")
+        raise BuildError(
+            "keys-miscounted", path=path, num_packed=len(packed), num_examples=shard.num_examples
+        )
     return b"".join(packed)
 
 

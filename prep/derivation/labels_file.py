@@ -40,11 +40,15 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         value = _text(label, "label", number, path)
         if found.setdefault(name, value) != value:
             raise InputError(
-                f"{path}, row {number}: the key {to_text(name)!r} has the label {value!r}, but "
-                f"{found[name]!r} in a row before; keep one of them"
+                "label-repeated",
+                path=path,
+                number=number,
+                name=to_text(name),
+                found=value,
+                found2=found[name],
             )
     if not found:
-        raise InputError(f"{path} has no rows; write a key and a label in each")
+        raise InputError("labels-empty", path=path)
     return found
 
 
@@ -52,12 +56,10 @@ def _checked(labels: Mapping[str | bytes, str | int]) -> dict[bytes, str]:
     found = {}
     for key, label in labels.items():
         if not isinstance(key, (str, bytes)) or not isinstance(label, (str, int)) or isinstance(label, bool):
-            raise OptionsError(
-                f"labels= must map keys to names or numbers of classes, not {key!r} to {label!r}"
-            )
+            raise OptionsError("labels-mapping", key=key, label=label)
         found[to_bytes(key) if isinstance(key, str) else key] = str(label)
     if not found:
-        raise OptionsError("labels= is empty; give at least one key")
+        raise OptionsError("labels-none")
     return found
 
 
@@ -82,14 +84,14 @@ def _json_rows(path: AnyPath) -> Iterator[tuple[int, tuple[object, object]]]:
     try:
         lines = read_whole(path, KEYS).split(b"\n")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = load_json(line)
         except ValueError:
-            raise InputError(f"{path}, row {number}: {shown(to_text(line))} is not JSON") from None
+            raise InputError("labels-not-json", path=path, number=number, line=shown(to_text(line))) from None
         _check_columns(row if isinstance(row, dict) else (), path)
         yield number, (row["key"], row["label"])
 
@@ -98,10 +100,7 @@ def _check_columns(names: Iterable[str], path: AnyPath) -> None:
     held = [*names]
     for name in COLUMNS:
         if name not in held:
-            raise InputError(
-                f"{path} has no column {name!r}; its columns are {', '.join(map(repr, held)) or 'none'}, and "
-                "must be 'key' and 'label'"
-            )
+            raise InputError("labels-column", path=path, name=name, join=", ".join(map(repr, held)) or "none")
 
 
 def _text(value: object, column: str, number: int, path: AnyPath) -> str:
@@ -110,5 +109,5 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value:
-        raise InputError(f"{path}, row {number}: {column} is {value!r}, but must be text or an integer")
+        raise InputError("label-type", path=path, number=number, column=column, found=value)
     return value

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import Log, Progress, Reporter, counted
+from tfshards.prep.progress.lines import Log, Progress, Reporter
 from tfshards.prep.verification.check_files import shard_problems
 from tfshards.prep.writing.area import BuildArea
 from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import BuildError, Shard
+from tfshards.schemas.errors import counted
 
 
 class _Link(NamedTuple):
@@ -78,10 +79,10 @@ def _make(area: BuildArea, reporter: Reporter, link: _Link) -> None:
     try:
         area.link_shard(link.origin.root, link.old, link.new)
     except OSError as error:
-        raise BuildError(f"{error.filename or area.out}: {error.strerror}") from None
+        raise BuildError("file-fault", filename=error.filename or area.out, why=error.strerror) from None
     problems = shard_problems(area.shards, link.new)
     if problems:
         # the fault is in the origin, so the message has the path there
         fault = str(problems[0]).replace(link.new.path, link.old.path)
-        raise BuildError(f"{link.origin.root} is damaged: {fault}; {SEE_VERIFY}")
+        raise BuildError("origin-damaged", root=link.origin.root, fault=fault, see_verify=SEE_VERIFY)
     reporter.report(link.new.num_examples, link.new.num_bytes)

@@ -110,13 +110,13 @@ def merge(
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
     if isinstance(sources, (str, bytes)) or len(sources) < 2:
         given = "one was" if isinstance(sources, (str, bytes)) or len(sources) == 1 else "none were"
-        raise OptionsError(f"merge needs two or more datasets in sources=; {given} given")
+        raise OptionsError("merge-too-few", given=given)
     for root in sources:
         check_path("sources", root)
     real = [os.path.realpath(root) for root in sources]
     twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
     if twice is not None:
-        raise OptionsError(f"sources= contains {os.fspath(twice)} twice; give each dataset once")
+        raise OptionsError("merge-repeated", twice=os.fspath(twice))
 
 
 def _check_same(first: Origin, other: Origin) -> None:
@@ -124,13 +124,10 @@ def _check_same(first: Origin, other: Origin) -> None:
     both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
     difference = feature_difference(*both)
     if difference:
-        raise InputError(f"{difference}; merged datasets must have the same features: rebuild one of them")
+        raise InputError("merge-features-differ", difference=difference)
     difference = class_difference(*both)
     if difference:
-        raise InputError(
-            f"{difference}; merged datasets must have the same classes: rebuild {other.root} with the class "
-            f"names of {first.root}"
-        )
+        raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
 
 
 def _check_compression(origins: Sequence[Origin]) -> None:
@@ -139,8 +136,11 @@ def _check_compression(origins: Sequence[Origin]) -> None:
     for other in origins[1:]:
         if other.manifest.compression != first.manifest.compression:
             raise InputError(
-                f"{first.root} has compression {first.manifest.compression!r}, but {other.root} has "
-                f"{other.manifest.compression!r}; give compression= to rewrite all shards"
+                "merge-compressions-differ",
+                root=first.root,
+                compression=first.manifest.compression,
+                root2=other.root,
+                compression2=other.manifest.compression,
             )
 
 

@@ -83,10 +83,7 @@ def find_new_examples(
     compared = listing.schema.class_names[: len(names)] if new_classes else listing.schema.class_names
     _check_schema(replace(listing.schema, class_names=compared), origin)
     if isinstance(listing.keys, RowKeys) and _has_new_keys(origin.manifest.options):
-        raise InputError(
-            f"the keys of {origin.root} are row numbers after the name of a split, so that new rows cannot "
-            "be recognized; append them to the dataset that was merged as this split, and merge again"
-        )
+        raise InputError("rows-renumbered", root=origin.root)
     known = read_known(origin)
     examples = known.find(listing)
     is_known = examples >= 0
@@ -158,10 +155,10 @@ def _check_schema(schema: Schema, origin: Origin) -> None:
     whole = origin.manifest.schema
     difference = feature_difference(whole, str(origin.root), schema, "the source")
     if difference:
-        raise InputError(f"{difference}; new examples must have the features of the dataset")
+        raise InputError("append-features-differ", difference=difference)
     difference = class_difference(whole, str(origin.root), schema, "the source")
     if difference:
-        raise InputError(f"{difference}; new examples must have the class names of the dataset")
+        raise InputError("append-classes-differ", difference=difference)
 
 
 def _check_classes(new: Listing, membership: Membership, origin: Origin) -> None:
@@ -172,8 +169,7 @@ def _check_classes(new: Listing, membership: Membership, origin: Origin) -> None
         without = numbers[new.labels[numbers] < 0]
         if len(without) and origin.manifest.splits[split].label_counts:
             raise InputError(
-                f"the split {split!r} of {origin.root} has classes, but {to_text(new.keys[without[0]])!r} "
-                "has none; put it into a class folder"
+                "append-without-class", split=split, root=origin.root, keys=to_text(new.keys[without[0]])
             )
 
 
@@ -221,8 +217,11 @@ def _check_options(reader: Reader, origin: Origin) -> None:
     if builds and all(differing):
         name = differing[0][0]
         raise InputError(
-            f"{origin.root} was built with {name}={builds[0].get(name)!r}, but the source has "
-            f"{options[name]!r}; give paths instead of a source to use the options of the build"
+            "append-options-differ",
+            root=origin.root,
+            name=name,
+            get=builds[0].get(name),
+            options=options[name],
         )
 
 
@@ -235,7 +234,4 @@ def _check_rows(listing: Listing, reader: Reader, known: KnownExamples, examples
     found = differing(listing, reader, numbers, known.checksums[examples[numbers]].tolist())
     if len(found):
         row = to_text(listing.keys[int(found[0])])
-        raise InputError(
-            f"row {row} of the source differs from row {row} of {known.origin.root}: rows are "
-            "identified by their numbers; give the rows of the dataset, followed by the new ones"
-        )
+        raise InputError("append-row-differs", row=row, root=known.origin.root)

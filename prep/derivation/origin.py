@@ -86,7 +86,7 @@ class Origin:
         return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
 
     def _damaged(self, problem: str) -> InputError:
-        return InputError(f"{self.root} is damaged: {problem}; {SEE_VERIFY}")
+        return InputError("origin-damaged", root=self.root, fault=problem, see_verify=SEE_VERIFY)
 
 
 def open_origin(root: str | os.PathLike[str] | AnyPath) -> Origin:

@@ -28,13 +28,13 @@ from tfshards.prep.derivation.edit_plan import RelabeledOrigin, label_counts
 from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.labels_file import new_labels
 from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.records.example import decode_example, with_label
 from tfshards.prep.records.frames import masked_crc32c
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import BuildError, InputError, Manifest, Schema
 from tfshards.schemas.digests import digest_together, examples_digest
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 
 # Number of class names in a message.
@@ -86,7 +86,7 @@ def _find(
 ) -> Edit | None:
     manifest, root = origin.manifest, origin.root
     if manifest.schema.label is None:
-        raise InputError(f"{root} has no scalar feature of kind 'label', so its examples have no class")
+        raise InputError("relabel-no-label", root=root)
     old = {split: split_labels(origin, split) for split in manifest.splits}
     joined = np.concatenate([labels for labels in old.values() if labels is not None])
     schema, numbers_of = _classes(manifest.schema, joined, {*wanted.values()}, root, new_classes=new_classes)
@@ -101,7 +101,7 @@ def _find(
             f"{to_text(unknown[0])!r}"
         )
         if not skip_unknown:
-            raise InputError(f"{fault}; correct the keys, or give skip_unknown=True to ignore those")
+            raise InputError("keys-unknown", fault=fault)
         log(as_warning(fault))
     targets = np.array([numbers_of[label] for label in wanted.values()], np.int64)[~is_unknown]
     examples = found[~is_unknown]
@@ -134,10 +134,7 @@ def _classes(
         close = get_close_matches(unknown[0], names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"it has {listed([*map(repr, names)], _SHOWN)}."
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
-        raise InputError(
-            f"{root} does not have the class {unknown[0]!r}{more}; {hint} To add new classes, give "
-            "new_classes=True"
-        )
+        raise InputError("class-unknown", root=root, unknown=unknown[0], more=more, hint=hint)
     if schema.class_names:
         schema = replace(schema, class_names=(*schema.class_names, *unknown))
         return schema, {name: number for number, name in enumerate(schema.class_names)}
@@ -145,10 +142,7 @@ def _classes(
     limits = np.iinfo(schema.label.dtype)
     for name in unknown:
         if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
-            raise InputError(
-                f"{root}: the label {name!r} is not an integer of type {schema.label.dtype}, but the classes "
-                "have no names"
-            )
+            raise InputError("label-not-integer", root=root, name=name, dtype=schema.label.dtype)
     return schema, {name: int(name) for name in (*names, *unknown)}
 
 
@@ -218,11 +212,11 @@ def _new_records(
             try:
                 data = with_label(old, label.name, target)
             except ValueError as error:
-                raise BuildError(f"{origin.root / shard.path}: record {record}: {error}") from None
-            if decode_example(data) != {**decode_example(old), label.name: [target]}:
                 raise BuildError(
-                    f"{origin.root / shard.path}: record {record} would change in more than its label"
-                )
+                    "record-fault", path=origin.root / shard.path, record=record, error=error
+                ) from None
+            if decode_example(data) != {**decode_example(old), label.name: [target]}:
+                raise BuildError("relabel-changes-more", path=origin.root / shard.path, record=record)
             lengths.append(len(data))
             checksums.append(masked_crc32c(data))
         reader.close()

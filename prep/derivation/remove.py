@@ -27,13 +27,13 @@ from tfshards.prep.derivation.known import KnownExamples, read_known
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.derivation.removed import OPTION, are_removed, with_removed
 from tfshards.prep.planning.balance import BoolArray
-from tfshards.prep.progress.lines import Log, as_warning, counted, to_stderr
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.sources.keys import hash_key, to_bytes, to_text
 from tfshards.prep.sources.keys_file import read_keys
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.errors import listed
+from tfshards.schemas.errors import counted, listed
 
 # Number of class names in a message.
 _SHOWN = 5
@@ -85,12 +85,12 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     if isinstance(keys, (str, os.PathLike)):
         found = read_keys(keys)
         if not found:
-            raise InputError(f"{os.fspath(keys)} has no keys; write one per line")
+            raise InputError("keys-empty", keys=os.fspath(keys))
         return sorted({*found})
     if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
-        raise OptionsError(f"keys={keys!r} must be a file of keys, or a list of at least one key")
+        raise OptionsError("keys-argument", keys=keys)
     if not all(isinstance(key, (str, bytes)) for key in keys):
-        raise OptionsError("keys= must hold text or bytes; the keys of arrays are their row numbers as text")
+        raise OptionsError("keys-type")
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
@@ -127,7 +127,7 @@ def _find(origin: Origin, wanted: Sequence[bytes], log: Log, *, skip_unknown: bo
             f"{to_text(found.unknown[0])!r}"
         )
         if not skip_unknown:
-            raise InputError(f"{fault}; correct the keys, or give skip_unknown=True to ignore those")
+            raise InputError("keys-unknown", fault=fault)
         log(as_warning(fault))
     if found.num_gone:
         log(f"{counted(found.num_gone, 'key')} {'was' if found.num_gone == 1 else 'were'} removed before")
@@ -176,8 +176,7 @@ def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
         split, is_removed = manifest.splits[name], found.is_removed[numbers]
         if len(numbers) and is_removed.all():
             raise InputError(
-                f"{origin.root}: all {counted(split.num_examples, 'example')} of the split {name!r} would be "
-                "removed, but a split has to keep at least one; build a dataset without this split instead"
+                "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
         sizes = np.array([shard.num_examples for shard in split.shards], np.int64)
         is_by_count = manifest.options.get("balance", "count") == "count"

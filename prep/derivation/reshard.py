@@ -61,10 +61,7 @@ def reshard(
     of = origin.manifest
     is_in_place = is_same(origin.root, any_path(dataset))
     if is_in_place and not overwrite:
-        raise OptionsError(
-            f"the output {any_path(dataset)} is the input; give overwrite=True to replace it, or choose "
-            "another folder"
-        )
+        raise OptionsError("reshard-onto-itself", dataset=any_path(dataset))
     if is_in_place:
         folder = any_path(dataset)
         name = dataset_name(folder, Options(name=options.name or of.name))
@@ -119,4 +116,4 @@ def _complete(folder: AnyPath, manifest: Manifest, log: Log) -> Manifest:
 def _check_unchanged(folder: AnyPath, manifest: Manifest) -> None:
     """Raise InputError if another process has replaced the dataset before it was locked."""
     if read_manifest(folder) != manifest:
-        raise InputError(f"{folder}: another process has just replaced the dataset; run the command again")
+        raise InputError("reshard-overtaken", folder=folder)

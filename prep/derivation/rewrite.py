@@ -13,12 +13,13 @@ from tfshards.prep.derivation.rewrite_plan import RewritePlan
 from tfshards.prep.derivation.shard_pass import ShardPass
 from tfshards.prep.engines import in_process
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import Log, Progress, counted
+from tfshards.prep.progress.lines import Log, Progress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.verification.check_files import shard_problems
 from tfshards.prep.writing.area import FinishedShard, ShardId
 from tfshards.prep.writing.remote_area import compared
 from tfshards.schemas import Shard
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import require_space
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath

@@ -49,9 +49,11 @@ class ShardPass:
             with ExitStack() as opened:
                 self._copy_records(_Readers(self.plan.origins, self.split_plan, opened), opened, stop)
         except RecordError as error:
-            raise BuildError(str(error), SEE_VERIFY) from None
+            raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
         except OSError as error:
-            raise BuildError(f"{error.filename or self.plan.area.out}: {error.strerror}") from None
+            raise BuildError(
+                "file-fault", filename=error.filename or self.plan.area.out, why=error.strerror
+            ) from None
 
     def _copy_records(self, readers: _Readers, opened: ExitStack, stop: threading.Event) -> None:
         new_shards = [_NewShard(self, shard, opened) for shard in self.shards]
@@ -149,7 +151,7 @@ class _NewShard:
         area, file = self._pass.plan.area, self._write()
         if area.is_remote and (why := area.stop_reason()) is not None:
             # what is written after the end of another run would stay in the store
-            raise BuildError(why)
+            raise BuildError("build-failed", text=why)
         file.finish()
         shard, companions = file.describe(self._path)
         area.write_all(companions)

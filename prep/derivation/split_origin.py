@@ -55,14 +55,11 @@ def open_split_origin(root: str | os.PathLike[str], split: str) -> SplitOrigin:
     """
     fault = name_fault(split)
     if fault:
-        raise OptionsError(f"the split name {fault}")
+        raise OptionsError("split-name", fault=fault)
     origin = open_origin(root)
     splits = origin.manifest.splits
     if len(splits) > 1:
-        raise InputError(
-            f"{root} has the splits {', '.join(splits)}, so it cannot become the split {split!r}; give "
-            "datasets of one split each"
-        )
+        raise InputError("as-splits-several", root=root, splits=splits, split=split)
     manifest: Manifest = replace(origin.manifest, splits={split: next(iter(splits.values()))})
     return SplitOrigin(origin.root, manifest, split)
 

@@ -73,9 +73,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
             # the module of the runner may define further options
             runner = create_runner(given.runner)
         except (ValueError, ImportError, AttributeError) as error:
-            raise OptionsError(f"Apache Beam: --runner={given.runner}: {error}") from None
+            raise OptionsError("beam-runner", runner=given.runner, error=error) from None
     if type(runner) is PortableRunner and not given.job_endpoint:
-        raise OptionsError("Apache Beam: --runner=PortableRunner needs --job_endpoint=HOST:PORT")
+        raise OptionsError("beam-no-endpoint")
     _, unknown = _parse(arguments)
     # a job service has options of its own, which it lists when it runs
     if unknown and not isinstance(runner, PortableRunner):
@@ -83,7 +83,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def _unknown(arguments: Sequence[str]) -> OptionsError:
-    return OptionsError(f"Apache Beam: {arguments[0]} is not a pipeline option")
+    return OptionsError("beam-option-unknown", arguments=arguments[0])
 
 
 def _parse(
@@ -103,7 +103,9 @@ def _parse(
             # the user asked for Beam's help
             raise
         # argparse prints all of Beam's options before the error
-        raise OptionsError(f"Apache Beam: {printed.getvalue().strip().rpartition('error: ')[2]}") from None
+        raise OptionsError(
+            "beam-usage", rpartition=printed.getvalue().strip().rpartition("error: ")[2]
+        ) from None
 
 
 def run(work: Work, arguments: Sequence[str] = ()) -> None:
@@ -149,7 +151,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             hook(death)
         elif death.thread and death.thread.name in WORKER_THREADS and not work.progress.has_ended:
             why = _LOST_WORKER.format(log=work.log_path)
-            failures.append(BuildError(why))
+            failures.append(BuildError("build-failed", text=why))
             # before the other workers stop, whose failure ends the pipeline
             is_lost.set()
             work.stop(why)
@@ -175,13 +177,13 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
         else:
             threading.excepthook = hook
     if not failures and work.area is not None and work.area.stop_reason() is not None:
-        failures.append(BuildError("a worker has failed"))
+        failures.append(BuildError("worker-failed"))
     if failures:
         why = reason(failures[0])
         work.stop(why)
         if not is_lost.is_set():
             job.cancel(thread)
-        raise BuildError(why) from failures[0]
+        raise BuildError("build-failed", text=why) from failures[0]
     job.forget()
 
 
@@ -271,7 +273,7 @@ def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
         grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
     except grpc.FutureTimeoutError:
         channel.close()
-        raise BuildError(f"no job service answers at {endpoint}") from None
+        raise BuildError("beam-unreachable", endpoint=endpoint) from None
     return beam_job_api_pb2_grpc.JobServiceStub(channel)
 
 
@@ -377,7 +379,7 @@ def _readable_errors() -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         details = error.details() if isinstance(error, grpc.Call) else ""
-        raise BuildError(details or str(error)) from error
+        raise BuildError("beam-failed", text=details or str(error)) from error
 
 
 def cancel(note: JobNote) -> bool:

@@ -21,7 +21,6 @@ from tfshards.schemas import BuildError
 _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.helper import serve; serve({jobs})"
 # for the end of a helper, which stops at the next piece of its shard
 _END_SECONDS = 10
-_LOST = "a worker process died, perhaps because memory ran out; run the same command to resume"
 
 
 def pickled(function: Callable[[Any], None]) -> bytes | None:
@@ -66,7 +65,7 @@ class Helper:
         try:
             error = pickle.load(self._process.stdout)
         except (EOFError, pickle.UnpicklingError):
-            raise BuildError(_LOST) from None
+            raise BuildError("worker-lost") from None
         if error is not None:
             raise error
 
@@ -124,7 +123,7 @@ def _serve() -> None:
             answer = pickle.dumps(error)
             pickle.loads(answer)
         except Exception:  # a class of errors may break pickle in any way
-            answer = pickle.dumps(BuildError(str(error)))
+            answer = pickle.dumps(BuildError("build-failed", text=str(error)))
         with suppress(BrokenPipeError):
             answers.write(answer)
             answers.flush()

@@ -126,7 +126,7 @@ class Job:
             # the engine may repeat the task, which cannot succeed any more
             self._failed_at = self._failed_at or time.monotonic()
             if time.monotonic() - self._failed_at >= _FAILURE_SECONDS:
-                raise BuildError("a worker has failed")
+                raise BuildError("worker-failed")
         return self.work.measure()
 
     def where(self) -> str:

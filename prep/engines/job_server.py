@@ -60,10 +60,8 @@ def _wait_until_ready(
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise BuildError(
-                f"the job server {name} ended with status {process.returncode}; its output is in {log_path}"
-            )
+            raise BuildError("job-server-ended", name=name, returncode=process.returncode, log_path=log_path)
         with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
             return
         time.sleep(0.05)
-    raise BuildError(f"the job server {name} does not answer at {endpoint}; its output is in {log_path}")
+    raise BuildError("job-server-silent", name=name, endpoint=endpoint, log_path=log_path)

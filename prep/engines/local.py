@@ -28,7 +28,7 @@ _BYTES_PER_HELPER = 32 << 20
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise OptionsError if there are arguments, which only Apache Beam accepts."""
     if arguments:
-        raise OptionsError(f"beam_args={list(arguments)!r} has no effect with engine='local'; leave it out")
+        raise OptionsError("beam-args-useless", arguments=list(arguments))
 
 
 def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:

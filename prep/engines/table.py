@@ -87,7 +87,7 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     chosen = name or ("beam" if arguments else "local")
     if chosen not in _MODULES:
         known = " or ".join(map(repr, get_args(EngineName)))
-        raise OptionsError(f"engine={name!r} must be {known}")
+        raise OptionsError("engine-unknown", name=name, known=known)
     engine = cast("Engine", import_module(_MODULES[chosen]))
     engine.check_arguments(arguments)
     return engine

@@ -61,7 +61,7 @@ def run_steps(elements: Collection, steps: Steps[Any]) -> Collection:
         OptionsError: the elements are unbounded, so that they are never complete.
     """
     if not elements.is_bounded:
-        raise OptionsError("the elements are unbounded, so they are never complete; use a bounded source")
+        raise OptionsError("elements-unbounded")
     # PCollection[element] -> [(b"", description)] -> [(b"", descriptions)] -> [(build, task or None)]
     # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [result]
     return (

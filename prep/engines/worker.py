@@ -56,7 +56,7 @@ class Requirements:
         """
         fault = self._fault()
         if fault:
-            raise BuildError(f"a worker on {platform.node()} {fault}")
+            raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
     def _fault(self) -> str:
         fault = _version_fault(self.versions)
@@ -108,7 +108,7 @@ def check_versions(needed: Mapping[str, str]) -> None:
     """Raise BuildError if this process has other versions than the main process (see ``own_versions``)."""
     fault = _version_fault(needed)
     if fault:
-        raise BuildError(f"a worker on {platform.node()} {fault}")
+        raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
 
 def _version_fault(needed: Mapping[str, str]) -> str:

@@ -17,11 +17,12 @@ from tfshards.prep.exporting.request import NotTextError, Part, Request, make_re
 from tfshards.prep.exporting.state import commit, committed_files, is_piece, read_binary, read_known, start
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import Target, fingerprint, is_finished, is_unchanged, write_part
-from tfshards.prep.progress.lines import Log, counted, to_stderr
+from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.progress.meter import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.argument_types import check_strings
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path, read_once, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
@@ -106,15 +107,15 @@ def export(
     if select is not None:
         check_strings("select", select)
     if to not in FORMATS and to not in IN_PLACE:
-        raise OptionsError(f"to={to!r} must be one of {', '.join([*FORMATS, *IN_PLACE])}")
+        raise OptionsError("export-format-unknown", to=to, names=[*FORMATS, *IN_PLACE])
     if to in IN_PLACE:
         for name, value in (("directory", directory), ("select", select)):
             if value is not None:
-                raise OptionsError(f"to={to!r} is written into the dataset; leave out {name}={value!r}")
+                raise OptionsError("export-in-place", to=to, name=name, found=value)
         files = describe_in_place(dataset, to)
         return Export(str(dataset), to, read_manifest(dataset).num_examples, files, 0, 0)
     if directory is None:
-        raise OptionsError(f"to={to!r} is written into another directory; give directory=")
+        raise OptionsError("export-directory-missing", to=to)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     return _export(request, local_path(directory), FORMATS[to], log)
 
@@ -237,7 +238,7 @@ def _locked(directory: Path) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         if not lock(descriptor):
-            raise InputError(f"{directory}: another export writes to it; wait until it has ended")
+            raise InputError("export-running", directory=directory)
         yield
     finally:
         os.close(descriptor)

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.exporting.format import PIECES, Contents, Format, WrittenPart, dtype_problems
-from tfshards.prep.exporting.names import same_path, suffix_of
+from tfshards.prep.exporting.names import suffix_of
 from tfshards.prep.exporting.request import Example, Part, Request, array_of, key_text, value_of
 from tfshards.prep.imaging.formats import format_named, format_of
 from tfshards.prep.records.example import Values
@@ -81,7 +81,7 @@ def _write(request: Request, part: Part, folder: Path, examples: Iterable[Exampl
                     )
                     full.parent.mkdir(parents=True, exist_ok=True)
                     if full.exists():
-                        raise InputError(same_path(f"{part.split}/{path}"))
+                        raise InputError("export-same-path", path=f"{part.split}/{path}")
                     full.write_bytes(data)
                     if is_first:
                         # the first field, as people read it
@@ -168,10 +168,7 @@ def _to_json(request: Request, feature: Feature, value: Values, number: int) -> 
     found: Json = array_of(feature, value).tolist()
     flat = np.ravel(array_of(feature, value))
     if flat.dtype.kind == "f" and not np.isfinite(flat).all():
-        raise InputError(
-            f"example {number}: the feature {feature.name!r} is not finite, which JSON cannot hold; leave it "
-            "out with select=, or choose another format"
-        )
+        raise InputError("export-not-finite", number=number, feature=feature.name)
     return found
 
 

@@ -70,10 +70,7 @@ PIECES = f"{STATE}/pieces"
 def require_package(chosen: Format) -> None:
     """Raise InputError if the package that writes a format is not installed."""
     if chosen.package and find_spec(chosen.package) is None:
-        raise InputError(
-            f"to={chosen.name!r} needs the package {chosen.install}: pip install {chosen.install}, or "
-            "pip install 'tfshards[export]' for all formats"
-        )
+        raise InputError("export-package-missing", chosen=chosen.name, install=chosen.install)
 
 
 def dtype_problems(request: Request, refused: Mapping[str, str]) -> list[Problem]:

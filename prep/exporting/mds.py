@@ -74,10 +74,7 @@ def _write(request: Request, part: Part, folder: Path, examples: Iterable[Exampl
             offsets.append(offsets[-1] + len(sample))
             file.write(sample)
         if offsets[-1] > _MAX_BYTES:
-            raise InputError(
-                f"{part.shard.path} becomes {offsets[-1]:,} bytes of MDS, which numbers bytes with 32 bits; "
-                "make smaller shards with 'tfshards reshard'"
-            )
+            raise InputError("export-mds-size", path=part.shard.path, offsets=offsets[-1])
         file.seek(0)
         file.write(_UINT32.pack(count) + np.array(offsets, "<u4").tobytes())
 

@@ -14,11 +14,3 @@ def suffix_of(data: bytes) -> str:
     if is_tiff(head):
         return "tif"
     return "bmp" if head.startswith(b"BM") else "bin"
-
-
-def same_path(path: str) -> str:
-    """Return the message about two examples whose files have the same path."""
-    return (
-        f"two examples would both be written to {path!r}: their keys differ only in a folder that is named "
-        "like the split or the class, or in the suffix; choose another format"
-    )

@@ -104,7 +104,7 @@ def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None
     unknown = [name for name in select if name not in manifest.schema.names]
     if unknown or not select:
         found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
-        raise OptionsError(f"{found}; the features are {names}")
+        raise OptionsError("select-unknown", found=found, names=names)
     chosen = tuple(feature for feature in manifest.schema.features if feature.name in select)
     has_labels = any(feature.kind == "label" for feature in chosen)
     return Request(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
@@ -132,8 +132,7 @@ def read_examples(request: Request, part: Part, tick: Tick) -> Iterator[Example]
     digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
     if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
         raise InputError(
-            f"{path} holds {len(lengths)} records, which are not the {part.shard.num_examples} of the "
-            "manifest; see 'tfshards verify'"
+            "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
         )
 
 

@@ -38,7 +38,7 @@ def read_known(directory: Path, identity: Json) -> Known:
             _check_same(directory, _object(state / _IDENTITY).get("identity"), identity)
         return _parts((int(path.stem), _loaded(path)) for path in state.glob("[0-9]*.json"))
     if any(directory.iterdir()):
-        raise InputError(f"{directory} is not empty and holds no export; give a new directory=")
+        raise InputError("export-not-empty", directory=directory)
     return {}
 
 
@@ -134,8 +134,11 @@ def _check_same(directory: Path, found: Json, identity: Json) -> None:
         return
     what = found if isinstance(found, dict) else {}
     raise InputError(
-        f"{directory} holds another export (to {what.get('to')}, of {what.get('name')}, build "
-        f"{what.get('build_id')}), or one of other features; remove it, or give a new directory="
+        "export-other",
+        directory=directory,
+        get=what.get("to"),
+        get2=what.get("name"),
+        get3=what.get("build_id"),
     )
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart
-from tfshards.prep.exporting.names import same_path
 from tfshards.prep.exporting.request import Example, Part, Request, read_examples
 from tfshards.prep.exporting.state import Known, forget, is_piece, write_state
 from tfshards.prep.progress.threads import Tick
@@ -105,7 +104,7 @@ def write_part(target: Target, request: Request, part: Part, tick: Tick) -> Writ
         for file in files:
             owner = target.owners.setdefault(file.path, part.number)
             if owner != part.number:
-                raise InputError(same_path(file.path))
+                raise InputError("export-same-path", path=file.path)
     for file in files:
         path = target.directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,10 +166,7 @@ def _compare(
         digest.add(values)
         tick(share)
     if digest.value != source.value:
-        raise InputError(
-            f"part {part.name} of split {part.split!r} does not read back as it was written: the disk or the "
-            "memory is faulty, or the format cannot hold a value; nothing of this part was kept"
-        )
+        raise InputError("export-differs", part=part.name, split=part.split)
 
 
 def _describe(folder: Path) -> tuple[WrittenFile, ...]:

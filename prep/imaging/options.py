@@ -70,9 +70,7 @@ def parse_resize(text: str) -> Resize:
     """
     match = re.fullmatch(r"(?:(short|long)=(\d{1,6})|(\d{1,6})x(\d{1,6}))", text)
     if not match or "0" in {(side or "1").lstrip("0") or "0" for side in match.group(2, 3, 4)}:
-        raise OptionsError(
-            f"resize={text!r} must be short=PIXELS, long=PIXELS or HEIGHTxWIDTH, such as short=256 or 224x224"
-        )
+        raise OptionsError("resize-form", text=text)
     if match[3]:
         return Resize(exact=(int(match[3]), int(match[4])))
     return Resize(short=int(match[2])) if match[1] == "short" else Resize(long=int(match[2]))
@@ -80,10 +78,7 @@ def parse_resize(text: str) -> Resize:
 
 def _depth(text: str) -> object:
     if text == "float32":
-        raise OptionsError(
-            "depth='float32' is for tensors, not for image files: stack the images in one array, save it as "
-            ".npy and build that with 'tfshards build arrays'"
-        )
+        raise OptionsError("depth-of-tensors")
     return int(text) if text.isdecimal() else text
 
 
@@ -181,51 +176,43 @@ class ImageOptions:
         for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                raise OptionsError(f"{name}={limit!r} must be an integer of at least 1")
+                raise OptionsError("limit-range", name=name, limit=limit)
         quality = self.jpeg_quality
         is_integer = isinstance(quality, int) and not isinstance(quality, bool)
         if quality is not None and not (is_integer and 1 <= quality <= 100):
-            raise OptionsError(f"jpeg_quality={quality!r} must be an integer from 1 to 100")
+            raise OptionsError("jpeg-quality-range", quality=quality)
         if not isinstance(self.resize, (str, type(None))):
-            raise OptionsError(f"resize={self.resize!r} must be text, such as 'short=256' or '224x224'")
+            raise OptionsError("resize-type", resize=self.resize)
         resize = self.size
         self._check_pairs()
         largest = max(resize.exact) if resize and resize.exact else 0
         longest = LONGEST.get(self.format, MAX_SIDE)
         if largest > longest:
-            raise OptionsError(
-                f"resize={self.resize!r} exceeds the longest side of a {self.format} image, {longest}"
-            )
+            raise OptionsError("resize-side", resize=self.resize, format=self.format, longest=longest)
         if resize and resize.exact and resize.exact[0] * resize.exact[1] > self.max_pixels:
-            raise OptionsError(f"resize={self.resize!r} has more pixels than max_pixels={self.max_pixels}")
+            raise OptionsError("resize-pixels", resize=self.resize, max_pixels=self.max_pixels)
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
         has_alpha = self.keeps_alpha or self.channels == 4
         changed = [f"{name}=" for name in self._changed() if name not in _FOR_ANY_CHECK]
         if self.check == "none" and changed:
-            raise OptionsError(f"check='none' stores the bytes unchanged: leave out {' and '.join(changed)}")
+            raise OptionsError("check-none-excludes", join=" and ".join(changed))
         if self.alpha == "keep" and self.channels not in (4, "keep"):
-            raise OptionsError("alpha='keep' requires channels=4 or channels='keep'")
+            raise OptionsError("alpha-keep-channels")
         if self.animation == "reject" and "max_frames" in self._changed():
-            raise OptionsError(
-                "max_frames= requires animation='first'; without it, images with several frames are rejected"
-            )
+            raise OptionsError("max-frames-useless")
         if self.format == "jpeg" and has_alpha:
-            raise OptionsError(
-                "format='jpeg' has no alpha channel: choose png, or alpha='white' with channels=1 or 3"
-            )
+            raise OptionsError("jpeg-has-no-alpha")
         if self.jpeg_quality is not None and (self.format in ("png", "webp") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
-            raise OptionsError(f"jpeg_quality= and {where} exclude each other: nothing is written as JPEG")
+            raise OptionsError("jpeg-quality-excluded", where=where)
         if self.format == "webp" and self.channels != 3:
-            raise OptionsError(
-                "format='webp' requires channels=3: TensorFlow does not decode others reliably"
-            )
+            raise OptionsError("webp-channels")
         if self.depth != 8 and (self.format not in ("keep", "png") or self.jpeg_quality is not None):
-            raise OptionsError(f"depth={self.depth!r} requires format='png', without jpeg_quality=")
+            raise OptionsError("depth-format", depth=self.depth)
         if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):
-            raise OptionsError("mask=True requires channels=1 and format='png', without jpeg_quality=")
+            raise OptionsError("mask-format")
 
     @property
     def keeps_alpha(self) -> bool:

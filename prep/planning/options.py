@@ -103,22 +103,20 @@ class Options:
 
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
-            raise OptionsError(
-                f"splits={self.splits!r} must be a ratio for each split, such as {{'train': 0.9, 'val': 0.1}}"
-            )
+            raise OptionsError("splits-type", splits=self.splits)
         check_ratios(self.ratios)
         for given, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
             if value and not self.splits:
-                raise OptionsError(f'{given} requires ratios, such as splits={{"train": 0.9, "val": 0.1}}')
+                raise OptionsError("ratios-missing", given=given)
         check_choices(self)
         check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
-            raise OptionsError(f"name={name_fault(self.name)}")
+            raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
         if not 0 <= self.rejected_share <= 1:
             given = str(self.max_rejected)
             is_percentage = "%" not in given and 2 <= self.rejected_share <= 100
             meant = f"; was {given}% meant?" if is_percentage else ""
-            raise OptionsError(f"max_rejected={given!r} must lie between 0% and 100%{meant}")
+            raise OptionsError("max-rejected-range", given=given, meant=meant)
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -142,7 +140,7 @@ def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:
 def check_shard_size(shard_size: int | None) -> None:
     """Raise OptionsError if ``shard_size`` is given and is less than one byte."""
     if shard_size is not None and shard_size < 1:
-        raise OptionsError(f"shard_size={shard_size} must be at least 1 byte")
+        raise OptionsError("shard-size-range", shard_size=shard_size)
 
 
 def parse_share(text: str) -> Fraction:
@@ -154,4 +152,4 @@ def parse_share(text: str) -> Fraction:
     try:
         return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise OptionsError(f"max_rejected={text!r} must be a share such as 1% or 0.01") from None
+        raise OptionsError("max-rejected-form", text=text) from None

@@ -78,16 +78,16 @@ class Plan:
 def check_types(source: Source, seed: int, options: Options) -> None:
     """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
     if not hasattr(source, "stage"):
-        raise OptionsError(f"source={source!r} must be a source, such as ImageFolder({source!r})")
+        raise OptionsError("source-type", source=source)
     check_option_types(seed, options)
 
 
 def check_option_types(seed: int, options: Options) -> None:
     """Raise OptionsError if the seed or the options have another type."""
     if not isinstance(options, Options):
-        raise OptionsError(f"options={options!r} must be an Options(...)")
+        raise OptionsError("options-type", options=options)
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise OptionsError(f"seed={seed!r} must be an integer")
+        raise OptionsError("seed-type", seed=seed)
 
 
 def make_plan(
@@ -106,7 +106,7 @@ def make_plan(
     """
     shards.check_shard_size(options.shard_size)
     if not 0 <= seed < 1 << 63:
-        raise OptionsError(f"seed={seed} must lie between 0 and 2^63 - 1")
+        raise OptionsError("seed-range", seed=seed)
     listing = listing or reader.listing()
     membership = _membership(reader, listing, seed, options)
     shard_size = options.shard_size or DEFAULT_SHARD_SIZE
@@ -203,9 +203,9 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
         return Membership(listing.splits or everything)
     if listing.splits:
-        raise InputError(f"the source already has the splits {', '.join(listing.splits)}; leave out splits=")
+        raise InputError("splits-of-source", splits=listing.splits)
     if options.stratify and listing.labels is None:
-        raise InputError("stratify=True requires one label per example, and the source has no labels")
+        raise InputError("stratify-no-labels")
     groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
     strata = listing.labels if options.stratify else None
     try:
@@ -214,10 +214,7 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
     except InputError as error:
         if options.group_by == "folder" and groups is not None and _are_classes(groups, listing):
-            raise InputError(
-                f"{error}; with group_by='folder' each class folder is a group: name smaller groups by a "
-                "regular expression"
-            ) from None
+            raise InputError("group-by-folder", error=error) from None
         raise
 
 

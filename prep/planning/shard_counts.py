@@ -52,7 +52,7 @@ class ShardCounts:
     def check_shard_size(self, shard_size: int | None) -> None:
         """Raise OptionsError if both a number for every split and a size are given."""
         if self.default is not None and shard_size is not None:
-            raise OptionsError("shards= and shard_size= exclude each other: give one of them")
+            raise OptionsError("shards-and-size")
 
     def of_splits(
         self, num_examples: Mapping[str, int], by_size: Mapping[str, int], shard_size: int | None
@@ -71,11 +71,9 @@ class ShardCounts:
         if unknown:
             asked = _asked(unknown[0], self.by_split[unknown[0]])
             are = "only split is" if len(num_examples) == 1 else "splits are"
-            raise InputError(f"{asked} names an unknown split; the {are} {', '.join(num_examples)}")
+            raise InputError("split-unknown", asked=asked, are=are, num_examples=num_examples)
         if shard_size is not None and set(self.by_split) == set(num_examples):
-            raise InputError(
-                "shard_size= has no effect, since shards= names every split; leave out one of them"
-            )
+            raise InputError("shard-size-useless")
         counts = {
             split: self.by_split.get(split, self.default or max(1, min(by_size[split], examples)))
             for split, examples in num_examples.items()
@@ -83,7 +81,7 @@ class ShardCounts:
         for split, count in counts.items():
             if count > max(1, num_examples[split]):
                 asked = _asked(split, count) if split in self.by_split else f"shards={count}"
-                raise InputError(too_many_shards(asked, split, counts, num_examples))
+                raise too_many_shards(asked, split, counts, num_examples)
         return counts
 
 
@@ -93,8 +91,8 @@ Shards: TypeAlias = int | Mapping[str, int] | ShardCounts | None
 
 def too_many_shards(
     asked: str, split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]
-) -> str:
-    """Return the message for a split with more shards than examples.
+) -> InputError:
+    """Return the error about a split with more shards than examples.
 
     Args:
         asked: the number as it was given, such as ``shards=3``.
@@ -103,14 +101,12 @@ def too_many_shards(
         num_examples: examples of every split.
     """
     examples = num_examples[split]
-    text = (
-        f"{asked} exceeds the {examples} example{'' if examples == 1 else 's'} of split {split!r}; "
-        f"use at most {examples}"
-    )
     if len(counts) == 1:
-        return text
+        return InputError("shards-too-many", asked=asked, examples=examples, split=split)
     most = {name: min(count, max(1, num_examples[name])) for name, count in counts.items()}
-    return f"{text}, for example shards={json.dumps(most)}"
+    return InputError(
+        "shards-too-many-of-splits", asked=asked, examples=examples, split=split, most=json.dumps(most)
+    )
 
 
 def size_warnings(
@@ -139,6 +135,6 @@ def _asked(split: str, count: object) -> str:
 
 def _check(asked: str, count: object) -> None:
     if not isinstance(count, Integral) or isinstance(count, bool):
-        raise OptionsError(f'{asked} must be an integer, or a dict such as {{"train": 64, "val": 8}}')
+        raise OptionsError("shards-type", asked=asked)
     if count < 1:
-        raise OptionsError(f"{asked} must be at least 1")
+        raise OptionsError("shards-range", asked=asked)

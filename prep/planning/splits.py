@@ -54,9 +54,9 @@ def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
         try:
             ratio = Fraction(number[:-1]) / 100 if number.endswith("%") else Fraction(number)
         except (ValueError, ZeroDivisionError):
-            raise OptionsError(f"splits={text!r} must be NAME=RATIO, such as train=0.9 or val=10%") from None
+            raise OptionsError("ratio-form", text=text) from None
         if name in ratios:
-            raise OptionsError(f"splits={text!r} gives the ratio of split {name!r} a second time")
+            raise OptionsError("ratio-repeated", text=text, name=name)
         ratios[name] = ratio
     check_ratios(ratios)
     return ratios
@@ -67,16 +67,14 @@ def check_ratios(ratios: Mapping[str, Fraction]) -> None:
     for name, ratio in ratios.items():
         fault = name_fault(name)
         if fault:
-            raise OptionsError(f"the split name {fault}")
+            raise OptionsError("split-name", fault=fault)
         if not 0 < ratio <= 1:
             meant = f"; was {_shown(ratio)}% meant?" if 2 <= ratio <= 100 else ""
-            raise OptionsError(
-                f"split {name!r}: the ratio {_shown(ratio)} must be above 0 and at most 1{meant}"
-            )
+            raise OptionsError("ratio-range", name=name, ratio=_shown(ratio), meant=meant)
     total = sum(ratios.values())
     if ratios and total != 1:
         listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())
-        raise OptionsError(f"the split ratios {listed} add up to {_shown(total)}; they must add up to 1")
+        raise OptionsError("ratios-sum", listed=listed, total=_shown(total))
 
 
 def _shown(ratio: Fraction | int) -> str:
@@ -133,7 +131,7 @@ def require_examples(examples: Mapping[str, IntArray], ratios: Mapping[str, Frac
     for name, members in examples.items():
         if not len(members):
             share = f"{float(ratios[name]):.3g} of {what}"
-            raise InputError(f"split {name!r} would be empty: {share}; give it a larger ratio or more data")
+            raise InputError("split-empty", name=name, share=share)
 
 
 def split_by_cuts(

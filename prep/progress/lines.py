@@ -188,11 +188,6 @@ class Progress:
         return num_examples
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 shard`` or ``1,000 shards``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 class WarningLine(str):
     """A status line that warns of something; as text it starts with ``warning:``."""
 

@@ -90,7 +90,7 @@ def limited_jobs(number: int | None) -> Iterator[None]:
         yield
         return
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise OptionsError(f"jobs={number!r} must be an integer of at least 1")
+        raise OptionsError("jobs-range", number=number)
     may_compute = threading.Semaphore(number)
     _limits.append(number)
     _may_compute.append(may_compute)

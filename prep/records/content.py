@@ -25,10 +25,7 @@ def compared_features(schema: Schema) -> list[Feature]:
 def check_comparable(schema: Schema) -> None:
     """Raise InputError if examples hold only keys and labels, so that all would be duplicates."""
     if not compared_features(schema):
-        raise InputError(
-            "duplicates= compares images, or values other than the label, and the source has neither;"
-            " leave it out"
-        )
+        raise InputError("duplicates-no-content")
 
 
 def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:

@@ -47,8 +47,6 @@ def parse_header(header: bytes) -> int | None:
 @lru_cache(maxsize=1024)
 def _header(length: int) -> bytes:
     if length > MAX_RECORD_BYTES:
-        raise InputError(
-            f"an example has {length} bytes, but TFRecord readers parse at most {MAX_RECORD_BYTES}"
-        )
+        raise InputError("record-too-large", length=length, max_record_bytes=MAX_RECORD_BYTES)
     packed = _LENGTH.pack(length)
     return packed + FOOTER.pack(masked_crc32c(packed))

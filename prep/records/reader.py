@@ -40,7 +40,10 @@ class RecordError(TfshardsError):
         self.record: int = record
         self.offset: int = offset
         self.fault: str = fault
-        super().__init__(f"{path}: record {record} at byte {offset}: {fault}")
+        super().__init__("record-damaged", path=path, record=record, offset=offset, fault=fault)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.record, self.offset, self.fault)
 
 
 class Frame(NamedTuple):

@@ -41,9 +41,9 @@ class ReportOptions:
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise OptionsError(f"seed={self.seed!r} must be an integer")
+            raise OptionsError("seed-type", seed=self.seed)
         if self.source is not None:
             check_path("source", self.source)
         if self.audit not in (None, True, False):
-            raise OptionsError(f"audit={self.audit!r} must be True, False or None")
+            raise OptionsError("audit-type", audit=self.audit)
         check_choices(self)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tfshards.prep.progress.lines import counted
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.charts import columns_chart, series_color, size_unit
 from tfshards.schemas import Manifest, Shard, Split
+from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.losses import remedies
 from tfshards.schemas.manifest import FORMAT_VERSION

@@ -86,7 +86,7 @@ def require_packages() -> None:
         import jinja2  # noqa: F401
         import vl_convert  # noqa: F401
     except ModuleNotFoundError as error:
-        raise InputError(f"a report requires {error.name}: pip install 'tfshards[report]'") from None
+        raise InputError("report-extra-missing", name=error.name) from None
 
 
 def is_page(file: BinaryIO) -> bool:

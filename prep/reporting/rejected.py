@@ -54,9 +54,9 @@ def source_folder(source: str | os.PathLike[str] | None) -> bytes | None:
     try:
         folder = local_path(source)
     except OptionsError as error:
-        raise OptionsError(f"source=: {error}") from None
+        raise OptionsError("report-source-invalid", error=error) from None
     if not folder.is_dir():
-        raise InputError(f"source={os.fspath(source)!r} is not a folder")
+        raise InputError("report-source", source=os.fspath(source))
     return os.path.realpath(os.fsencode(folder))
 
 

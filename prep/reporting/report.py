@@ -69,7 +69,7 @@ def report(
     """
     options = ReportOptions() if options is None else options
     if not isinstance(options, ReportOptions):
-        raise OptionsError(f"options={options!r} must be a ReportOptions(...)")
+        raise OptionsError("report-options-type", options=options)
     if png is not None:
         _check_png(png)
     require_packages()
@@ -77,11 +77,11 @@ def report(
     path = any_path(f"{manifest.name}-report.html" if output is None else output)
     check_new_file(path, "a report", is_page)
     if png is not None and image_of(manifest.schema) is None:
-        raise OptionsError("png= writes a contact sheet, but the dataset has no images; leave it out")
+        raise OptionsError("png-no-images")
     source = source_folder(options.source)
     catalog = read_catalog(root, manifest)
     if not catalog.num_rows and manifest.num_examples:
-        raise InputError(f"{root}: no shard has a sound index; 'tfshards verify' reports every problem")
+        raise InputError("report-no-index", root=root)
     made = audited(root, manifest, wanted=options.audit)
     roles = roles_of(root, manifest, catalog, options)
     chosen = chosen_groups(manifest, catalog, options.seed) if roles.image else {}
@@ -141,7 +141,7 @@ def _check_png(png: str | os.PathLike[str]) -> None:
     """Raise if the contact sheet, a PNG, cannot be written to this file."""
     found = any_path(png)
     if found.suffix.lower() != ".png":
-        raise OptionsError(f"png={os.fspath(png)!r} must end in .png: the contact sheet is a PNG")
+        raise OptionsError("png-suffix", png=os.fspath(png))
     check_new_file(found, "a contact sheet", is_sheet)
 
 

@@ -27,12 +27,12 @@ def check_class_names(names: Sequence[str] | None) -> None:
     if names is None:
         return
     if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
-        raise OptionsError(f"class_names={names!r} must be a list of strings, in label order")
+        raise OptionsError("class-names-type", names=names)
     if not names:
-        raise OptionsError("class_names= is empty; leave it out to use the class names in the data")
+        raise OptionsError("class-names-empty")
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise OptionsError(f"class_names= contains {twice[0]!r} twice; give each class once")
+        raise OptionsError("class-name-repeated", twice=twice[0])
 
 
 def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     if missing:
         faults.append(f"{_listed(missing)} among them, but {where}")
     if faults:
-        raise InputError("the classes differ from the given class names: " + "; ".join(faults))
+        raise InputError("classes-differ", faults="; ".join(faults))
     return tuple(given)
 
 
@@ -94,11 +94,9 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         # bytes, because a lone \r would end a line of text; some editors write a byte order mark
         text = read_whole(any_path(path), METADATA).decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
-        ) from None
+        raise InputError("text-not-utf8", path=path, reason=error.reason, start=error.start) from None
     # not splitlines(), which also splits at other characters
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     names: dict[str, None] = {}
@@ -106,7 +104,7 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         name = _unescaped(line, f"{path}, line {number}")
         if not name or name in names:
             fault = f"repeats {name!r}" if name else "is empty"
-            raise InputError(f"{path}, line {number}: {fault}; write one class per line")
+            raise InputError("class-name-line", path=path, number=number, fault=fault)
         names[name] = None
     return tuple(names)
 
@@ -119,7 +117,7 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     names = read_manifest(dataset).schema.class_names
     if not names:
-        raise InputError(f"{dataset}: the classes have no names; choose a dataset with class names")
+        raise InputError("classes-no-names", dataset=dataset)
     return names
 
 
@@ -129,5 +127,5 @@ def _listed(names: Sequence[str]) -> str:
 
 def _unescaped(line: str, where: str) -> str:
     if _ESCAPED.fullmatch(line) is None:
-        raise InputError(rf"{where}: has a backslash that is not escaped; write it as \\")
+        raise InputError("class-name-backslash", where=where)
     return _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)

@@ -71,12 +71,12 @@ def read_as_listed(path: RemotePath, size: int, stamp: int, most_bytes: int) -> 
 def unreadable(path: object, error: OSError) -> InputError:
     """Return the error for an object that cannot be read."""
     remedy = "" if error.errno in (errno.ENOENT, errno.EACCES) else "; run the same command again to resume"
-    return InputError(f"{path}: cannot be read: {error.strerror or error}{remedy}")
+    return InputError("unreadable-remote", path=path, why=error.strerror or error, remedy=remedy)
 
 
 def changed(path: object) -> InputError:
     """Return the error for an input that was replaced since it was listed."""
-    return InputError(f"{path}: changed after the build listed it; run the command again")
+    return InputError("changed-file", path=path)
 
 
 def object_in(root: RemotePath, key: str | bytes) -> RemotePath:

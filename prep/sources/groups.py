@@ -19,9 +19,7 @@ def require_values(by: str, num_missing: int, where: str) -> None:
     """
     if num_missing:
         rows = "1 row has" if num_missing == 1 else f"{num_missing:,} rows have"
-        raise InputError(
-            f"group_by={by!r}: {rows} no value in this {where}; fill them in, or group by another {where}"
-        )
+        raise InputError("group-by-missing", by=by, rows=rows, where=where)
 
 
 def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
@@ -39,11 +37,11 @@ def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
     try:
         pattern = re.compile(os.fsencode(by))
     except (re.error, OverflowError, RecursionError) as error:
-        raise OptionsError(f"group_by={by!r} is not a regular expression: {error}") from None
+        raise OptionsError("group-by-expression", by=by, error=error) from None
     if pattern.groups != 1:
-        raise OptionsError(f"group_by={by!r} must be {allowed}")
+        raise OptionsError("group-by-value", by=by, allowed=allowed)
     found = [pattern.search(key) for key in keys]
     for key, match in zip(keys, found, strict=True):
         if not match or match[1] is None:
-            raise InputError(f"group_by={by!r} does not match the key {os.fsdecode(key)!r}")
+            raise InputError("group-by-no-match", by=by, key=os.fsdecode(key))
     return [match[1] for match in found if match]

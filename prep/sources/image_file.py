@@ -107,9 +107,9 @@ def read_unchanged(path: bytes, row: Row) -> bytes:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
     if (status.st_size, status.st_mtime_ns, len(data)) != (row.size, row.stamp, row.size):
-        raise InputError(f"{os.fsdecode(path)}: changed after the build listed it; run the command again")
+        raise InputError("changed-file", path=os.fsdecode(path))
     return data
 
 

@@ -49,7 +49,7 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     try:
         lines = read_whole(found, KEYS).removeprefix(_BYTE_ORDER_MARK).split(b"\n")
     except OSError as error:
-        raise InputError(f"{found}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=found, why=error.strerror) from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON
     lines = [line.removesuffix(b"\r") for line in lines]
     return [_key(line, number, found) for number, line in enumerate(lines, 1) if line]
@@ -62,7 +62,4 @@ def _key(line: bytes, number: int, path: AnyPath) -> bytes:
         key = json.loads(line)
         return to_bytes(key)
     except (ValueError, AttributeError):
-        raise InputError(
-            f"{path}, line {number}: {shown(to_text(line))} starts with a quotation mark but is not a JSON "
-            "string; write a key that starts with one as JSON"
-        ) from None
+        raise InputError("keys-line", path=path, number=number, line=shown(to_text(line))) from None

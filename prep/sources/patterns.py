@@ -20,9 +20,9 @@ class Chosen(NamedTuple):
 def check_patterns(name: str, patterns: Sequence[str]) -> None:
     """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
     if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
-        raise OptionsError(f"{name}={patterns!r} must be a list of patterns, such as ['**/*.png']")
+        raise OptionsError("patterns-type", name=name, patterns=patterns)
     if not all(patterns):
-        raise OptionsError(f"{name}= contains an empty pattern; '**' matches every file")
+        raise OptionsError("pattern-empty", name=name)
 
 
 def choose_keys(keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]) -> Chosen:
@@ -81,7 +81,7 @@ def key_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(parts), re.DOTALL)
     except re.error as error:
-        raise OptionsError(f"the pattern {pattern!r} is not valid: {error}") from None
+        raise OptionsError("pattern-invalid", pattern=pattern, error=error) from None
 
 
 _TOKEN = re.compile(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]")

@@ -90,7 +90,7 @@ class RemoteTree:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
-            raise InputError(f"{self.folder} {problem}")
+            raise InputError("folder-problem", folder=self.folder, problem=problem)
         if odd:
             skipped["unusable key"] += len(odd)
         for key in marks:
@@ -144,12 +144,10 @@ class RemoteTree:
             there = any_path(name)
             assert isinstance(there, RemotePath)
             if (there.scheme, there.bucket) != (self.folder.scheme, self.folder.bucket):
-                raise OptionsError(f"{name} must be in the bucket of {to_text(self.root)}")
+                raise OptionsError("other-bucket", name=name, root=to_text(self.root))
             key = posixpath.relpath(f"/{there.key}", f"/{self.folder.key}")
         elif key.startswith("/"):
-            raise OptionsError(
-                f"{name} is a local path; it must be relative to {to_text(self.root)}, or a URL"
-            )
+            raise OptionsError("url-and-local", name=name, root=to_text(self.root))
         return to_bytes(key)
 
     def at(self, path: bytes) -> RemotePath:

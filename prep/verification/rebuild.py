@@ -130,8 +130,7 @@ def _check_there(
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
         where = ", ".join(inputs) if isinstance(inputs, Sequence) else "the source"
         raise InputError(
-            f"{path}: the input {to_text(listing.keys[int(missing[0])])!r}{more} of this shard is not in "
-            f"{where}; give the inputs that the dataset was built from"
+            "input-missing", path=path, keys=to_text(listing.keys[int(missing[0])]), more=more, where=where
         )
 
 
@@ -180,8 +179,11 @@ class Rebuild:
         assert done is not None
         if expected and done.shard != expected:
             raise InputError(
-                f"{expected.path}: the inputs now give bytes of digest {done.shard.digest} instead of "
-                f"{expected.digest}; {_REMEDY}"
+                "repair-differs",
+                path=expected.path,
+                digest=done.shard.digest,
+                digest2=expected.digest,
+                remedy=_REMEDY,
             )
         return done
 
@@ -208,8 +210,7 @@ class Rebuild:
         found += repeated_inputs(self.plan, first, restored_options(self.manifest), lambda _: None)
         if bytes_digest(rejects_text(found)) != self.manifest.rejects_digest:
             raise InputError(
-                f"{rejects_name(self.manifest.build_id)}: the rejected inputs, or the reasons, differ from "
-                f"those in the dataset; {_REMEDY}"
+                "repair-rejects-differ", rejects_name=rejects_name(self.manifest.build_id), remedy=_REMEDY
             )
         return found
 
@@ -254,10 +255,7 @@ def _plan(folder: Path, reader: Reader, now: Listing, part: Part) -> tuple[Plan,
 
 
 def _others(difference: str) -> InputError:
-    return InputError(
-        f"these are not the inputs that the dataset was built from: {difference}; give those, or replace the "
-        "dataset with a new build"
-    )
+    return InputError("inputs-differ", difference=difference)
 
 
 def _check_options(reader: Reader, manifest: Manifest) -> None:

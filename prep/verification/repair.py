@@ -52,10 +52,7 @@ def repair(
     """
     folder = any_path(dataset)
     if isinstance(folder, RemotePath):
-        raise OptionsError(
-            f"{folder} is in an object store, where repair does not work; the command that built the "
-            "dataset, with --overwrite, builds it again"
-        )
+        raise OptionsError("repair-remote", folder=folder)
     inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
     with locked(folder):
@@ -83,7 +80,7 @@ def _check_exist(inputs: Sequence[str]) -> None:
         if not any(path and (os.path.exists(path) or glob.glob(path)) for path in paths):
             for path in paths:
                 check_expanded(path)
-            raise InputError(f"{given} does not exist; give the inputs that the dataset was built from")
+            raise InputError("repair-input-missing", given=given)
 
 
 def _rebuilt(

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfshards.prep.progress.lines import counted
 from tfshards.schemas import Problem
-from tfshards.schemas.errors import one_line
+from tfshards.schemas.errors import counted, one_line
 from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.json_reader import Json
 

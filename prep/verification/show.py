@@ -80,7 +80,7 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
             return find_key(root, what)
         except InputError as error:
             names = ", ".join(map(repr, manifest.splits))
-            raise InputError(f"{error}; there is no split {position[1]!r} either, only {names}") from None
+            raise InputError("position-unknown", error=error, position=position[1], names=names) from None
     split, number = position[1], int(position[2])
     if split is None:
         first = next(examples(root), None)
@@ -88,13 +88,13 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
             return find_key(root, what)
         if len(manifest.splits) > 1:
             named = ", ".join(f"{name}:{number}" for name in manifest.splits)
-            raise InputError(f"{root} has several splits; give one of {named}")
+            raise InputError("split-needed", root=root, named=named)
         split = next(iter(manifest.splits))
     found = next(examples(root, split, number), None)
     if found is None:
         size = manifest.splits[split].num_examples
         numbered = f"numbered from 0 to {size - 1}" if size else "so there is nothing to show"
-        raise InputError(f"{root}: split {split!r} has {size:,} examples, {numbered}; {what!r} is not one")
+        raise InputError("number-unknown", root=root, split=split, size=size, numbered=numbered, what=what)
     return found
 
 
@@ -113,7 +113,7 @@ def examples(root: str | os.PathLike[str], split: str | None = None, start: int 
     manifest = read_manifest(root)
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
-        raise InputError(f"{root} has no split {split!r}; the splits are {names}")
+        raise InputError("split-not-shown", root=root, split=split, names=names)
     for name in manifest.splits if split is None else [split]:
         base = 0
         for shard in manifest.splits[name].shards:
@@ -152,7 +152,7 @@ def find_key(root: str | os.PathLike[str], key: str) -> Found:
                     if values.get("key") == [wanted]:
                         return Found(manifest.schema, split_name, base + number, shard.path, number, values)
             base += shard.num_examples
-    raise InputError(f"{root} has no example with the key {key!r}; {_example_keys(any_path(root), manifest)}")
+    raise InputError("key-unknown", root=root, key=key, example_keys=_example_keys(any_path(root), manifest))
 
 
 def _check_not_rejected(root: AnyPath, manifest: Manifest, wanted: bytes) -> None:
@@ -164,7 +164,9 @@ def _check_not_rejected(root: AnyPath, manifest: Manifest, wanted: bytes) -> Non
             rejects = read_rejects(root / rejects_name(manifest.build_id))
     for reject in rejects:
         if to_bytes(reject.key) == wanted:
-            raise InputError(f"{root} has rejected {reject.key!r} ({reject.reason}): {reject.detail}")
+            raise InputError(
+                "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
+            )
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:

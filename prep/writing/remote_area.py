@@ -111,10 +111,7 @@ def check_unchanged(finished: RemotePath, records: Sequence[Record], digests: Ma
     }
     for path in digests if records else ():
         if path not in sound:
-            raise BuildError(
-                f"{finished / path}: another run of the same build has replaced it; when that has ended, run "
-                "the same command again"
-            )
+            raise BuildError("shard-replaced", path=finished / path)
 
 
 def e_tags_of(folder: RemotePath, shard: Shard) -> dict[str, str]:

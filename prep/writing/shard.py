@@ -126,10 +126,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             task.reporter.report(*advance)
             tally.add(advance)
         if rejected and task.phase == "final":
-            raise InputError(
-                f"{rejected[0].key}: was accepted, but is {rejected[0].reason} now; it changed during the "
-                "build: run the command again"
-            )
+            raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
         stop.check(is_last=True)
     described, companions = file.describe(path)
     task.area.write_all(companions)
@@ -165,7 +162,7 @@ class _Stop:
             return
         self._last = now
         if self._area.stop_reason() is not None:
-            raise BuildError("stopped because another worker failed")
+            raise BuildError("build-stopped")
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,7 @@ def check_expanded(path: str) -> None:
     """
     expanded = os.path.expanduser(path)
     if path.startswith("~") and expanded != path:
-        raise OptionsError(
-            f"{path} starts with ~, which was not expanded, since it is in quotes or follows =",
-            remedy=f"give {expanded}, or ./{path} if ~ is the beginning of a name",
-        )
+        raise OptionsError("home-not-expanded", path=path, expanded=expanded)
 
 
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
@@ -80,10 +77,7 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
         short = _WITHOUT_SLASHES.match(text)
         if short:
             shown = without_user(text)
-            raise OptionsError(
-                f"{shown} is not a URL; write {short[0]}//{shown[short.end() :]}, or, for a local path, "
-                f"./{shown}"
-            )
+            raise OptionsError("url-one-slash", shown=shown, short=short[0], shown2=shown[short.end() :])
         check_expanded(text)
         return Path(text)
     scheme = url[1].lower()
@@ -94,22 +88,19 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
             else f"only {', '.join(f'{name}://' for name in SCHEMES)} and local paths are supported; "
             "copy the files there, or to a local disk"
         )
-        raise OptionsError(f"{without_user(text)} is a URL of another kind; {remedy}")
+        raise OptionsError("url-scheme-unknown", text=without_user(text), remedy=remedy)
     bucket, _, key = text[url.end() :].partition("/")
     _check_bucket(scheme, bucket)
     # a pathlib.Path has one slash, and neither empty parts nor a slash at its end
     if not isinstance(given, os.PathLike) and len(url[2]) != 2:
-        raise OptionsError(f"{text} is not a URL; write {scheme}://{text[url.end() :]}")
+        raise OptionsError("url-slashes", text=text, scheme=scheme, text2=text[url.end() :])
     key = key.removesuffix("/")
     parts = key.split("/")
     if key and "" in parts:
         joined = "/".join(part for part in parts if part)
-        raise OptionsError(
-            f"{text} has an empty part between two slashes, which is another key in a store; write "
-            f"{scheme}://{bucket}/{joined}"
-        )
+        raise OptionsError("url-empty-part", text=text, scheme=scheme, bucket=bucket, joined=joined)
     if {".", ".."} & set(parts):
-        raise OptionsError(f"{text} contains . or .., which object stores do not resolve; write it without")
+        raise OptionsError("url-dots", text=text)
     require_obstore()
     return RemotePath(scheme, bucket, key)
 
@@ -117,15 +108,9 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
 def _check_bucket(scheme: str, bucket: str) -> None:
     """Raise if a URL names no bucket, or more than a bucket; a password is not printed."""
     if not bucket:
-        raise OptionsError(f"{scheme}:// names no bucket; write {scheme}://BUCKET/FOLDER")
+        raise OptionsError("url-no-bucket", scheme=scheme)
     name, colon, port = bucket.partition(":")
     if "@" in bucket or (colon and not port.isdecimal()):
-        raise OptionsError(
-            f"a URL that begins with {scheme}:// contains a user or a password; write "
-            f"{scheme}://BUCKET/FOLDER, and give credentials in the environment (docs/storage.md)"
-        )
+        raise OptionsError("url-credentials", scheme=scheme)
     if colon:
-        raise OptionsError(
-            f"{scheme}://{bucket} has a port, but a bucket has none; write {scheme}://{name}, and give the "
-            "address of the server in the environment (docs/storage.md)"
-        )
+        raise OptionsError("url-port", scheme=scheme, bucket=bucket, name=name)

@@ -38,10 +38,7 @@ def check_endpoints(scheme: str) -> None:
         found = _ADDRESS.fullmatch(emulator_address(value) if variable == "STORAGE_EMULATOR_HOST" else value)
         if found is None or int(found["port"] or 0) > _MOST_PORT:
             shown = "" if "@" in value else f"={value}"
-            raise InputError(
-                f"{variable}{shown} is not an address that begins with http:// or https://, such as "
-                f"http://127.0.0.1:9000; correct it, or unset {variable}"
-            )
+            raise InputError("endpoint-invalid", variable=variable, shown=shown)
 
 
 def emulator_address(host: str) -> str:

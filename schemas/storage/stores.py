@@ -98,7 +98,9 @@ def _store(
     except (obstore.exceptions.BaseError, ValueError) as error:
         # the lines after the first one are values of Rust
         why = str(error).partition("\n")[0]
-        raise InputError(f"{scheme}://{bucket}: {SCHEMES[scheme]} cannot be used: {why}") from None
+        raise InputError(
+            "store-unusable", scheme=scheme, bucket=bucket, schemes=SCHEMES[scheme], why=why
+        ) from None
     return found
 
 
@@ -113,9 +115,7 @@ def require_obstore() -> Any:  # noqa: ANN401 -- a module
         import obstore.exceptions
         import obstore.store
     except ImportError:
-        raise OptionsError(
-            "object stores need the extra remote; install it: pip install 'tfshards[remote]'"
-        ) from None
+        raise OptionsError("store-extra-missing") from None
     return obstore
 
 
@@ -133,10 +133,7 @@ def _s3_options() -> dict[str, Any]:
         return {}
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
-            raise InputError(
-                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not; set both, unset both and run "
-                "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
-            )
+            raise InputError("s3-half-credentials")
         return {}
     try:
         import boto3
@@ -147,12 +144,9 @@ def _s3_options() -> dict[str, Any]:
         session = boto3.Session()
         credentials = session.get_credentials()
     except botocore.exceptions.BotoCoreError as error:
-        raise InputError(f"the configuration of AWS cannot be used: {error}") from None
+        raise InputError("s3-configuration", error=error) from None
     if credentials is None:
-        raise InputError(
-            "there are no credentials for Amazon S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run "
-            "`aws configure`, or set AWS_SKIP_SIGNATURE=true for a public bucket"
-        )
+        raise InputError("s3-no-credentials")
 
     def provide() -> dict[str, object]:
         frozen = credentials.get_frozen_credentials()

@@ -88,7 +88,7 @@ def test_every_verb_prints_one_json_document_of_its_result_or_its_error(line, ru
     key = DOCUMENTS[line]
     if key is None:
         assert status in (1, 2)
-        assert list(document) == ["code", "message", "path", "remedy"]
+        assert list(document) == ["kind", "code", "message", "path", "remedy"]
         assert document["message"] in err
     else:
         assert status == 0, err
@@ -136,7 +136,7 @@ def raising(error: BaseException) -> dict[str, Verb]:
 
 FAILURES = [
     (OptionsError("size=3 is odd"), 2, "options", "size=3 is odd", None, None),
-    (OptionsError("dataset= is odd", remedy="give dataset=8"), 2, "options", None, None, "give DATASET 8"),
+    (OptionsError("dataset= is odd || give dataset=8"), 2, "options", None, None, "give DATASET 8"),
     (IncompleteError("no labels.txt"), 3, "incomplete", "no labels.txt", None, None),
     (RecordError(Path("a/b"), 3, 9, "is torn"), 1, "data", None, "a/b", None),
     (OSError(2, "No such file", "gone"), 1, "system", "gone: No such file", "gone", None),
@@ -145,11 +145,11 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "code", "message", "path", "remedy"), FAILURES)
-def test_an_error_has_a_code_a_path_and_a_remedy(error, status, code, message, path, remedy, run):
+@pytest.mark.parametrize(("error", "status", "kind", "message", "path", "remedy"), FAILURES)
+def test_an_error_has_a_kind_a_path_and_a_remedy(error, status, kind, message, path, remedy, run):
     found, out, err = run("fail x --json", raising(error))
     document = json.loads(out)
-    assert (found, document["code"], document["path"], document["remedy"]) == (status, code, path, remedy)
+    assert (found, document["kind"], document["path"], document["remedy"]) == (status, kind, path, remedy)
     assert document["message"] == (message or document["message"])
     assert document["message"] in err
     assert remedy is None or document["message"].endswith(f"; {remedy}")
@@ -158,7 +158,7 @@ def test_an_error_has_a_code_a_path_and_a_remedy(error, status, code, message, p
 def test_the_file_of_a_format_error_is_its_path_and_usage_errors_are_objects(run):
     Path("out/dataset.json").write_text("{")
     document = json.loads(run("info out --json")[1])
-    assert (document["code"], document["path"]) == ("format", "out/dataset.json")
+    assert (document["kind"], document["code"], document["path"]) == ("format", "format", "out/dataset.json")
     status, out, err = run("info out --json --quite")
     assert status == 2
     assert json.loads(out)["remedy"] == "did you mean --quiet?"
@@ -169,7 +169,7 @@ def test_a_defect_is_an_object_with_its_type(run, capsys):
     with pytest.raises(ZeroDivisionError):
         main(["fail", "x", "--json"], raising(ZeroDivisionError("at 3")))
     document = json.loads(capsys.readouterr().out)
-    assert (document["code"], document["message"]) == ("internal", "ZeroDivisionError: at 3")
+    assert (document["kind"], document["message"]) == ("internal", "ZeroDivisionError: at 3")
 
 
 def test_quiet_leaves_warnings_and_errors(run, image_folder):
@@ -233,7 +233,7 @@ def test_progress_as_json_has_every_report_as_an_object_on_a_line(run, image_fol
     assert [(event["label"], event["unit"]) for event in events] == [("verify", "bytes")]
     status, _, err = run("info gone --progress json")
     assert json.loads(err)["event"] == "error"
-    assert json.loads(run("info --progress json --wrong")[2])["code"] == "options"
+    assert json.loads(run("info --progress json --wrong")[2])["code"] == "usage"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])

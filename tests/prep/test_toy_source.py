@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from tfshards.prep.sources.kind import Recorded, SourceKind
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import option
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Lines:
     """The lines of a text file, each an example; the key is the line number."""
 
     path: str
-    upper: bool = False
+    upper: bool = option(False, "store capital letters")
 
     def stage(self, folder: Path, *, preview: bool = False) -> Lines:
         return self
@@ -58,19 +58,15 @@ class Lines:
         return (data.upper() if self.upper else data).splitlines()
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="text file")
-    parser.add_argument("--upper", action="store_true", help="store capital letters")
-
-
 LINES = SourceKind(
     name="lines",
     help="lines of a text file",
     group_help="lines have no groups",
-    add_arguments=add_arguments,
-    from_arguments=lambda options, _: Lines(options.source, options.upper),
+    source_help="text file",
+    records=lambda: (Lines,),
+    make=lambda source, _, options: Lines(source, **options),
     restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
-    recorded=lambda recorded, inputs: {"source": inputs[0], "upper": recorded.options["upper"]},
+    recorded=lambda recorded, inputs: {"upper": recorded.options["upper"]},
     can_reject=False,
 )
 
@@ -121,8 +117,8 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
 
 
 def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
-    for option in ("--max-rejected=5%", "--check=none"):
-        assert main(["build", "lines", str(text), str(tmp_path / "out"), option]) == 2
+    for flag in ("--max-rejected=5%", "--check=none"):
+        assert main(["build", "lines", str(text), str(tmp_path / "out"), flag]) == 2
         assert "unrecognized arguments" in capsys.readouterr().err
     groups = ["--group-by=x", "--split=a=0.5", "--split=b=0.5"]
     assert main(["build", "lines", str(text), str(tmp_path / "out"), *groups]) == 2

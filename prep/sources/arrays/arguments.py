@@ -60,10 +60,12 @@ def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
             if isinstance(known, Files) and isinstance(source, Files) and known.is_named and source.is_named:
                 repeated = sorted(set(known.paths) & set(source.paths))
                 if repeated:
-                    raise OptionsError(f"{argument}: {repeated[0]} is a part of {name!r} twice")
+                    raise OptionsError(
+                        "array-part-repeated", argument=argument, repeated=repeated[0], name=name
+                    )
                 columns[name] = Files(known.paths + source.paths)
             elif known is not None:
-                raise OptionsError(f"{argument}: two arrays are named {name!r}; name them with NAME=FILE.npy")
+                raise OptionsError("array-names-repeated", argument=argument, name=name)
             else:
                 columns[name] = source
     return columns
@@ -83,7 +85,7 @@ def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tup
         yield from ((member, Member(path, member)) for member in list_members(path))
         return
     if not path.endswith(".npy") or name == "":
-        raise OptionsError(f"{argument}: must be {_FORMS}")
+        raise OptionsError("array-argument", argument=argument, forms=_FORMS)
     group: _Group | None = _Group(Path(path).stem, (path,))
     if name is None and path in groups:
         group = groups[path]
@@ -93,7 +95,7 @@ def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tup
         return
     feature = group.name if name is None else name
     if feature == "key" or not feature.isprintable():
-        raise OptionsError(f"{argument}: an array cannot be named {feature!r}; name it with NAME=FILE.npy")
+        raise OptionsError("array-name-of-file", argument=argument, feature=feature)
     yield feature, Files(group.paths, is_named=name is not None)
 
 
@@ -112,7 +114,7 @@ def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
         try:
             group = _in_order(parts)
         except ValueError as error:
-            raise OptionsError(f"parts of {prefix!r}: {error}") from None
+            raise OptionsError("array-parts-fault", prefix=prefix, error=error) from None
         groups.update({part.path: None for part in parts})
         groups[parts[0].path] = group
     return groups
@@ -128,12 +130,12 @@ def _matches(argument: str, pattern: str) -> _Group:
     else:
         paths = sorted(glob.glob(pattern))
     if not paths:
-        raise InputError(f"{argument}: no file has this name or matches the pattern")
+        raise InputError("array-no-file", argument=argument)
     parts = [_part(path, _NUMBERED_IN_PATTERN) for path in paths]
     try:
         return _in_order(parts)
     except ValueError as error:
-        raise InputError(f"{argument}: {error}") from None
+        raise InputError("array-argument-fault", argument=argument, error=error) from None
 
 
 def _part(path: str, pattern: re.Pattern[str]) -> _Part | None:

@@ -30,7 +30,7 @@ def feature_of(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) 
     try:
         return _feature(name, array, as_list=as_list, is_label=is_label)
     except ValueError as error:
-        raise InputError(f"array {name!r}: {error}") from None
+        raise InputError("array-fault", name=name, error=error) from None
 
 
 def row_bytes(array: ArrayLayout) -> int:
@@ -90,27 +90,22 @@ def strings(name: str, block: AnyArray) -> list[bytes]:
     block = np.ascontiguousarray(block, block.dtype.newbyteorder("="))
     # a file may hold numbers that are not characters
     if block.size and block.itemsize and int(block.view(np.uint32).max()) > sys.maxunicode:
-        raise InputError(
-            f"array {name!r}: holds a number above {sys.maxunicode:#x}, which is not a character"
-        )
+        raise InputError("array-bad-character", name=name, maxunicode=sys.maxunicode)
     try:
         return [item.encode("utf-8", "surrogateescape") for item in block.ravel().tolist()]
     except UnicodeEncodeError as error:
-        raise InputError(f"array {name!r}: holds text that is not valid Unicode: {error}") from None
+        raise InputError("array-not-unicode", name=name, error=error) from None
 
 
 def _feature(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:
     shape = array.shape[1:]
     if is_text(array):
         if as_list:
-            raise InputError(
-                f"lists={name!r}: strings cannot be stored as a list of numbers; leave the array out of "
-                "lists="
-            )
+            raise InputError("list-of-strings", name=name)
         return Feature(name, "label", "int64") if is_label else Feature(name, "bytes", "bytes", shape)
     dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype).newbyteorder("=").name
     if dtype not in ITEM_SIZES:
-        raise InputError(f"array {name!r}: dtype {dtype} cannot be stored; {_remedy(dtype)}")
+        raise InputError("array-dtype", name=name, dtype=dtype, remedy=_remedy(dtype))
     if is_label:
         return Feature(name, "label", dtype if is_class_dtype(array) else "int64", shape)
     scalar_int = not shape and dtype in KINDS["int"].dtypes and dtype != "bool"
@@ -118,9 +113,7 @@ def _feature(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) ->
         return Feature(name, "raw", dtype, shape)
     kind = "float" if dtype in KINDS["float"].dtypes else "int"
     if dtype not in KINDS[kind].dtypes:
-        raise InputError(
-            f"lists={name!r}: {dtype} fits neither an int64 nor a float32 list; leave the array out of lists="
-        )
+        raise InputError("list-dtype", name=name, dtype=dtype)
     return Feature(name, kind, dtype, shape)
 
 

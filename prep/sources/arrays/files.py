@@ -109,7 +109,7 @@ def plain_arrays(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
         InputError: the array is masked, holds Python objects, or is structured without fields.
     """
     if isinstance(array, np.ma.MaskedArray):
-        raise InputError(f"array {name!r}: is masked, which records cannot store; use array.filled(VALUE)")
+        raise InputError("array-masked", name=name)
     array = np.asarray(array)
     if array.dtype.names is not None:
         check_array(f"array {name!r}", array.dtype, array.shape)
@@ -139,29 +139,22 @@ def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray
                 growing = {name: _GrowingFile(folder / f"{index}.npy") for index, name in enumerate(arrays)}
             elif set(arrays) != set(growing):
                 found, wanted = ", ".join(sorted(arrays)), ", ".join(sorted(growing))
-                raise InputError(f"chunk {number} has the arrays {found}; the first chunk has {wanted}")
+                raise InputError("chunk-names", number=number, found=found, wanted=wanted)
             for name, file in growing.items():
                 file.append(f"array {name!r} of chunk {number}", arrays[name])
         if not growing:
-            raise InputError("there are no chunks; give at least one")
+            raise InputError("chunks-none")
         return {name: file.finish() for name, file in growing.items()}
     finally:
         for file in growing.values():
             file.close()
 
 
-def two_features(name: str) -> str:
-    """Return the message for two arrays, or fields, that would both be the feature ``name``."""
-    return f"two arrays or fields are named {name!r}; name the arrays with NAME=FILE.npy, or rename the field"
-
-
 def _chunk_arrays(number: int, chunk: Chunk) -> dict[str, AnyArray]:
     if isinstance(chunk, np.ndarray) and chunk.dtype.names:
         return fields_of(chunk)
     if not isinstance(chunk, Mapping):
-        raise InputError(
-            f"chunk {number} is of type {type(chunk).__name__}; give dicts of arrays, or structured arrays"
-        )
+        raise InputError("chunk-type", number=number, kind=type(chunk).__name__)
     return _unique(item for name, array in chunk.items() for item in plain_arrays(name, array))
 
 
@@ -169,7 +162,7 @@ def _unique(arrays: Iterable[tuple[str, AnyArray]]) -> dict[str, AnyArray]:
     found: dict[str, AnyArray] = {}
     for name, array in arrays:
         if name in found:
-            raise InputError(two_features(name))
+            raise InputError("two-features", name=name)
         found[name] = array
     return found
 
@@ -177,11 +170,11 @@ def _unique(arrays: Iterable[tuple[str, AnyArray]]) -> dict[str, AnyArray]:
 def _named_fields(name: str, fields: Mapping[tuple[str, ...], Item]) -> Iterator[tuple[str, Item]]:
     """Yield the fields with the names of their features."""
     if not fields:
-        raise InputError(f"array {name!r}: is a structured array without fields")
+        raise InputError("array-no-fields", name=name)
     names = ["/".join((name, *path) if name else path) for path in fields]
     for feature in names:
         if names.count(feature) > 1:
-            raise InputError(two_features(feature))
+            raise InputError("two-features", name=feature)
     yield from zip(names, fields.values(), strict=True)
 
 
@@ -210,7 +203,7 @@ class _GrowingFile:
         if (array.dtype, array.shape[1:]) != (self.dtype, self.item_shape):
             found = f"{array.dtype} {array.shape[1:]}"
             wanted = f"{self.dtype} {self.item_shape}"
-            raise InputError(f"{where}: holds {found} per example, but the first chunk holds {wanted}")
+            raise InputError("chunk-shape", where=where, found=found, wanted=wanted)
         # a few rows at a time: the array may be mapped, and larger than memory
         step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
         for start in range(0, len(array), step):
@@ -255,10 +248,7 @@ def _as_files(name: str, given: GivenArray) -> Files | None:
     odd = [path for path in paths if not path.endswith(".npy")]
     if odd or not paths:
         found = f"{odd[0]!r} is not one" if odd else "it is empty"
-        raise InputError(
-            f"array {name!r}: a list must hold the paths of .npy files, but {found}; "
-            "give values as a NumPy array"
-        )
+        raise InputError("array-list", name=name, found=found)
     return Files(paths)
 
 
@@ -275,10 +265,7 @@ def _stage_files(name: str, files: Files, folder: Path, *, preview: bool) -> dic
         found = dict(_named_fields(name if files.is_named or is_plain else "", fields))
         if index and set(found) != set(parts):
             listed, wanted = ", ".join(sorted(found)), ", ".join(sorted(parts))
-            raise InputError(
-                f"{path}: holds {listed}, but {files.paths[0]} holds {wanted}; "
-                "parts must have the same fields"
-            )
+            raise InputError("parts-fields", path=path, listed=listed, paths=files.paths[0], wanted=wanted)
         for feature, each in found.items():
             parts.setdefault(feature, []).append((path, each))
     return {feature: join_parts(feature, each) for feature, each in parts.items()}
@@ -290,7 +277,7 @@ def _fields_of_file(path: Path) -> dict[tuple[str, ...], MappedFile]:
             status = os.fstat(file.fileno())
             header = read_header(file, str(path), status.st_size)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
     identity = file_identity(status)
     return mapped_fields(os.path.realpath(path), header, "", identity=identity)
 

@@ -91,13 +91,10 @@ def _fits(low: int, high: int) -> bool:
 
 def _named(name: str, array: MappedArray | None) -> MappedArray:
     if array is None:
-        raise InputError("class_names= needs an array of labels; name it with label=, or leave out the names")
+        raise InputError("class-names-no-label")
     if len(array.shape) != 1 or not (is_text(array) or _is_integer(array)):
         dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype)
-        raise InputError(
-            f"array {name!r}: holds {dtype} {array.shape[1:]} per example; class_names= needs one string, or "
-            "one integer"
-        )
+        raise InputError("array-label-shape", name=name, dtype=dtype, shape=array.shape[1:])
     return array
 
 
@@ -109,8 +106,11 @@ def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntAr
         for row, each in enumerate(names):
             if each not in number_of:
                 raise InputError(
-                    f"array {name!r}, row {row}: {to_text(each)!r} is not one of the "
-                    f"{len(class_names)} class names; add it at their end, or correct the label"
+                    "array-label-unknown",
+                    name=name,
+                    row=row,
+                    each=to_text(each),
+                    num_class_names=len(class_names),
                 )
         return np.array([number_of[each] for each in names], dtype=np.int64)
     # uint64 may exceed int64
@@ -119,8 +119,12 @@ def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntAr
     if len(wrong):
         row = int(wrong[0])
         raise InputError(
-            f"array {name!r}, row {row}: is {numbers[row]}; the {len(class_names)} class names are numbered "
-            f"from 0 to {len(class_names) - 1}"
+            "array-label-range",
+            name=name,
+            row=row,
+            numbers=numbers[row],
+            num_class_names=len(class_names),
+            num_class_names2=len(class_names) - 1,
         )
     return values.astype(np.int64)
 
@@ -132,10 +136,7 @@ def _sorted_classes(name: str, values: AnyArray) -> Labels | None:
     names = strings(name, distinct)
     if b"" in names:
         row = int(np.flatnonzero(indexes == names.index(b""))[0])
-        raise InputError(
-            f"array {name!r}, row {row}, holds an empty string, which is not a class name; fill it in, or "
-            "rename the array to store its strings"
-        )
+        raise InputError("array-label-empty", name=name, row=row)
     # sorted by bytes, like folders; different strings may have the same bytes
     in_order = sorted(set(names))
     number_of = {each: number for number, each in enumerate(in_order)}

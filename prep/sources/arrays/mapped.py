@@ -106,8 +106,8 @@ class MappedFile:
             if not self.identity or self.is_copy or file_identity(os.stat(self.path)) == self.identity:
                 return
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
-        raise InputError(f"{self.path}: changed after the build listed it; run the command again")
+            raise InputError("unreadable", path=self.path, why=error.strerror) from None
+        raise InputError("changed-file", path=self.path)
 
     def summary(self) -> tuple[object, ...]:
         """Return values that identify the layout, and the content of copies."""
@@ -173,7 +173,7 @@ def map_file(path: str) -> AnyArray:
             array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, OverflowError) as error:
         # for example because the file was truncated after its header was checked
-        raise InputError(f"{path}: cannot be mapped into memory: {error}") from None
+        raise InputError("array-unmappable", path=path, error=error) from None
     return array
 
 
@@ -251,8 +251,7 @@ def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArra
         if _item(part) != _item(first):
             found, wanted = (f"{np.dtype(each.dtype)} {each.shape[1:]}" for each in (part, first))
             raise InputError(
-                f"{path}: as a part of {name!r} holds {found} per example, but {first_path} holds {wanted}; "
-                "parts must have the same dtype and shape"
+                "parts-shape", path=path, name=name, found=found, first_path=first_path, wanted=wanted
             )
     return MappedParts(tuple(part for _, part in parts))
 

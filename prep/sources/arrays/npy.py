@@ -62,29 +62,27 @@ def read_header(file: IO[bytes], where: str, num_bytes: int) -> Header:
     # bounded, even if the file declares a longer header
     start = file.read(_MAX_PREFIX_BYTES + _MAX_HEADER_BYTES)
     if not start.startswith(_MAGIC):
-        raise InputError(f"{where}: is not an .npy file")
+        raise InputError("npy-invalid", where=where)
     try:
         header = _parse(io.BytesIO(start))
     except Exception as error:  # NumPy's parser raises almost anything
-        raise InputError(f"{where}: is not a readable .npy array: {error}") from None
+        raise InputError("npy-unreadable", where=where, error=error) from None
     check_array(where, header.dtype, header.shape)
     if num_bytes != header.num_bytes:
         needed = f"{header.dtype} {header.shape} needs {header.num_bytes - header.offset}"
-        raise InputError(f"{where}: holds {num_bytes - header.offset} bytes of data; {needed}")
+        raise InputError("npy-size", where=where, num_bytes=num_bytes - header.offset, needed=needed)
     return header
 
 
 def check_array(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
     """Raise InputError for an array of Python objects, or without an axis of examples."""
     if not shape:
-        raise InputError(f"{where}: is a single value; the first axis must count the examples")
+        raise InputError("npy-single", where=where)
     # only the header of a file can declare these
     if any(isinstance(dim, bool) or dim < 0 for dim in shape):
-        raise InputError(f"{where}: has the shape {shape}; every dimension must be an integer of 0 or more")
+        raise InputError("npy-shape", where=where, shape=shape)
     if dtype.hasobject:
-        raise InputError(
-            f"{where}: holds Python objects, which are never unpickled; convert it to a plain dtype"
-        )
+        raise InputError("npy-objects", where=where)
 
 
 def _parse(file: io.BytesIO) -> Header:

@@ -114,12 +114,14 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
         with _open(path) as (file, num_bytes), zipfile.ZipFile(file) as archive:
             fault = _fault(archive, file, num_bytes)
             if fault:
-                raise InputError(f"{path}: {fault}")
+                raise InputError("npz-fault", path=path, fault=fault)
             yield archive
     except InputError:
         raise
     except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
-        raise InputError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(
+            "npz-unreadable", where=where, getattr=getattr(error, "strerror", None) or error
+        ) from None
 
 
 @contextmanager
@@ -136,7 +138,7 @@ def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
         status = os.fstat(file.fileno())
         yield file, status.st_size
         if file_identity(os.fstat(file.fileno())) != file_identity(status):
-            raise InputError(f"{path}: changed while it was read; run the command again")
+            raise InputError("changed-while-read", path=path)
 
 
 def _fault(archive: zipfile.ZipFile, file: BinaryIO, num_bytes: int) -> str | None:

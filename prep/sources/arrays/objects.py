@@ -80,4 +80,4 @@ def copy_blocks(source: IO[bytes], target: Path) -> None:
             try:
                 file.write(block)
             except OSError as error:
-                raise InputError(f"{target}: cannot be written: {error.strerror}") from None
+                raise InputError("copy-unwritable", target=target, why=error.strerror) from None

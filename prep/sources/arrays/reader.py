@@ -73,31 +73,20 @@ class ArraysReader:
         lengths = {name: array.shape[0] for name, array in self.arrays.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise InputError(
-                f"the arrays differ in length: {listed}; every array needs one row per example; "
-                "arrays of splits have names such as train:x and test:x"
-            )
+            raise InputError("arrays-differ-in-length", listed=listed)
         unknown = sorted(set(self.lists) - set(lengths))
         if unknown:
-            raise InputError(
-                f"lists={unknown[0]!r} is not the name of an array; the arrays are {', '.join(lengths)}"
-            )
+            raise InputError("list-unknown", unknown=unknown[0], lengths=lengths)
         count = next(iter(lengths.values()))
         if not count:
-            raise InputError("the arrays have no rows; there is nothing to build")
+            raise InputError("arrays-no-rows")
         if KEY_FEATURE.name in lengths:
-            raise InputError(
-                "an array is named 'key', which is the name of the row number; choose another name, "
-                "or name the structured array that has this field with NAME=FILE.npy"
-            )
+            raise InputError("array-named-key")
         labels = read_labels(self.label or "", self.arrays.get(self.label or ""), self.class_names)
         if labels is None and self.is_label_named:
             shape = self.arrays[self.label or ""].shape[1:]
             per_row = f"; each of its rows has the shape {shape}" if shape else ""
-            raise InputError(
-                f"label={self.label!r} does not hold classes, which are one string or one integer "
-                f"of at least 0 per example, with at most 10,000 different values{per_row}; leave out label="
-            )
+            raise InputError("label-not-classes", label=self.label, per_row=per_row)
         features = [
             feature_of(
                 name, array, as_list=name in self.lists, is_label=name == self.label and labels is not None
@@ -108,7 +97,7 @@ class ArraysReader:
         size = sum(map(row_bytes, self.stored.values()))
         if not size:
             # for arrays without values, the size of a file does not limit the number of rows
-            raise InputError("the rows of the arrays hold no values; there is nothing to build")
+            raise InputError("arrays-no-values")
         return Listing(
             schema=Schema((*features, KEY_FEATURE), labels.class_names if labels else ()),
             keys=RowKeys(count),
@@ -181,9 +170,7 @@ class ArraysReader:
         array = self.arrays.get(by)
         if array is None or len(array.shape) != 1:
             scalars = [name for name, array in self.arrays.items() if len(array.shape) == 1]
-            raise InputError(
-                f"group_by={by!r} is not an array of scalars; these are {', '.join(scalars) or 'none'}"
-            )
+            raise InputError("group-by-array", by=by, join=", ".join(scalars) or "none")
         values = widened(whole(array), array.dtype)
         if is_text(array):
             groups = strings(by, values)

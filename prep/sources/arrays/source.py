@@ -16,7 +16,6 @@ from tfshards.prep.sources.arrays.files import (
     fields_of,
     stage_array,
     stage_chunks,
-    two_features,
 )
 from tfshards.prep.sources.arrays.labels import usual_label
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
@@ -86,15 +85,13 @@ class Arrays:
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
             if not self.arrays.dtype.names:
-                raise OptionsError(
-                    "arrays= is an array without fields, which has no name; give {'NAME': array}"
-                )
+                raise OptionsError("arrays-no-names")
         elif isinstance(self.arrays, Mapping) and not self.arrays:
-            raise OptionsError("arrays= is empty; give at least one array")
+            raise OptionsError("arrays-empty")
         check_class_names(self.class_names)
         check_strings("lists", self.lists)
         if self.label and self.label == self.split:
-            raise OptionsError(f"label={self.label!r} is also split=; an array has one role")
+            raise OptionsError("label-is-split", label=self.label)
 
     @classmethod
     def open(
@@ -131,9 +128,9 @@ class Arrays:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
-        """Return the message that the array of a role does not exist; ``names`` are those of the arrays."""
-        return f"{role}={name!r} is not the name of an array; the arrays are {', '.join(names)}"
+    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> InputError:
+        """Return the error that the array of a role does not exist; ``names`` are those of the arrays."""
+        return InputError("array-unknown", role=role, name=name, names=names)
 
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
         """Return a reader of the arrays; arrays that are not in local .npy files are copied into ``folder``.
@@ -155,14 +152,12 @@ class Arrays:
             staged = stage_chunks(given, folder)
         staged, num_rows, array_of = join_splits(staged)
         if num_rows and self.split:
-            raise InputError(
-                f"split={self.split!r}: the names of the arrays already give the splits; leave it out"
-            )
+            raise InputError("split-array-useless", split=self.split)
         # the array of any split stands for that of all
         label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
         for role, name in (("label", label), ("split", split)):
             if name and name not in staged:
-                raise InputError(self._unknown_array(role, name, [*staged]))
+                raise self._unknown_array(role, name, [*staged])
         if (
             split is None
             and not num_rows
@@ -188,12 +183,9 @@ class Arrays:
 class RestoredArrays(Arrays):
     """Arrays by the paths of their files, whose roles are those in a manifest."""
 
-    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> str:
-        """Return the message that the array of a role does not exist; no parameter gives the role."""
-        return (
-            f"the dataset was built with the array {name!r} as its {role}, but the arrays are "
-            f"{', '.join(names)}; name the arrays as in the build, such as '{name}=FILE.npy'"
-        )
+    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> InputError:
+        """Return the error that the array of a role does not exist; no parameter gives the role."""
+        return InputError("array-of-build-unknown", role=role, name=name, names=names)
 
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
         """Return a reader of the arrays, see ``Arrays``.
@@ -204,7 +196,7 @@ class RestoredArrays(Arrays):
         reader = super().stage(folder, preview=preview)
         for name in self.lists:
             if name not in reader.arrays:
-                raise InputError(self._unknown_array("list", name, [*reader.arrays]))
+                raise self._unknown_array("list", name, [*reader.arrays])
         return reader
 
 
@@ -215,7 +207,7 @@ def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> d
     for index, (name, source) in enumerate(given.items()):
         for feature, array in stage_array(name, source, _folder(folder, index), preview=preview).items():
             if feature in staged:
-                raise InputError(two_features(feature))
+                raise InputError("two-features", name=feature)
             staged[feature] = array
     return staged
 

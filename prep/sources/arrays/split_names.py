@@ -48,19 +48,19 @@ def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
     for name, found in by_name.items():
         other = by_split.setdefault(found.split, {}).setdefault(found.array, name)
         if other != name:
-            raise InputError(f"{other!r} and {name!r} are both the array {found.array!r} of {found.split!r}")
+            raise InputError(
+                "arrays-same-split", other=other, name=name, array=found.array, split=found.split
+            )
     splits = sorted(by_split, key=usual_order)
     wanted = list(dict.fromkeys(found.array for found in by_name.values()))
     for split in splits:
         missing = [array for array in wanted if array not in by_split[split]]
         if missing:
-            raise InputError(
-                f"the split {split!r} has no array {missing[0]!r}; every split needs the same arrays"
-            )
+            raise InputError("split-lacks-array", split=split, missing=missing[0])
         lengths = {name: arrays[name].shape[0] for name in by_split[split].values()}
         if len(set(lengths.values())) > 1:
             counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise InputError(f"the arrays of the split {split!r} differ in length: {counted}")
+            raise InputError("split-arrays-differ", split=split, counted=counted)
     joined = {
         array: join_parts(
             array,
@@ -84,14 +84,11 @@ def _split_arrays(names: Iterable[str]) -> dict[str, SplitArray]:
         fault = name_fault(found.split)
         if fault or not found.array:
             what = f"the split name {fault}" if fault else "NAME is empty"
-            raise InputError(f"array {name!r}: must be named SPLIT:NAME, but {what}")
+            raise InputError("array-split-name", name=name, what=what)
     if explicit:
         if len(explicit) < len(names):
             other = next(name for name in names if name not in explicit)
-            raise InputError(
-                f"array {other!r} names no split, but {next(iter(explicit))!r} does; name every array "
-                "SPLIT:NAME, or none"
-            )
+            raise InputError("array-without-split", other=other, explicit=next(iter(explicit)))
         return explicit
     usual = {name: parts for name in names if (parts := _usual(name))}
     splits = {found.split for found in usual.values()}

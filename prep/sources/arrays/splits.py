@@ -31,13 +31,10 @@ def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
             a split, or there are too many different values.
     """
     if not is_split_array(array):
-        raise InputError(f"array {name!r}: names of splits must be one string or one integer per example")
+        raise InputError("split-array-shape", name=name)
     distinct, indexes = np.unique(whole(array), return_inverse=True)
     if len(distinct) > _MAX_SPLITS:
-        raise InputError(
-            f"array {name!r}: names {len(distinct)} splits, more than {_MAX_SPLITS}; if it does not hold "
-            "splits, rename it, or give split=''"
-        )
+        raise InputError("split-array-many", name=name, num_distinct=len(distinct), max_splits=_MAX_SPLITS)
     names = (
         [to_text(each) for each in strings(name, distinct)]
         if is_text(array)
@@ -47,6 +44,6 @@ def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
         fault = name_fault(each)
         if fault:
             row = int(np.flatnonzero(indexes == number)[0])
-            raise InputError(f"array {name!r}, row {row}: the split name {fault}")
+            raise InputError("split-array-name", name=name, row=row, fault=fault)
     order = sorted(range(len(names)), key=lambda number: usual_order(names[number]))
     return {names[number]: np.flatnonzero(indexes == number).astype(np.int64) for number in order}

@@ -45,13 +45,13 @@ def encode_key(key: object) -> bytes:
         InputError: it is not a string, or cannot be the key of an example.
     """
     if not isinstance(key, str):
-        raise InputError(f"the key {key!r} is of type {type(key).__name__}; keys must be strings")
+        raise InputError("element-key-type", key=key, kind=type(key).__name__)
     try:
         encoded = to_bytes(key)
     except UnicodeEncodeError as error:
-        raise InputError(f"the key {key!r} is not valid Unicode: {error.reason}") from None
+        raise InputError("element-key-unicode", key=key, reason=error.reason) from None
     if not encoded or b"\0" in encoded:
-        raise InputError(f"the key {key!r} must be one or more characters without NUL")
+        raise InputError("element-key-text", key=key)
     return encoded
 
 
@@ -62,12 +62,12 @@ def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -
         InputError: a feature is missing, or its value cannot be stored; the message names the key.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"{key}: the features must be a dict by name, not {type(values).__name__}")
+        raise InputError("element-type-of-features", key=key, kind=type(values).__name__)
     for name in elements.named:
         if name not in values:
-            raise InputError(f"{key}: the feature {name!r} is missing; it has {', '.join(map(str, values))}")
+            raise InputError("element-feature-missing", key=key, name=name, found=values)
     if KEY_FEATURE.name in values:
-        raise InputError(f"{key}: a feature is named 'key', which is the key of the element; rename it")
+        raise InputError("element-named-key", key=key)
     label: int | str = -1
     split = ""
     features: list[Feature] = []
@@ -89,7 +89,7 @@ def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -
             features.append(feature)
             parts.append(value)
     except InputError as error:
-        raise InputError(f"{key}: {error}") from None
+        raise InputError("element-fault", key=key, error=error) from None
     known = tuple(features)
     return Encoded(known, b"".join(_encoder(known)(parts)), label, split)
 
@@ -118,9 +118,7 @@ def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequ
 
 def _image(name: str, value: object) -> bytes:
     if not isinstance(value, bytes):
-        raise InputError(
-            f"the image {name!r} is of type {type(value).__name__}; images must be encoded bytes"
-        )
+        raise InputError("element-image-type", name=name, kind=type(value).__name__)
     return value
 
 
@@ -130,15 +128,13 @@ def _label(name: str, value: object) -> int | str:
     array = np.asarray(value)
     if not array.shape and array.dtype.kind in "biu" and 0 <= int(array) < 1 << 63:
         return int(array)
-    raise InputError(
-        f"the label {name!r} is {_shown(array)}; a label is an integer of at least 0, or the name of a class"
-    )
+    raise InputError("element-label", name=name, array=_shown(array))
 
 
 def _split(name: str, value: object) -> str:
     fault = name_fault(value) if isinstance(value, str) else f"{value!r} must be a string"
     if fault:
-        raise InputError(f"the split {name!r}: {fault}")
+        raise InputError("element-split-name", name=name, fault=fault)
     return cast("str", value)
 
 
@@ -155,11 +151,9 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
         return Feature(name, "bytes", "bytes"), _text(name, value)
     array = np.asarray(value)
     if array.dtype.hasobject:
-        raise InputError(
-            f"the feature {name!r} is of type {type(value).__name__}; give an array, a number, str or bytes"
-        )
+        raise InputError("element-feature-type", name=name, kind=type(value).__name__)
     if as_list and not array.shape:
-        raise InputError(f"lists={name!r}: {_shown(array)} is a single value; give an array, or leave it out")
+        raise InputError("element-list-single", name=name, array=_shown(array))
     # NumPy cannot read back the string of ml_dtypes' bfloat16
     is_bfloat16 = array.dtype.name == "bfloat16"
     layout = _Layout("bfloat16" if is_bfloat16 else array.dtype.str, (1, *array.shape))
@@ -171,14 +165,14 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
     try:
         return replace(feature, shape=(None, *array.shape[1:])), stored
     except ValueError as error:
-        raise InputError(f"lists={name!r}: {error}") from None
+        raise InputError("element-list", name=name, error=error) from None
 
 
 def _text(name: str, value: str | bytes) -> bytes:
     try:
         return value if isinstance(value, bytes) else to_bytes(value)
     except UnicodeEncodeError as error:
-        raise InputError(f"the feature {name!r} is not valid Unicode: {error.reason}") from None
+        raise InputError("element-unicode", name=name, reason=error.reason) from None
 
 
 def _shown(array: AnyArray) -> str:

@@ -84,7 +84,7 @@ class ElementsReader:
             if feature.name != elements.split
         ]
         if not stored:
-            raise InputError("the elements have no features besides the split; there is nothing to write")
+            raise InputError("elements-no-features")
         digests = b"".join(table[DIGEST].to_pylist())
         return Listing(
             schema=Schema((*stored, KEY_FEATURE), self.class_names),
@@ -115,7 +115,7 @@ class ElementsReader:
         what = "read= returned other features" if self.elements.read else "its values are damaged"
         for row, values, digest in zip(rows, data, digests, strict=True):
             if data_digest(values) != digest:
-                raise InputError(f"{row.key}: {what} since they were listed; run the pipeline again")
+                raise InputError("element-changed", key=row.key, what=what)
         return [self._outcome(row, values, schema) for row, values in zip(rows, data, strict=True)]
 
     def _read_again(self, rows: Sequence[Row], origins: Sequence[bytes]) -> list[bytes]:

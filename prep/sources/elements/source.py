@@ -52,15 +52,13 @@ class Elements:
         check_instance("image_options", self.image_options, ImageOptions)
         twice = [name for name, times in Counter(self.named).items() if times > 1]
         if twice:
-            raise OptionsError(f"the feature {twice[0]!r} is named twice; a feature has one role")
+            raise OptionsError("element-role-repeated", twice=twice[0])
         if self.class_names is not None and self.label is None:
-            raise OptionsError("class_names= needs a feature that holds the classes; name it with label=")
+            raise OptionsError("element-class-names-useless")
         if not self.images and self.image_options != ImageOptions():
-            raise OptionsError(
-                "image_options= has no effect without images=; name the features that hold them"
-            )
+            raise OptionsError("element-image-options-useless")
         if self.read is not None and not callable(self.read):
-            raise OptionsError(f"read={self.read!r} must be a function from a value to its features")
+            raise OptionsError("element-read-type", read=self.read)
 
     @property
     def named(self) -> list[str]:

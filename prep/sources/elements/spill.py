@@ -77,7 +77,7 @@ class Spill:
             InputError: the element has another form, or a value that cannot be stored.
         """
         if not isinstance(element, tuple) or len(element) != 2:
-            raise InputError(f"an element is of type {type(element).__name__}; each must be (key, features)")
+            raise InputError("element-type", kind=type(element).__name__)
         key = encode_key(element[0])
         shown = to_text(key)
         if not self._known:
@@ -131,9 +131,7 @@ def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
                     offset, length = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
                     found[number] = os.pread(file.fileno(), length, offset)
         except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read: {error.strerror}; let no other build write to the dataset"
-            ) from None
+            raise InputError("spill-unreadable", path=path, why=error.strerror) from None
     return found
 
 
@@ -147,10 +145,7 @@ def read_features(folder: Path, digest: bytes) -> tuple[Feature, ...]:
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(
-            f"{path} is missing: mount the folder of the dataset on every worker under the same path, and "
-            "let no other build write to it"
-        ) from None
+        raise InputError("spill-missing", path=path) from None
     return tuple(Feature(**{**each, "shape": tuple(each["shape"])}) for each in found)
 
 
@@ -164,16 +159,13 @@ def read_again(elements: Elements, key: str, origin: bytes) -> Mapping[str, obje
     try:
         return elements.read(pickle.loads(origin))
     except Exception as error:  # a function of the user
-        raise InputError(f"{key}: read= failed: {type(error).__name__}: {error}") from error
+        raise InputError("element-read-failed", key=key, kind=type(error).__name__, error=error) from error
 
 
 def _pickled(key: str, value: object) -> bytes:
     data = pickle.dumps(value)
     if len(data) > MAX_VALUE_BYTES:
-        raise InputError(
-            f"{key}: the value for read= has {len(data)} bytes, more than the {MAX_VALUE_BYTES} that are "
-            "shuffled for an element; give a path, or another name of what read= returns"
-        )
+        raise InputError("element-value-size", key=key, num_data=len(data), max_value_bytes=MAX_VALUE_BYTES)
     return data
 
 

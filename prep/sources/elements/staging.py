@@ -63,9 +63,7 @@ def _check_unique(keys: Sequence[bytes]) -> None:
     twice = [one for one, following in pairwise(keys) if one == following]
     if twice:
         names = [repr(to_text(key)) for key in dict.fromkeys(twice)]
-        raise InputError(
-            f"several elements have the same key: {listed(names, _SHOWN)}; give each element a key of its own"
-        )
+        raise InputError("element-keys-repeated", names=listed(names, _SHOWN))
 
 
 def _check_features(rows: Sequence[Description], elements: Elements, folder: Path) -> bytes:
@@ -90,7 +88,7 @@ def _check_features(rows: Sequence[Description], elements: Elements, folder: Pat
         remedy = "give it one dtype and shape"
         if name not in elements.named:
             remedy += ", or name it in lists= if only its first dimension differs"
-    raise InputError(f"the elements differ: the feature {name!r} is {' but '.join(found)}; {remedy}")
+    raise InputError("elements-differ", name=name, join=" but ".join(found), remedy=remedy)
 
 
 def _shown(feature: Feature | None) -> str:
@@ -113,22 +111,23 @@ def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int]
         beyond = next((row for row in rows if given and int(row.label) >= len(given)), None)
         if given and beyond:
             raise InputError(
-                f"{to_text(beyond.key)}: the label is {beyond.label}; the {len(given)} class names are "
-                f"numbered from 0 to {len(given) - 1}"
+                "element-label-range",
+                key=to_text(beyond.key),
+                label=beyond.label,
+                num_given=len(given),
+                num_given2=len(given) - 1,
             )
         return numbers, tuple(given or ())
     # sorted by bytes, like folders
     names = given or sorted({str(row.label) for row in rows}, key=to_bytes)
     if len(names) > MAX_CLASSES:
         raise InputError(
-            f"label={elements.label!r} has {len(names)} different values, more than {MAX_CLASSES:,}; leave "
-            "out label= to store them as text"
+            "element-labels-many", label=elements.label, num_names=len(names), max_classes=MAX_CLASSES
         )
     number_of = {name: number for number, name in enumerate(names)}
     unknown = next((row for row in rows if row.label not in number_of), None)
     if unknown:
         raise InputError(
-            f"{to_text(unknown.key)}: the label {unknown.label!r} is not one of the {len(names)} class "
-            "names; add it at their end, or correct the label"
+            "element-label-unknown", key=to_text(unknown.key), label=unknown.label, num_names=len(names)
         )
     return [number_of[str(row.label)] for row in rows], tuple(names)

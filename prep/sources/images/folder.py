@@ -63,10 +63,7 @@ def _split_folders(texts: Sequence[str]) -> dict[str, str]:
         for part in filter(None, text.split(",")):
             split, equals, folder = part.partition("=")
             if not equals or split in folders:
-                raise OptionsError(
-                    f"split_folders={text!r} must be SPLIT=FOLDER,..., such as train=Train,test=holdout, "
-                    "with each split given once"
-                )
+                raise OptionsError("split-folders-form", text=text)
             folders[split] = folder.rstrip("/")
     return folders
 
@@ -145,26 +142,19 @@ class ImageFolder:
         check_path("root", self.root)
         check_instance("images", self.images, ImageOptions)
         if not os.fspath(self.root):
-            raise OptionsError("root= is empty; give '.' for the working directory")
+            raise OptionsError("root-empty")
         any_path(self.root)
         if self.mask_dir and is_remote(self.mask_dir) and not is_remote(self.root):
-            raise OptionsError(
-                f"mask_dir={self.mask_dir!r} is a URL, but root={self.root!r} is a local folder"
-            )
+            raise OptionsError("mask-dir-remote", mask_dir=self.mask_dir, root=self.root)
         check_class_names(self.class_names)
         check_expanded(self.mask_dir or "")
         if self.mask_dir is not None and not self.mask_dir:
-            raise OptionsError(
-                "mask_dir= is empty; give the folder of the masks, relative to that of the images"
-            )
+            raise OptionsError("mask-dir-empty")
         check_split_folders(self.split_folders)
         check_patterns("include", self.include)
         check_patterns("exclude", self.exclude)
         if self.allow_missing_classes and self.class_names is None and not self.split_folders:
-            raise OptionsError(
-                "allow_missing_classes=True has no effect without class_names= or split_folders=; give the "
-                "names, or leave it out"
-            )
+            raise OptionsError("allow-missing-useless")
 
     def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:
         """Return the source itself, since its content is in files."""
@@ -199,12 +189,12 @@ class ImageFolder:
         skipped: Counter[str] = Counter()
         try:
             if problem := tree.problem():
-                raise InputError(f"{self.location()} {problem}")
+                raise InputError("folder-problem", folder=self.location(), problem=problem)
             found = FileTable.of(tree.images(skipped)).by_key()
             return self._listed(tree, found, skipped)
         except OSError as error:
             raise InputError(
-                f"{os.fsdecode(error.filename or tree.root)}: cannot be read: {error.strerror}"
+                "unreadable", path=os.fsdecode(error.filename or tree.root), why=error.strerror
             ) from None
 
     def _listed(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
@@ -218,8 +208,12 @@ class ImageFolder:
             )
             leave = "leave" if self.include and self.exclude else "leaves"
             raise InputError(
-                f"{self.location()} holds images ({len(images):,}), but {patterns} {leave} none of them",
+                "patterns-leave-none",
                 *chosen.warnings,
+                given=self.location(),
+                num_images=len(images),
+                patterns=patterns,
+                leave=leave,
             )
         if chosen.excluded:
             skipped["excluded"] += len(chosen.excluded)
@@ -231,10 +225,7 @@ class ImageFolder:
             if tree.holds(b".npy"):
                 seen += "; 'tfshards build arrays' takes .npy files, stacked into one array per feature"
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise InputError(
-                f"{self.location()} holds no images{seen}; images are recognized by the suffixes {known}, or "
-                "by their content"
-            )
+            raise InputError("folder-no-images", given=self.location(), seen=seen, known=known)
         pairing: list[str] = []
         excluded = chosen.excluded
         features = [image_feature("image", self.images)]

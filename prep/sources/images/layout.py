@@ -77,7 +77,7 @@ def arrange(
         names = class_map(folder_names.union(class_names or ()), class_names, "") if has_classes else ()
     else:
         if class_names is not None and not folder_names:
-            raise InputError(f"{os.fsdecode(root)} has no class folders; leave out class_names=")
+            raise InputError("class-names-useless", root=os.fsdecode(root))
         names = class_map(folder_names, class_names, _NO_FOLDER)
     depth = 1 if split_of else 0
     # a file outside the class or split folders has no class or split; in a split without class folders, files
@@ -88,10 +88,7 @@ def arrange(
     ]
     numbers = np.flatnonzero(np.array(is_inside, np.bool_)[held.of_file])
     if not len(numbers):
-        raise InputError(
-            f"{os.fsdecode(root)} holds no images inside its folders, only {len(found)} outside them; move "
-            "them into the folders"
-        )
+        raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(found))
     if len(numbers) < len(found):
         skipped["beside the folders"] += len(found) - len(numbers)
         found, held = found.take(numbers), _Folders(held.names, held.of_file[numbers])

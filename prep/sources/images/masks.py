@@ -111,7 +111,7 @@ def find_mask_folders(
     there = tree.below(masks)
     if not there.is_dir(b"") or there.root == tree.root:
         problem = "is the folder of the images" if there.root == tree.root else "is not a folder"
-        raise InputError(f"mask_dir={to_text(masks)!r} {problem}; it is relative to {to_text(tree.root)}")
+        raise InputError("mask-dir-problem", masks=to_text(masks), problem=problem, root=to_text(tree.root))
     return MaskFolders(b"", masks)
 
 
@@ -155,17 +155,16 @@ def pair_files(tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], ski
     for image, mask in pairs:
         if mask and image_of.setdefault(mask.key, image.key) != image.key:
             raise InputError(
-                f"two images, {os.fsdecode(image_of[mask.key])!r} and {os.fsdecode(image.key)!r}, have the "
-                f"mask {os.fsdecode(mask.key)!r}; rename one of them"
+                "masks-shared",
+                image_of=os.fsdecode(image_of[mask.key]),
+                key=os.fsdecode(image.key),
+                key2=os.fsdecode(mask.key),
             )
     lone = [image.key for image, mask in pairs if mask is None]
     where = os.fsdecode(folders.masks)
     if len(lone) == len(pairs):
         such = f", such as {os.fsdecode(lone[0])!r}," if lone else ""
-        raise InputError(
-            f"no image in {to_text(tree.root)}{such} has a mask in {where!r}; the path of a mask inside that "
-            "folder is that of its image, except for the suffix"
-        )
+        raise InputError("masks-unmatched", root=to_text(tree.root), such=such, where=where)
     warnings = []
     if lone:
         warnings.append(
@@ -188,7 +187,7 @@ def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
         # others could not be found again by their names
         if suffix in MASK_SUFFIXES and found.setdefault(name, mask) is not mask:
             names = f"{os.fsdecode(found[name].key)!r} and {os.fsdecode(mask.key)!r}"
-            raise InputError(f"the masks {names} differ only in their suffix; remove one of them")
+            raise InputError("masks-ambiguous", names=names)
     return found
 
 
@@ -224,9 +223,7 @@ def files_of(
         files += [_stat(path) for path in found if follow_links or not is_link_out(path, top)][:1]
     both = together(image, files[1] if files[1:] else None)
     if (both.size, both.stamp) != (row.size, row.stamp):
-        raise InputError(
-            f"{os.fsdecode(image.key)}: changed after the build listed it; run the command again"
-        )
+        raise InputError("changed-file", path=os.fsdecode(image.key))
     return [(file.key, Row(row.key, row.label, file.size, file.stamp)) for file in files]
 
 
@@ -234,5 +231,5 @@ def _stat(path: bytes) -> ImageFile:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
     return ImageFile(path, status.st_size, status.st_mtime_ns)

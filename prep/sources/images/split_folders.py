@@ -33,19 +33,15 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise OptionsError(
-            f"split_folders={given!r} must map splits to folders, such as {{'train': 'Train'}}"
-        )
+        raise OptionsError("split-folders-type", given=given)
     for split, folder in given.items():
         fault = name_fault(split)
         if fault:
-            raise OptionsError(f"split_folders={dict(given)!r}: the split name {fault}")
+            raise OptionsError("split-folders-name", given=dict(given), fault=fault)
         if not folder or "/" in folder or folder.startswith("."):
-            raise OptionsError(
-                f"split_folders={dict(given)!r}: {folder!r} must be the name of a folder in the source"
-            )
+            raise OptionsError("split-folders-path", given=dict(given), folder=folder)
     if len(set(given.values())) < len(given):
-        raise OptionsError(f"split_folders={dict(given)!r} gives a folder twice")
+        raise OptionsError("split-folders-repeated", given=dict(given))
 
 
 def find_split_folders(
@@ -79,17 +75,21 @@ def find_split_folders(
     if odd:
         usual = {name.lower().decode(): to_text(name) for name in named}
         raise InputError(
-            f"{os.fsdecode(root)}: {_shown(named)} could be splits, but {_shown(odd)} cannot, and there are "
-            f"images in both; give split_folders={usual!r} for the folders that are splits, or "
-            "split_folders={} if every folder is a class"
+            "split-folders-ambiguous",
+            root=os.fsdecode(root),
+            named=_shown(named),
+            odd=_shown(odd),
+            usual=usual,
         )
     by_split: dict[str, bytes] = {}
     for name in named:
         other = by_split.setdefault(name.lower().decode(), name)
         if other != name:
             raise InputError(
-                f"{os.fsdecode(root)}: the folders {_shown([other, name])} are both the split "
-                f"{name.lower().decode()!r}; put their files into one folder"
+                "split-folders-same",
+                root=os.fsdecode(root),
+                names=_shown([other, name]),
+                decode=name.lower().decode(),
             )
     return SplitFolders(
         _in_order({name: name.lower().decode() for name in named}),
@@ -109,8 +109,7 @@ def _as_given(
     missing = [os.fsdecode(name) for name in split_of if name not in folders]
     if missing and not may_lack:
         raise InputError(
-            f"{os.fsdecode(root)}: there is no folder {missing[0]!r}, which split_folders= names; the "
-            f"folders are {_shown(folders)}"
+            "split-folder-missing", root=os.fsdecode(root), missing=missing[0], folders=_shown(folders)
         )
 
     def left_out() -> Iterator[str]:

@@ -107,7 +107,7 @@ def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
     try:
         return read_whole(path, limit)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=path, why=error.strerror) from None
 
 
 def relative(path: str | os.PathLike[str], folder: Path) -> bytes:

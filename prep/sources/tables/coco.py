@@ -58,14 +58,12 @@ def read_coco(
     """
     path = Path(source)
     if root is not None and not Path(root).is_dir():
-        raise InputError(f"root={os.fspath(root)!r} is not a folder")
+        raise InputError("root-not-a-folder", root=os.fspath(root))
     if path.is_dir():
         files = sorted(file for file in path.glob("annotations/*.json") if _NAME.fullmatch(file.name))
         files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
         if not files:
-            raise InputError(
-                f"{path} has neither annotations/instances_*.json nor */{_ROBOFLOW}; name the file"
-            )
+            raise InputError("coco-no-files", path=path, roboflow=_ROBOFLOW)
     else:
         files = [path]
     folder = Path(root) if root is not None else path if path.is_dir() else None
@@ -82,9 +80,7 @@ def read_coco(
         content = read_annotation(file)
         found, file_names = _read(file, content)
         if names not in (None, file_names):
-            raise InputError(
-                f"{file}: its categories are not those of {files[0]}; build them as two datasets"
-            )
+            raise InputError("coco-categories-differ", file=file, files=files[0])
         names = file_names
         split = _split_of(file) if path.is_dir() else ""
         own = _folder_of(file, found, [folder] if folder else [file.parent, *([above] if is_next else [])])
@@ -96,9 +92,11 @@ def read_coco(
             # a folder of one split would serve the others if their images have the same names
             if file_of.setdefault(image.path, file) != file:
                 raise InputError(
-                    f"{file} and {file_of[image.path]} name the same image {os.fsdecode(image.path)!r} in "
-                    f"{folder}; name the folder that holds those of all splits with root=, or build each "
-                    "file with its own root="
+                    "coco-images-repeated",
+                    file=file,
+                    file_of=file_of[image.path],
+                    path=os.fsdecode(image.path),
+                    folder=folder,
                 )
         images += found
         parts.append((os.fsencode(file.name), content))
@@ -124,20 +122,14 @@ def _folder_of(file: Path, images: Sequence[AnnotatedImage], above: Sequence[Pat
         if any(counts):
             return tried[counts.index(max(counts))]
     where = "next to it" if above[0] == file.parent else f"in {above[0]}"
-    raise InputError(
-        f"{file}: none of its images, such as {os.fsdecode(images[0].path)!r}, is found {where}; name the "
-        "folder of images with root="
-    )
+    raise InputError("coco-images-missing", file=file, path=os.fsdecode(images[0].path), where=where)
 
 
 def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     try:
         document = load_json(content)
         if _holds_captions(document):
-            raise InputError(
-                f"{file} holds captions rather than objects; write a table with the columns file_name and "
-                "caption, one row per caption, and build that without form='coco'"
-            )
+            raise InputError("coco-captions", file=file)
         names, numbers = _categories(document)
         images: dict[int, AnnotatedImage] = {}
         for number, each in _objects(document, "images", "image"):
@@ -147,11 +139,11 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
         for shown, each in _annotations(document):
             _add(images, numbers, shown, each)
     except _FaultError as fault:
-        raise InputError(f"{file} is not a file of COCO's objects: {fault}; correct the file") from None
+        raise InputError("coco-invalid", file=file, fault=fault) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not a file of COCO's objects: {error}") from None
+        raise InputError("coco-unreadable", file=file, error=error) from None
     if not images:
-        raise InputError(f"{file} has no images; correct the file")
+        raise InputError("coco-no-images", file=file)
     return list(images.values()), names
 
 

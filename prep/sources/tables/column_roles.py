@@ -109,10 +109,7 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
         InputError: a named column does not exist or has two roles, or two features have the same name.
     """
     if len(names) == 1 and any(mark in names[0] for mark in ";|\t"):
-        raise InputError(
-            f"{path} has one column, {names[0]!r}, which looks like several; values are separated by "
-            "commas in .csv files and by tabs in .tsv files"
-        )
+        raise InputError("table-one-column", path=path, names=names[0])
     drop = [field for name in columns.drop for field in _fields(name, names)]
     # a column of paths may give the splits, too
     is_of_paths = columns.split in columns.images or _is_by_name(columns.split or "")
@@ -120,9 +117,9 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     named = [*columns.images, *columns.masks, *filter(None, (columns.label, split)), *drop]
     for name in named:
         if name not in names:
-            raise InputError(f"{path} has no column {name!r}; its columns are {listed_columns(names)}")
+            raise InputError("column-unknown", path=path, name=name, names=listed_columns(names))
         if named.count(name) > 1:
-            raise InputError(f"the column {name!r} has two roles; name it once")
+            raise InputError("column-roles-repeated", name=name)
     free = [name for name in names if name not in named]
     images: dict[str, str] = {}
     for name in names:
@@ -136,7 +133,7 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
     if is_of_paths:
         split = columns.split
         if split not in images:
-            raise InputError(f"{path} has no column {split!r}; its columns are {listed_columns(names)}")
+            raise InputError("column-unknown", path=path, name=split, names=listed_columns(names))
     elif columns.split is None and "split" in free:
         split = "split"
     elif not split:
@@ -165,15 +162,12 @@ def _fields(name: str, names: Sequence[str]) -> list[str]:
 
 def _check_features(features: Sequence[str], path: str) -> None:
     if not features:
-        raise InputError(f"{path} has no column to store; there is nothing to build")
+        raise InputError("table-no-columns", path=path)
     for name in features:
         if features.count(name) > 1:
-            raise InputError(f"{path}: two columns would be the feature {name!r}; leave one out with drop=")
+            raise InputError("columns-same-feature", path=path, name=name)
         if not name:
-            raise InputError(
-                f"{path}: the name of a column is empty, as for the index of pandas; name the column, or "
-                "leave it out with drop=''"
-            )
+            raise InputError("column-empty-name", path=path)
         if name == "key" or not name.isprintable():
             why = "has the name of the keys" if name == "key" else "has a name that cannot be printed"
-            raise InputError(f"{path}: the column {name!r} {why}; rename it, or leave it out with drop=")
+            raise InputError("column-name", path=path, name=name, why=why)

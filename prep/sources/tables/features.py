@@ -75,10 +75,7 @@ def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -
     if None not in shape:
         return StoredColumn(values, Feature(name, "raw", dtype, shape))
     if dtype == "uint64":
-        raise InputError(
-            f"column {name!r}: lists of uint64 that differ in length cannot be stored; convert them to "
-            f"int64, or leave out the column with drop={name!r}"
-        )
+        raise InputError("column-uint64-lists", name=name)
     if dtype != "float64":
         return StoredColumn(values, Feature(name, "float", dtype, shape))
     why = "its lists differ in length and are"
@@ -99,15 +96,10 @@ def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(plain):
         plain = plain.value_type
     if pa.types.is_null(plain) and is_list and len(pc.list_flatten(column)) == 0:
-        raise InputError(
-            f"column {name!r}: every list is empty, so that their type is not known; write a Parquet "
-            f"file, which declares it, or leave out the column with drop={name!r}"
-        )
+        raise InputError("column-empty-lists", name=name)
     if pa.types.is_null(plain):
-        raise InputError(f"column {name!r}: every value is missing; leave out the column with drop={name!r}")
-    refused = InputError(
-        f"column {name!r}: its type {shown(kind)} cannot be stored; leave it out with drop={name!r}"
-    )
+        raise InputError("column-all-missing", name=name)
+    refused = InputError("column-type", name=name, kind=shown(kind))
     try:
         if plain != item:
             column = column.cast(pa.large_list(plain) if is_list else plain)
@@ -207,8 +199,12 @@ def _without_missing(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     where = "inside its lists" if first is None else f"the first in data row {first}"
     missing, them = ("value is", "it") if flat.null_count == 1 else ("values are", "them")
     raise InputError(
-        f"column {name!r}: {flat.null_count:,} {missing} missing, {where}; fill {them} in, "
-        f"or leave out the column with drop={name!r}"
+        "column-missing-values",
+        name=name,
+        null_count=flat.null_count,
+        missing=missing,
+        where=where,
+        them=them,
     )
 
 
@@ -217,7 +213,7 @@ def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
     remedy = f"leave out the column with drop={name!r}"
     inner = pc.list_flatten(column)
     if inner.null_count:
-        raise InputError(f"column {name!r}: {inner.null_count} of its inner lists are missing; {remedy}")
+        raise InputError("column-inner-missing", name=name, null_count=inner.null_count, remedy=remedy)
     is_fixed = pa.types.is_fixed_size_list(inner.type)
     lengths = [inner.type.list_size] if is_fixed else pc.unique(pc.list_value_length(inner)).to_pylist()
     if len(lengths) != 1 or not lengths[0]:
@@ -228,14 +224,14 @@ def _stored_rows(name: str, column: pa.ChunkedArray) -> StoredColumn:
         )
         if not lengths:
             found = "have no known length, since all lists are empty; give them a fixed size in Parquet, or"
-            raise InputError(f"column {name!r}: its inner lists {found} {remedy}")
-        raise InputError(f"column {name!r}: its inner lists {found}; {remedy}")
+            raise InputError("column-inner-found", name=name, found=found, remedy=remedy)
+        raise InputError("column-inner-differ", name=name, found=found, remedy=remedy)
     items = _without_missing(name, plain_column(name, pc.list_flatten(inner)))
     num_rows = pc.list_value_length(column).fill_null(0).to_numpy()
     warning = None
     dtype = _DTYPES.get(items.type)
     if dtype is None or dtype == "uint64":
-        raise InputError(f"column {name!r}: its type {shown(column.type)} cannot be stored; {remedy}")
+        raise InputError("column-type-unsupported", name=name, kind=shown(column.type), remedy=remedy)
     values = of_lengths(num_rows.astype(np.int64) * lengths[0], items)
     if dtype == "float64":
         why = "its lists of lists are"
@@ -250,10 +246,7 @@ def _as_float32(name: str, lists: pa.ChunkedArray, why: str, remedy: str) -> pa.
     short = flat.cast(pa.float32())
     lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
     if len(lost):
-        raise InputError(
-            f"column {name!r}: {why} stored as float32, which cannot hold {lost[0].as_py()}; {remedy}leave "
-            f"out the column with drop={name!r}"
-        )
+        raise InputError("column-float32", name=name, why=why, as_py=lost[0].as_py(), remedy=remedy)
     return relisted(lists, short)
 
 

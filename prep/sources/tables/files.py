@@ -75,19 +75,15 @@ def table_path(path: str | os.PathLike[str]) -> AnyPath:
             held = " and ".join(inside) if inside else f"none of {', '.join(METADATA_NAMES)}"
             deeper = sorted(each.parent.name for name in METADATA_NAMES for each in found.glob(f"*/{name}"))
             if not inside and deeper:
-                raise InputError(
-                    f"{path} holds metadata in the folders {listed(deeper, _SHOWN)}; build each of them as a "
-                    f"dataset, and make these the splits of one with tfshards merge --as-splits"
-                )
-            raise InputError(f"{path} holds {held}; name the file of the table")
+                raise InputError("table-metadata-deeper", path=path, deeper=listed(deeper, _SHOWN))
+            raise InputError("table-folder", path=path, held=held)
         return found / inside[0]
     if not found.is_file():
-        raise InputError(f"{path} {'is not a file' if found.exists() else 'does not exist'}")
-    if found.suffix.lower() not in _SUFFIXES:
-        raise OptionsError(
-            f"{path}: the suffix of a table must be one of {', '.join(_SUFFIXES)}; rename the file if it "
-            "is a table"
+        raise InputError(
+            "table-missing", path=path, which="is not a file" if found.exists() else "does not exist"
         )
+    if found.suffix.lower() not in _SUFFIXES:
+        raise OptionsError("table-suffix", path=path, suffixes=_SUFFIXES)
     return found
 
 
@@ -112,26 +108,23 @@ def read_table(path: AnyPath, text_columns: Collection[str], *, may_be_empty: bo
             digest = file_digest(file)
             after = file.stat()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InputError("unreadable", path=path, why=error.strerror or error) from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8; save it as UTF-8") from None
+        raise InputError("table-not-utf8", path=path) from None
     except (pa.ArrowException, csv.Error, CsvError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {_reason(error)}") from None
+        raise InputError("table-unreadable", path=path, reason=_reason(error)) from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise InputError(f"{path}: changed while it was read; run the command again")
+        raise InputError("changed-while-read", path=path)
     for column, names in class_names.items():
         # two numbers of one name would be two classes or one, depending on the reader
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
-            raise InputError(
-                f"{path}: the metadata repeats the class name {repeated[0]!r} of column {column!r}; write "
-                "the file with different names"
-            )
+            raise InputError("table-class-repeated", path=path, repeated=repeated[0], column=column)
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
-        raise InputError(f"{path}: the column {twice[0]!r} is repeated; rename one of them")
+        raise InputError("column-repeated", path=path, twice=twice[0])
     if not table.num_rows and not may_be_empty:
-        raise InputError(f"{path} has no rows; there is nothing to build")
+        raise InputError("table-no-rows", path=path)
     return TableFile(table, digest, tuple(warnings), class_names)
 
 
@@ -142,10 +135,7 @@ def check_unicode(path: AnyPath, table: pa.Table, names: Collection[str]) -> Non
     for name in names:
         row = _wrong_row(table[name])
         if row is not None:
-            raise InputError(
-                f"{path}: column {name!r}, data row {row + 1}, is not UTF-8; save the table as UTF-8, which "
-                "Excel calls 'CSV UTF-8'"
-            )
+            raise InputError("column-not-utf8", path=path, name=name, row=row + 1)
 
 
 def _wrong_row(column: pa.ChunkedArray) -> int | None:
@@ -200,10 +190,10 @@ def _check_depth(path: AnyPath, copy: Path) -> None:
         for number, line in enumerate(iter(partial(file.readline, 2 * BLOCK_BYTES), b""), 1):
             # Arrow fails later, but some rows shorter than this fit into its blocks
             if len(line) == 2 * BLOCK_BYTES:
-                raise InputError(f"{path}, line {number}: {_LONG_ROW}")
+                raise InputError("table-long-row", path=path, number=number, long_row=_LONG_ROW)
             # strings may hold brackets
             if _depth(line) > _DEEP and _depth(_JSON_STRING.sub(b"", line)) > _DEEP:
-                raise InputError(f"{path}, line {number}: is nested more than {_DEEP:,} levels deep")
+                raise InputError("table-too-deep", path=path, number=number, deep=_DEEP)
 
 
 def _depth(line: bytes) -> int:
@@ -254,8 +244,7 @@ def _check_integers(path: AnyPath, copy: Path, names: list[str]) -> None:
                 for value in _flat(row.get(name)):
                     if isinstance(value, int) and int(float(value)) != value:
                         raise InputError(
-                            f"{path}, row {number}: column {name!r}: {str(value)[:_SHOWN]} would "
-                            "be rounded: it exceeds int64, or the column has fractions; write it as a string"
+                            "table-rounded", path=path, number=number, name=name, found=str(value)[:_SHOWN]
                         )
 
 

@@ -52,7 +52,7 @@ def with_found_images(
     found = {name: len(images) for name, images in images_of.items()}
     whole = [name for name, number in found.items() if number == len(samples[name])]
     if len(whole) > 1:
-        raise InputError(f"the columns {listed_columns(whole)} hold images; {_REMEDY}")
+        raise InputError("columns-of-images", whole=listed_columns(whole), remedy=_REMEDY)
     if whole:
         name = whole[0]
         images = {**assigned.images, name: name}
@@ -63,18 +63,16 @@ def with_found_images(
         if number:
             missing = [value for value in samples[name] if value not in images_of[name]]
             raise InputError(
-                f"column {name!r} names images, but {len(missing)} of {len(samples[name])} are none, such as "
-                f"{to_text(missing[0][:_SHOWN])!r}; use it with images={name!r}, or store it as it is with "
-                "no_images=True"
+                "column-names-no-images",
+                name=name,
+                num_missing=len(missing),
+                num_samples=len(samples[name]),
+                missing=to_text(missing[0][:_SHOWN]),
             )
     for name, sample in samples.items():
         if all(_suffix(value) in SUFFIXES and not _URL.match(value) for value in sample):
             first = to_text(sample[0][:_SHOWN])
-            raise InputError(
-                f"column {name!r} names image files, such as {first!r}, but none of them is in "
-                f"{os.fsdecode(root)}; name their folder with root=, or store the names as text with "
-                "no_images=True"
-            )
+            raise InputError("column-images-missing", name=name, first=first, root=os.fsdecode(root))
     return assigned, list(_unused(table, assigned, samples))
 
 
@@ -83,10 +81,7 @@ def check_header(names: Sequence[str], root: bytes) -> None:
     for name in names:
         path = to_bytes(name)
         if _suffix(path) in SUFFIXES and _images_among([path], root):
-            raise InputError(
-                f"the first row names an image file, {name!r}; add a header line with the names of the "
-                "columns"
-            )
+            raise InputError("table-no-header", name=name)
 
 
 def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: str) -> None:
@@ -105,8 +100,7 @@ def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: 
             if not any(map(_suffix, paths)):
                 remedy = f"write the paths with their suffixes, such as {first + '.jpg'!r}, or {remedy}"
             raise InputError(
-                f"column {column!r}: none of the image files exists, such as {first!r} in "
-                f"{os.fsdecode(root)}; {remedy}"
+                "column-no-image-exists", column=column, first=first, root=os.fsdecode(root), remedy=remedy
             )
 
 

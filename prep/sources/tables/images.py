@@ -171,7 +171,7 @@ def _stat(path: bytes) -> tuple[int, int]:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             return -1, -1
-        raise InputError(f"{os.fsdecode(path)}: cannot be read: {error.strerror}") from None
+        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)
 
 

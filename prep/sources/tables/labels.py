@@ -106,17 +106,14 @@ def label_column(
     """
     fault = label_fault(name, column, own)
     if fault:
-        raise InputError(f"column {name!r}: {fault}; name another column with label=, or rename this one")
+        raise InputError("label-column-fault", name=name, fault=fault)
     stored = _stored(name, column, own)
     flat, is_list = _flat(stored.values), bool(stored.feature.shape)
     if flat.type == TEXT:
         found = [to_text(value) for value in pc.unique(flat).to_pylist()]
         if "" in found:
             where = "" if is_list else f", data row {pc.index(flat, pa.scalar(b'', TEXT)).as_py() + 1},"
-            raise InputError(
-                f"column {name!r}{where} holds an empty string, which is not a class name; write the class, "
-                "or leave out the row"
-            )
+            raise InputError("label-column-empty", name=name, where=where)
         given = given if given is not None else own or None
         # as in arrays, but not in folders, a class may have no examples
         names = class_map({*found, *(given or ())}, given, f"column {name!r} has none of that name")
@@ -137,8 +134,7 @@ def _numbered(
     largest = pc.max(flat).as_py() if len(flat) else -1
     if names and largest >= len(names):
         raise InputError(
-            f"column {name!r}: the label {largest} is not one of the {len(names)} class names, "
-            f"which are numbered from 0 to {len(names) - 1}"
+            "label-column-range", name=name, largest=largest, num_names=len(names), num_names2=len(names) - 1
         )
     if not own or given is None:
         return flat, names
@@ -174,25 +170,17 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     stored = stored_column(name, column)
     if stored.feature.shape or stored.feature.kind not in ("bytes", "int"):
-        raise InputError(
-            f"column {name!r}: names of splits must be text or integers, not {_dtype_name(column.type)}"
-        )
+        raise InputError("split-column-type", name=name, dtype_name=_dtype_name(column.type))
     is_text = stored.feature.kind == "bytes"
     texts = stored.values if is_text else stored.values.cast(pa.large_string()).cast(TEXT)
     names = [to_text(value) for value in pc.unique(texts).to_pylist()]
     if len(names) > _MAX_SPLITS:
-        raise InputError(
-            f"column {name!r}: names {len(names)} splits, more than {_MAX_SPLITS}; if it does not hold "
-            f"splits, leave it out with drop={name!r}"
-        )
+        raise InputError("split-column-many", name=name, num_names=len(names), max_splits=_MAX_SPLITS)
     for each in names:
         fault = name_fault(each)
         if fault:
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
-            raise InputError(
-                f"column {name!r}, data row {row}: the split name {fault}; write another "
-                "name, or name the column of splits with split="
-            )
+            raise InputError("split-column-name", name=name, row=row, fault=fault)
     return texts
 
 
@@ -219,7 +207,7 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     """
     values = plain_column(name, column)
     if pa.types.is_large_list(values.type):
-        raise InputError(f"group_by={name!r} is a column of lists; rows are grouped by single values")
+        raise InputError("group-by-lists", name=name)
     if pa.types.is_floating(values.type):
         # -0.0 becomes 0.0, which it equals; float16 has no sums
         wide = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
@@ -235,10 +223,7 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
 def _stored(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> StoredColumn:
     """Return a column as it would be stored, booleans as text, since class names are text."""
     if is_list_type(column.type) and is_list_type(column.type.value_type):
-        raise InputError(
-            f"column {name!r}: lists of lists cannot be classes; rename the column, or name another one with "
-            "label="
-        )
+        raise InputError("label-column-nested", name=name)
     plain = plain_column(name, column)
     item = plain.type.value_type if pa.types.is_large_list(plain.type) else plain.type
     if item == pa.bool_():

@@ -54,7 +54,7 @@ def table_paths(path: str | os.PathLike[str], *, follow_links: bool) -> list[Any
                 open_regular(each).close()
         return found
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InputError("unreadable", path=path, why=error.strerror or error) from None
 
 
 def _table_paths(path: str, folder: AnyPath) -> list[AnyPath]:
@@ -62,7 +62,7 @@ def _table_paths(path: str, folder: AnyPath) -> list[AnyPath]:
         matches = _matches(path) if isinstance(folder, Path) else _matching_objects(folder)
         found = sorted(each for each in matches if each.suffix == ".parquet")
         if not found:
-            raise InputError(f"{path}: there is no such file, and no Parquet file matches the pattern")
+            raise InputError("table-no-match", path=path)
         return found
     if folder.is_dir() and not any((folder / name).is_file() for name in METADATA_NAMES):
         found = sorted(folder.rglob("*.parquet"))
@@ -72,10 +72,7 @@ def _table_paths(path: str, folder: AnyPath) -> list[AnyPath]:
         if visible:
             missing = _missing_parts(visible)
             if missing:
-                raise InputError(
-                    f"{path}: {missing[0]}; add the files, or name those to build with a pattern such as "
-                    f"'{folder / '*.parquet'}'"
-                )
+                raise InputError("parts-missing", path=path, missing=missing[0], folder=folder / "*.parquet")
             return visible
     return [table_path(path)]
 
@@ -116,17 +113,12 @@ def read_tables(paths: Sequence[AnyPath], text_columns: Collection[str]) -> Tabl
     first = files[0]
     for path, file in zip(paths, files, strict=True):
         if not file.table.schema.equals(first.table.schema):
-            raise InputError(
-                f"{path}: its columns or their types are not those of {paths[0]}; build them as two datasets"
-            )
+            raise InputError("parts-columns-differ", path=path, paths=paths[0])
         if file.class_names != first.class_names:
-            raise InputError(
-                f"{path}: the class names in its metadata are not those of {paths[0]}; build them as two "
-                "datasets with the same class_names=, and merge these"
-            )
+            raise InputError("parts-classes-differ", path=path, paths=paths[0])
     table = pa.concat_tables([file.table for file in files])
     if not table.num_rows:
-        raise InputError(f"{paths[0]} and the other files have no rows; there is nothing to build")
+        raise InputError("parts-no-rows", paths=paths[0])
     empty = [
         f"{path} has no rows" for path, file in zip(paths, files, strict=True) if not file.table.num_rows
     ]
@@ -134,10 +126,7 @@ def read_tables(paths: Sequence[AnyPath], text_columns: Collection[str]) -> Tabl
     if _SPLIT not in table.column_names and any(splits):
         if not all(splits):
             other, named = paths[splits.index(None)], paths[[*map(bool, splits)].index(True)]
-            raise InputError(
-                f"the name of {other} is not that of a split, unlike {named}; move or rename it, "
-                "or name the files to build with a pattern"
-            )
+            raise InputError("parts-splits", other=other, named=named)
         lengths = [file.table.num_rows for file in files]
         chunks = [pa.array([name] * count, pa.string()) for name, count in zip(splits, lengths, strict=True)]
         table = table.append_column(_SPLIT, pa.chunked_array(chunks, pa.string()))

@@ -207,14 +207,14 @@ class TableReader:
         }
         if by not in staged:
             columns = listed_columns(sorted(staged))
-            raise InputError(f"group_by={by!r} is not a column; the columns are {columns}")
+            raise InputError("group-by-column", by=by, columns=columns)
         column = rows[staged[by]]
         if by == self.columns.label and self.schema.label and self.schema.class_names:
             # by name, because a new class changes the numbers
             names = [to_bytes(name) for name in self.schema.class_names]
             without = sum(number < 0 for number in column.to_pylist())
             if without:
-                raise InputError(f"group_by={by!r}: {without:,} rows have no class; group by another column")
+                raise InputError("group-by-no-class", by=by, without=without)
             return [names[number] for number in column.to_pylist()]
         return groups_of(by, column)
 

@@ -43,15 +43,12 @@ def location_of(root: bytes, path: bytes) -> RemotePath | None:
     """
     if _WEB_URL.match(path):
         shown = to_text(_shown(path))
-        raise InputError(
-            f"{shown!r} is a web address, from which nothing is fetched; download the images, for example "
-            "with img2dataset, and name their files"
-        )
+        raise InputError("image-on-web", shown=shown)
     if _STORE_URL.match(path):
         try:
             found = any_path(to_text(path))
         except OptionsError as error:
-            raise InputError(str(error)) from None
+            raise InputError("image-url", text=str(error)) from None
         assert isinstance(found, RemotePath)
         return found
     folder = _folder(root)

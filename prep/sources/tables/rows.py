@@ -76,10 +76,10 @@ def _paths(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_image_struct(column.type):
         column = fields_of(column).get("path", pa.chunked_array([pa.nulls(len(column))]))
     if pa.types.is_null(column.type):
-        raise InputError(f"column {name!r}: every path is missing; leave out the column with drop={name!r}")
+        raise InputError("column-no-paths", name=name)
     paths = plain_column(name, column)
     if paths.type != TEXT:
-        raise InputError(f"column {name!r}: image paths must be text, not {shown(column.type)}")
+        raise InputError("column-paths-type", name=name, kind=shown(column.type))
     return paths.fill_null(b"")
 
 

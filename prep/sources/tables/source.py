@@ -104,18 +104,13 @@ class Table:
         check_instance("images", self.images, ImageOptions)
         check_instance("columns", self.columns, ColumnRoles)
         if self.form == "coco" and self.images.resize is not None:
-            raise OptionsError(
-                f"resize={self.images.resize!r} would not resize the boxes, which are in pixels; leave it "
-                "out, and resize both in the loader, with Image(size=) and boxes="
-            )
+            raise OptionsError("resize-of-boxes", resize=self.images.resize)
         if not os.fspath(self.path):
-            raise OptionsError("path= is empty; name the file of the table")
+            raise OptionsError("table-path-empty")
         given = [self.path, *([] if self.root is None else [self.root])]
         urls = [path for path in map(any_path, given) if isinstance(path, RemotePath)]
         if urls and self.form != "table":
-            raise OptionsError(
-                f"form={self.form!r} reads annotations and images of local disks only; copy {urls[0]} there"
-            )
+            raise OptionsError("form-remote", form=self.form, urls=urls[0])
         check_class_names(self.class_names)
 
     def location(self) -> None:
@@ -216,7 +211,7 @@ class Table:
             return to_bytes(str(given))
         root = os.path.realpath(os.fsencode(given))
         if not os.path.isdir(root):
-            raise InputError(f"root={os.fsdecode(root)!r} is not a folder")
+            raise InputError("root-not-a-folder", root=os.fsdecode(root))
         return root
 
     def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
@@ -233,8 +228,11 @@ class Table:
         if given:
             name, value = given[0]
             raise OptionsError(
-                f"{name}={value!r} has no effect, since {path} has no column of image paths; leave it out, "
-                f"or name the column with images={''.join(f' ({line})' for line in lines)}"
+                "image-option-useless",
+                name=name,
+                found=value,
+                path=path,
+                join="".join(f" ({line})" for line in lines),
             )
 
     def _assigned(self, found: TableFile, root: bytes, path: str) -> tuple[AssignedColumns, list[str]]:
@@ -264,7 +262,7 @@ class Table:
                 lines += unused_label(assigned.label, table[assigned.label])
                 assigned = assigned.without_label()
         elif self.class_names is not None:
-            raise InputError(f"{path} has no column of labels; name it with label=")
+            raise InputError("table-no-label", path=path)
         if not roles.no_images:
             assigned, of_images = with_found_images(table, assigned, root)
             lines += of_images

@@ -74,9 +74,9 @@ def read_yolo(
     """
     path = Path(source)
     if not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError("path-missing", path=path)
     if root is not None and not Path(root).is_dir():
-        raise InputError(f"root={os.fspath(root)!r} is not a folder")
+        raise InputError("root-not-a-folder", root=os.fspath(root))
     source_folder = path if path.is_dir() else path.parent
     in_source = Boundary(source_folder, follow_links=follow_links)
     inside = in_source if root is None else Boundary(root, follow_links=follow_links)
@@ -91,12 +91,12 @@ def read_yolo(
         folder, splits, names, warnings = _described(config, content, base, inside)
         parts.append((os.fsencode(config.name), content))
     elif root is not None:
-        raise OptionsError(f"root= has no effect, since {path} has no data.yaml; leave it out")
+        raise OptionsError("yolo-root-useless", path=path)
     elif path.is_dir():
         folder, names = path, _names_in(path, inside)
         splits = {split: [where] for split, where in _split_folders(path).items()}
     else:
-        raise InputError(f"{path} must be a folder or a data.yaml")
+        raise InputError("yolo-path", path=path)
     images: list[AnnotatedImage] = []
     alone: list[str] = []
     read: set[Path] = set()
@@ -116,12 +116,9 @@ def read_yolo(
                     read.add(text)
                 images.append(image)
     if not images:
-        raise InputError(f"{path} has no images; there is nothing to build")
+        raise InputError("yolo-no-images", path=path)
     if not read:
-        raise InputError(
-            f"{path}: no image has a text file of boxes, such as {alone[0]!r}; they must be next to the "
-            "images, or in labels/ where these are in images/, both in the source"
-        )
+        raise InputError("yolo-no-boxes", path=path, alone=alone[0])
     if alone:
         have = "images have" if len(alone) > 1 else "image has"
         warnings.append(f"{len(alone)} {have} no text file, and so no boxes, such as {alone[0]!r}")
@@ -140,11 +137,13 @@ def _described(
     try:
         described = yaml.load(content, _Loader)
     except RecursionError:
-        raise InputError(f"{config} is not a data.yaml of Ultralytics: it is nested too deeply") from None
+        raise InputError("yolo-too-deep", config=config) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{config} is not YAML: {(str(error).splitlines() or [''])[0]}") from None
+        raise InputError(
+            "yolo-not-yaml", config=config, splitlines=(str(error).splitlines() or [""])[0]
+        ) from None
     if not isinstance(described, dict):
-        raise InputError(f"{config} is not a data.yaml of Ultralytics")
+        raise InputError("yolo-not-config", config=config)
     stated = str(described.get("path") or ".")
     base = root or config.parent / stated
     base = base if base.is_dir() else config.parent
@@ -162,9 +161,7 @@ def _described(
     # datasets are often given without their test images; a wrong root has none of the folders
     lacking = [split for split, _ in missing]
     if missing and (not splits or "train" in lacking or set(lacking) & splits.keys()):
-        raise InputError(
-            f"{config}: names the folder {missing[0][1]!r}, which is not in {base}; name its root with root="
-        )
+        raise InputError("yolo-folder-missing", config=config, missing=missing[0][1], base=base)
     warnings = [
         f"{config} names the folder {each!r}, which does not exist: there is no split {split!r}"
         for split, each in missing
@@ -181,16 +178,16 @@ def _names(config: Path, names: object) -> tuple[str, ...]:
     """Return the class names in a ``data.yaml``, which are a list or a name for each number."""
     if isinstance(names, dict):
         if not all(type(number) is int for number in names) or sorted(names) != list(range(len(names))):
-            raise InputError(f"{config}: the names must be numbered from 0 without gaps")
+            raise InputError("yolo-names-gaps", config=config)
         names = [names[number] for number in range(len(names))]
     if not isinstance(names, (list, tuple)):
-        raise InputError(f"{config}: names must be a list, or a name for each number")
+        raise InputError("yolo-names", config=config)
     # YAML reads 7 as a number, and no and on as truth values
     texts = [str(name) if type(name) in (int, float) else name for name in names]
     for number, name in enumerate(texts):
         fault = name_fault(name) or ("is repeated" if name in texts[:number] else None)
         if fault:
-            raise InputError(f"{config}: the name {name!r} of class {number} {fault}")
+            raise InputError("yolo-name", config=config, name=name, number=number, fault=fault)
     return tuple(map(str, texts))
 
 
@@ -230,7 +227,7 @@ def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
     for number, name in enumerate(names, 1):
         if not name or name in names[: number - 1]:
             fault = f"repeats {name!r}" if name else "is empty"
-            raise InputError(f"{found}, line {number}: {fault}; write one class per line")
+            raise InputError("yolo-class-line", found=found, number=number, fault=fault)
     return tuple(names)
 
 
@@ -250,9 +247,9 @@ def _listed(path: Path, inside: Boundary) -> Iterator[str]:
         file = os.path.join(path.parent, os.path.normpath(given))
         inside.check(file, given)
         if not os.path.isfile(file):
-            raise InputError(f"{path}, line {number}: the image {given!r} does not exist in {path.parent}")
+            raise InputError("yolo-image-missing", path=path, number=number, given=given, parent=path.parent)
         if file in seen:
-            raise InputError(f"{path}, line {number}: repeats the image {given!r}")
+            raise InputError("yolo-image-repeated", path=path, number=number, given=given)
         seen.add(file)
         yield file
 
@@ -291,10 +288,7 @@ def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) ->
         if not words:
             continue
         if len(words) != 5:
-            raise InputError(
-                f"{path}, line {number}: has {len(words)} values; a box has 5: class, center x, center y, "
-                "width and height"
-            )
+            raise InputError("yolo-box-values", path=path, number=number, num_words=len(words))
         try:
             values = [float(word) for word in words]
         except ValueError:
@@ -302,11 +296,11 @@ def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) ->
         category = values[0]
         if not category.is_integer() or not 0 <= category < (num_classes or MAX_CLASSES):
             allowed = f"0 to {num_classes - 1}" if num_classes else f"a number from 0 to {MAX_CLASSES - 1}"
-            raise InputError(f"{path}, line {number}: the class {words[0]} must be {allowed}")
+            raise InputError("yolo-class", path=path, number=number, words=words[0], allowed=allowed)
         box = values[1:]
         if not all(-_SLACK <= value <= 1 + _SLACK for value in box):
-            raise InputError(f"{path}, line {number}: a box must be fractions of the image, from 0 to 1")
+            raise InputError("yolo-box-range", path=path, number=number)
         if min(box[2:]) < 0:
-            raise InputError(f"{path}, line {number}: the width or height of the box is negative")
+            raise InputError("yolo-box-negative", path=path, number=number)
         image.boxes.append(box)
         image.categories.append(int(category))
