@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfshards.prep.adoption.adopt import adopt
     from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.roles import FeatureRoles
+    from tfshards.prep.adoption.seen import FeatureRoles
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.building.build import build
-    from tfshards.prep.building.generation import restore
     from tfshards.prep.building.preview import plan
-    from tfshards.prep.building.prune import Pruned, prune
+    from tfshards.prep.building.prune import Pruned, prune, restore
     from tfshards.prep.building.write_shards import WriteShards
     from tfshards.prep.comparison.diff import Diff, diff
     from tfshards.prep.derivation.append import append
+    from tfshards.prep.derivation.derive import ShardOptions
     from tfshards.prep.derivation.merge import merge
     from tfshards.prep.derivation.relabel import relabel
     from tfshards.prep.derivation.remove import remove
     from tfshards.prep.derivation.reshard import reshard
-    from tfshards.prep.derivation.shard_options import ShardOptions
     from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
-    from tfshards.prep.planning.options import Options
-    from tfshards.prep.planning.shard_counts import ShardCounts
+    from tfshards.prep.planning.options import Options, ShardCounts
     from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
@@ -127,7 +125,7 @@ _MODULES = {
     "Diff": "tfshards.prep.comparison.diff",
     "Elements": "tfshards.prep.sources.elements.source",
     "Export": "tfshards.prep.exporting.export",
-    "FeatureRoles": "tfshards.prep.adoption.roles",
+    "FeatureRoles": "tfshards.prep.adoption.seen",
     "Generation": "tfshards.schemas.generations",
     "ImageFolder": "tfshards.prep.sources.images.folder",
     "ImageOptions": "tfshards.prep.imaging.options",
@@ -136,8 +134,8 @@ _MODULES = {
     "RecordProblem": "tfshards.prep.verification.report",
     "RepairReport": "tfshards.prep.verification.report",
     "ReportOptions": "tfshards.prep.reporting.options",
-    "ShardCounts": "tfshards.prep.planning.shard_counts",
-    "ShardOptions": "tfshards.prep.derivation.shard_options",
+    "ShardCounts": "tfshards.prep.planning.options",
+    "ShardOptions": "tfshards.prep.derivation.derive",
     "Table": "tfshards.prep.sources.tables.source",
     "VerificationReport": "tfshards.prep.verification.report",
     "WriteShards": "tfshards.prep.building.write_shards",
@@ -158,7 +156,7 @@ _MODULES = {
     "repair": "tfshards.prep.verification.repair",
     "report": "tfshards.prep.reporting.report",
     "reshard": "tfshards.prep.derivation.reshard",
-    "restore": "tfshards.prep.building.generation",
+    "restore": "tfshards.prep.building.prune",
     "verify": "tfshards.prep.verification.verify",
 }
 # names under which a module has them, if they are others

@@ -28,7 +28,7 @@ del signal.SIGHUP
 
 HOMES = {
     "fcntl": {"schemas/locks.py"},
-    "resource": {"prep/building/sample.py"},
+    "resource": {"prep/building/preview.py"},
     "symlink": set(),
     "link": {"loader/fetching/folder.py", "schemas/storage/copies.py"},
 }

@@ -302,14 +302,14 @@ def imported(path):
 
 # Modules that open files for reading by themselves, since nobody else writes these.
 OWN_FILES = {
-    "prep/building/sample.py": "what its own processes have measured, and /proc",
+    "prep/building/preview.py": "what its own processes have measured, and /proc",
     "prep/engines/worker.py": "the token of the build that started it",
     "prep/exporting/folder.py": "parts that were just written, which are read back",
     "prep/exporting/mds.py": "as before",
     "prep/exporting/webdataset.py": "as before",
     "prep/exporting/write_parts.py": "as before, to flush them",
     "prep/progress/threads.py": "limits of the system",
-    "prep/reporting/page.py": "templates of the package",
+    "prep/reporting/report.py": "templates of the package",
     "prep/sources/arrays/mapped.py": "arrays whose headers were read, by their names",
     "prep/sources/elements/spill.py": "its own temporary files",
     "loader/fetching/folder.py": "the file that it has just made, to lock it",

@@ -9,7 +9,7 @@ from PIL import Image
 
 from tfshards import loader
 from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, audit, build
-from tfshards.prep.auditing.text import audit_text
+from tfshards.prep.auditing.audit import audit_text
 from tfshards.schemas import InputError, OptionsError
 
 QUIET = {"log": lambda _: None}

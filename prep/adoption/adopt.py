@@ -3,27 +3,104 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from tfshards.prep.adoption.chosen_files import ChosenFiles, choose_files
-from tfshards.prep.adoption.files import labels_are_foreign, with_labels, write_adopted
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
-from tfshards.prep.adoption.roles import FeatureRoles
-from tfshards.prep.adoption.seen import Findings
-from tfshards.prep.adoption.tfds_features import declared_features, with_label
+from tfshards.prep.adoption.record_files import ChosenFiles, choose_files
+from tfshards.prep.adoption.seen import FeatureRoles, Findings
+from tfshards.prep.adoption.tfds import declared_features, with_label
 from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Log, Meter, as_warning, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.reader import RecordError, read_frames
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.frames import RecordError, read_frames
+from tfshards.prep.records.shard_file import scan_shard
+from tfshards.prep.views.table import LABELS_NAME, labels_text
+from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
+from tfshards.schemas.build_area import foreign, write_files
+from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.manifest_file import is_manifest, manifest_version
+from tfshards.schemas.manifest_file import is_manifest, manifest_version, write_manifest
 from tfshards.schemas.names import MANIFEST_NAME
-from tfshards.schemas.storage import AnyPath, ChangedError, any_path
+from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
+from tfshards.schemas.storage.untrusted import INDEX, read_whole
+
+
+def write_adopted(
+    root: AnyPath,
+    manifest: Manifest,
+    companions: Mapping[str, bytes],
+    current: Manifest | None,
+    replaced: RemoteStatus | None = None,
+) -> bool:
+    """Write those files of the dataset that do not exist yet; return whether any was written.
+
+    Args:
+        root: the folder of the files.
+        manifest: the new manifest.
+        companions: the content of the index and the labels of each shard, by path.
+        current: the existing manifest, or None.
+        replaced: its version, if it is in an object store.
+
+    Raises:
+        InputError: an index or a file of labels would replace a file that tfshards did not write.
+        FileExistsError: another process has written a manifest to the store.
+        ChangedError: another process has replaced the manifest in the store.
+        OSError: a file cannot be written; the existing manifest is unchanged.
+    """
+    files = {**companions, **({LABELS_NAME: _labels(manifest)} if LABELS_NAME in manifest.views else {})}
+    changed = {path: content for path, content in files.items() if _content(root / path) != content}
+    named = {LABELS_NAME, *(data_files(current) if current else ())}
+    for path in changed:
+        if path not in named and _content(root / path) is not None:
+            raise foreign(root / path)
+    write_files(root, changed)
+    is_new = not current or current.to_text() != manifest.to_text()
+    if is_new:
+        write_manifest(manifest, root, replaced)
+        _remove_old(root, manifest, current)
+    return is_new or bool(changed)
+
+
+def with_labels(root: AnyPath, manifest: Manifest, current: Manifest | None) -> Manifest:
+    """Return the manifest that lists ``labels.txt``, if classes have names and the file may be written."""
+    if not manifest.schema.class_names or labels_are_foreign(root, current):
+        return manifest
+    return replace(manifest, views={LABELS_NAME: bytes_digest(_labels(manifest))})
+
+
+def labels_are_foreign(root: AnyPath, current: Manifest | None) -> bool:
+    """Return whether ``labels.txt`` exists and was not derived from the existing manifest."""
+    found = _content(root / LABELS_NAME)
+    return found is not None and found != _labels(current)
+
+
+def _content(path: AnyPath) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return read_whole(path, INDEX)
+    return None
+
+
+def _labels(manifest: Manifest | None) -> bytes:
+    return labels_text(manifest.schema.class_names).encode("utf-8") if manifest else b""
+
+
+def _remove_old(root: AnyPath, manifest: Manifest, current: Manifest | None) -> None:
+    """Remove the files of the previous manifest that are not in the new one."""
+    if not current:
+        return
+    if (
+        not manifest.schema.class_names
+        and current.schema.class_names
+        and not labels_are_foreign(root, current)
+    ):
+        (root / LABELS_NAME).unlink(missing_ok=True)
+    kept = {path for shard in manifest.shards for path in shard.companion_digests}
+    for path in {path for shard in current.shards for path in shard.companion_digests} - kept:
+        (root / path).unlink(missing_ok=True)
 
 
 def adopt(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.adoption.roles import FeatureRoles
-from tfshards.prep.adoption.seen import KEY, Findings, Seen
-from tfshards.prep.adoption.tfds_features import Declared, refined
+from tfshards.prep.adoption.seen import KEY, FeatureRoles, Findings, Seen
+from tfshards.prep.adoption.tfds import Declared, refined
 from tfshards.prep.sources.keys import hash_array
 from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature, Problem

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfshards.prep.adoption.chosen_files import ChosenFiles
 from tfshards.prep.adoption.infer import Inferred, infer, label_faults
-from tfshards.prep.adoption.roles import FeatureRoles
-from tfshards.prep.adoption.seen import Findings
+from tfshards.prep.adoption.record_files import ChosenFiles
+from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.adoption.split_names import check_globs, parse_globs
-from tfshards.prep.adoption.tfds_features import Declared, with_label
-from tfshards.prep.adoption.tfds_folder import tfds_class_names, tfds_folders, tfds_name
+from tfshards.prep.adoption.tfds import Declared, tfds_class_names, tfds_folders, tfds_name, with_label
 from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals

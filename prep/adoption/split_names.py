@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tfshards.prep.sources.usual_splits import usual_order
+from tfshards.prep.sources.classes import usual_order
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault

@@ -1,7 +1,4 @@
-"""Find leaks, duplicates, label conflicts, rare classes and odd sizes in a sound dataset.
-
-Only the records are read, never the sources. ``verify`` checks whether the files are undamaged.
-"""
+"""Find leaks, duplicates, label conflicts, rare classes and odd sizes in a sound dataset."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.auditing.chosen import chosen_examples
 from tfshards.prep.auditing.findings import (
+    Example,
     Finding,
     Instance,
     Kind,
@@ -28,7 +25,43 @@ from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_di
 from tfshards.prep.auditing.survey import Survey, compared_names, survey
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path
+from tfshards.schemas.summary import class_lines, escaped
+
+
+def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[Example]:
+    """Return the examples of some kinds of findings, of equal or similar ones all but one.
+
+    If an image has several labels, nothing shows which of them is right. Therefore all examples of a conflict
+    are returned for the kind ``conflict``; for the kinds ``leak`` and ``duplicate`` without it, none of them.
+    """
+    of_conflicts = _of_conflicts(findings)
+    chosen: set[Example] = set()
+    for finding in findings:
+        if finding.kind in kinds and finding.kind != "conflict":
+            found = {instance.example for instance in finding.instances if instance.example}
+            chosen |= found if finding.kind == "size" else found - of_conflicts
+    return chosen | of_conflicts if "conflict" in kinds else chosen
+
+
+def _of_conflicts(findings: Collection[Finding]) -> set[Example]:
+    """Return the examples of all conflicts, with those that equal or resemble one of them."""
+    similar: dict[Example, set[Example]] = {}
+    waiting: list[Example] = []
+    for finding in findings:
+        for instance in finding.instances:
+            if instance.example and instance.like:
+                similar.setdefault(instance.example, set()).add(instance.like)
+                similar.setdefault(instance.like, set()).add(instance.example)
+                if finding.kind == "conflict":
+                    waiting.append(instance.example)
+    found = set(waiting)
+    while waiting:
+        new = similar[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
 
 
 @dataclass(frozen=True)
@@ -197,3 +230,66 @@ def _label_counts(seen: Survey, manifest: Manifest) -> dict[str, dict[str, int]]
         name: {class_name(manifest, label): counts[label] for label in all_labels}
         for name, counts in counted.items()
     }
+
+
+_SHOWN_INSTANCES = 5
+
+
+def audit_text(made: Audit) -> str:
+    """Return the findings with their first instances, the notes, and the number of examples by class."""
+    lines = [line for finding in made.findings for line in _finding_lines(finding)] or ["no findings"]
+    lines += [f"note: {escaped(note)}" for note in made.notes]
+    if made.label_counts:
+        # a split without any label has examples without classes, rather than none of each
+        lines += class_lines(
+            {split: counts if any(counts.values()) else {} for split, counts in made.label_counts.items()}
+        )
+    return "\n".join(lines)
+
+
+def audit_json(made: Audit) -> dict[str, Json]:
+    """Return all findings, with every instance."""
+    return {
+        "num_examples": dict(made.num_examples),
+        "label_counts": {split: dict(counts) for split, counts in made.label_counts.items()},
+        "findings": [
+            {
+                "kind": finding.kind,
+                "message": finding.message,
+                "count": len(finding.instances),
+                "instances": [
+                    {
+                        "detail": instance.detail,
+                        "example": _example_json(instance.example),
+                        "like": _example_json(instance.like),
+                    }
+                    for instance in finding.instances
+                ],
+            }
+            for finding in made.findings
+        ],
+        "notes": list(made.notes),
+    }
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    lines = [f"{finding.kind}: {escaped(finding.message)}"]
+    lines += [f"    {_instance_text(instance)}" for instance in finding.instances[:_SHOWN_INSTANCES]]
+    more = len(finding.instances) - _SHOWN_INSTANCES
+    return lines + ([f"    and {more:,} more"] if more > 0 else [])
+
+
+def _instance_text(instance: Instance) -> str:
+    examples = [_example_text(example) for example in (instance.example, instance.like) if example]
+    return f"{' = '.join(examples)}: {escaped(instance.detail)}" if examples else escaped(instance.detail)
+
+
+def _example_text(example: Example) -> str:
+    label = "" if example.label is None else f", {escaped(example.label)}"
+    return f"{escaped(example.key)} ({example.split}{label})"
+
+
+def _example_json(example: Example | None) -> Json:
+    if example is None:
+        return None
+    return {"split": example.split, "key": example.key, "label": example.label}

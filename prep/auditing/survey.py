@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
 from tfshards.prep.imaging.stored import glance
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.content import compared_features
 from tfshards.prep.records.example import Decoded
-from tfshards.prep.records.reader import RecordError, read_records
-from tfshards.prep.records.values import parse_record
+from tfshards.prep.records.frames import RecordError, read_records
+from tfshards.prep.records.values import compared_features, parse_record
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.index import FRAME_OVERHEAD

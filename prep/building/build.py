@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.commit import commit, complete, identified, rejects_text
+from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
 from tfshards.prep.building.decisions import is_up_to_date, up_to_date, wanted_of
 from tfshards.prep.building.inputs_file import describe_changes, inputs_of, read_inputs
-from tfshards.prep.building.layout_writer import LayoutWriter
 from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
     claimed,
@@ -24,16 +23,14 @@ from tfshards.prep.building.output import (
     staged,
 )
 from tfshards.prep.building.output_state import OutputState
-from tfshards.prep.building.planned_build import PlannedBuild
+from tfshards.prep.building.planned_build import LayoutWriter, PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
-from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
-from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
-from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.records.content import check_comparable
+from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Split, Totals

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from tfshards.prep.building.decisions import Wanted
 from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
 from tfshards.prep.building.output import locked, remove_staged
-from tfshards.prep.building.output_state import OutputState
+from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.prep.writing.shard_names import data_files, with_build_id
-from tfshards.schemas import InputError, Manifest, TfshardsError, read_manifest
+from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, read_manifest
 from tfshards.schemas.build_area import AREA_NAME, areas, foreign, has_record, make_folder
 from tfshards.schemas.errors import IncompleteError
 from tfshards.schemas.files import sync_directory
@@ -224,3 +225,43 @@ def rejects_text(rejects: Sequence[Reject]) -> bytes:
     """Return the content of a rejects file: one JSON object for each input, sorted by key."""
     lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
     return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def unless_committed(
+    write: Callable[[], Manifest], state: OutputState, area: BuildArea, wanted: Wanted | None, log: Log
+) -> Manifest:
+    """Return what ``write`` returns or, if another run has committed the same build meanwhile, its manifest.
+
+    A build writes no committed file with other bytes and removes none, so that whatever it did before it
+    failed, the dataset of the other one is complete.
+
+    Args:
+        write: writes and commits a build.
+        state: the output before the build.
+        area: the build area.
+        wanted: the build, if its manifest can be recognized.
+        log: receives a line about the other run.
+
+    Raises:
+        BuildError: another build was committed meanwhile; or what ``write`` raised.
+    """
+    try:
+        return write()
+    except IncompleteError:
+        raise
+    except (BuildError, OSError) as failure:
+        if not isinstance(state.folder, RemotePath):
+            raise
+        now = inspect_output(state.folder)
+        if now.version == state.version or now.manifest is None:
+            why = area.stop_reason()
+            if why:
+                # what failed may only be a consequence of it
+                raise BuildError("build-failed", text=why) from failure
+            raise
+        if wanted and wanted.is_in(now.manifest):
+            # what this run has written since the other one removed it
+            area.remove()
+            log(f"{state.folder}: another run of the same build has committed it meanwhile")
+            return now.manifest
+        raise BuildError("build-overtaken", folder=state.folder, build_id=now.manifest.build_id) from failure

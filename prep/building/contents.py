@@ -9,18 +9,16 @@ from typing import TypeAlias
 import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
-from tfshards.prep.building.duplicates import REASON, is_still_duplicate
 from tfshards.prep.building.inputs_file import has_masks, inputs_content, inputs_of, read_inputs
-from tfshards.prep.building.rejects import final_layouts
-from tfshards.prep.engines import in_process
+from tfshards.prep.building.rejects import REASON, final_layouts, is_still_duplicate
+from tfshards.prep.engines import table as in_process
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Log, Progress
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import masked_crc32c
-from tfshards.prep.records.reader import FrameReader, RecordError
+from tfshards.prep.records.frames import FrameReader, RecordError, masked_crc32c
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId

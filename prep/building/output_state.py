@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, read_manifest

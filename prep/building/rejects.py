@@ -1,7 +1,8 @@
-"""Handle rejected inputs: the limit on them, duplicates, and the layouts without them."""
+"""Handle rejected inputs and duplicates: the limit on them, and the layouts without them."""
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -10,18 +11,93 @@ from textwrap import shorten
 import numpy as np
 
 from tfshards.prep.building.commit import rejects_text
-from tfshards.prep.building.duplicates import REASON, duplicate_rejects, find_duplicates
 from tfshards.prep.planning.balance import BoolArray, rebalance
-from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.planning.shard_counts import too_many_shards
 from tfshards.prep.progress.lines import Log, as_warning
-from tfshards.prep.sources.base import Listing
+from tfshards.prep.records.values import DIGEST_BYTES, content_digest
+from tfshards.prep.sources.base import Accepted, Listing, Reader
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, Manifest
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
+
+REASON = "duplicate"
+_DETAIL = "has the content of "
+
+
+def find_duplicates(
+    listing: Listing, layouts: Mapping[str, Sequence[IntArray]], first: Mapping[ShardId, FinishedShard]
+) -> dict[int, int]:
+    """Map the number of each duplicate to the number of the example with the same content and smallest key.
+
+    Args:
+        listing: the listing of the source.
+        layouts: the first layouts.
+        first: the shards of the first layouts.
+    """
+    numbers: list[IntArray] = []
+    digests: list[str] = []
+    for (split, index), shard in first.items():
+        planned = layouts[split][index]
+        rejected = {reject.key for reject in shard.rejected}
+        kept = [
+            number
+            for number in planned.tolist()
+            if not rejected or to_text(listing.keys[number]) not in rejected
+        ]
+        numbers.append(np.array(kept, dtype=np.int64))
+        digests += shard.contents
+    number = np.concatenate(numbers)
+    by_number = np.argsort(number)
+    hashed = np.frombuffer(bytes.fromhex("".join(digests)), dtype=f"V{DIGEST_BYTES}")[by_number]
+    number = number[by_number]
+    # the first of equal examples has the smallest number, and therefore the smallest key
+    _, first_index, inverse = np.unique(hashed, return_index=True, return_inverse=True)
+    original = number[first_index[inverse]]
+    repeated = number != original
+    return dict(zip(number[repeated].tolist(), original[repeated].tolist(), strict=True))
+
+
+def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject]:
+    """Return the duplicates as rejected inputs."""
+    return [
+        Reject(
+            to_text(listing.keys[number]),
+            REASON,
+            f"{_DETAIL}{to_text(listing.keys[original])!r}",
+            int(listing.sizes[number]),
+        )
+        for number, original in found.items()
+    ]
+
+
+def original_of(reject: Reject) -> str | None:
+    """Return the key of the example that a reject is a duplicate of; None if it has another reason."""
+    if reject.reason != REASON:
+        return None
+    return str(ast.literal_eval(reject.detail.removeprefix(_DETAIL)))
+
+
+def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
+    """Return whether an input that was rejected as a duplicate still has the same content as the other input.
+
+    Args:
+        reject: the rejected input; the reason may be any.
+        now: its values now.
+        listing: the listing of the source.
+        reader: the reader of the source.
+    """
+    key = original_of(reject)
+    original = None if key is None else listing.find(key)
+    if original is None:
+        return False
+    (outcome,) = reader.read(listing.rows(np.array([original], dtype=np.int64)), listing.schema)
+    digest = content_digest(listing.schema)
+    return isinstance(outcome, Accepted) and digest(outcome.values) == digest(now.values)
+
 
 _SHOWN = 5
 # Characters of the detail of a rejected input; the file that lists it has the rest.

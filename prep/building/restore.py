@@ -7,16 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias, cast
 
+import numpy as np
+
 from tfshards.prep.imaging.options import VERSIONS, with_all_images
-from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.shard_counts import ShardCounts
+from tfshards.prep.planning.options import Options, ShardCounts
+from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Log
-from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import recorded_values
+from tfshards.schemas.storage import AnyPath
 
 # A source, or its inputs as they are named on the command line.
 Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -134,3 +138,47 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
 
 def _ignore(_: str) -> None:
     """Drop a status line."""
+
+
+def added_membership(
+    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
+) -> Membership:
+    """Return the split of each new example.
+
+    Args:
+        new: the new examples, without splits.
+        numbers: shape ``(num_examples,)``, their numbers in ``listing``.
+        listing: listing of the whole source.
+        reader: reader of the source.
+        manifest: manifest of the dataset that they are added to.
+        root: folder of this dataset.
+
+    Raises:
+        InputError: nothing determines the splits, or the dataset does not have one of them.
+    """
+    splits, cuts = manifest.splits, manifest.split_cuts
+    if not len(numbers):
+        return Membership({}, cuts)
+    if listing.splits:
+        unknown = [split for split in listing.splits if split not in splits]
+        if unknown:
+            raise InputError("split-not-in-dataset", unknown=unknown[0], root=root, splits=splits)
+        examples = {
+            split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
+        }
+        return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
+    build = next((build for build in builds_of(manifest.options) if build.get("splits")), None)
+    if cuts and build:
+        ratios = {name: Fraction(ratio) for name, ratio in cast("Mapping[str, str]", build["splits"]).items()}
+        by = cast("str | None", build.get("group_by"))
+        groups = reader.groups(listing, by) if by else listing.groups if "same_image" in build else None
+        return split_by_cuts(
+            new.keys,
+            cuts,
+            ratios,
+            strata=new.labels,
+            groups=[groups[number] for number in numbers.tolist()] if groups else None,
+        )
+    if len(splits) > 1:
+        raise InputError("splits-undetermined", root=root, splits=splits)
+    return Membership({next(iter(splits)): np.arange(len(numbers), dtype=np.int64)})

@@ -25,15 +25,13 @@ from tfshards.prep.building.output import claimed, dataset_name, discard_others,
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
-from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, check_option_types, make_plan, plan_id_of
-from tfshards.prep.planning.shard_counts import ShardCounts, Shards
 from tfshards.prep.progress.lines import Reporter, WarningLine, as_warning
-from tfshards.prep.records.content import check_comparable
+from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements.reader import ElementsReader
 from tfshards.prep.sources.elements.source import Elements
-from tfshards.prep.sources.elements.spill import Description, Spill
-from tfshards.prep.sources.elements.staging import TABLE_NAME, stage_elements
+from tfshards.prep.sources.elements.spill import TABLE_NAME, Description, Spill, stage_elements
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest

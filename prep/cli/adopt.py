@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.options import add_options, values_of
+from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import FormatError
 
@@ -12,7 +12,7 @@ from tfshards.schemas import FormatError
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "folder of TFRecord files, plain or compressed with gzip")
     from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.roles import FeatureRoles
+    from tfshards.prep.adoption.seen import FeatureRoles
 
     for record in (AdoptOptions, FeatureRoles):
         add_options(parser, record)
@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.adoption.adopt import adopt
     from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.roles import FeatureRoles
+    from tfshards.prep.adoption.seen import FeatureRoles
 
     roles = FeatureRoles(**values_of(args, FeatureRoles))
     options = AdoptOptions(**values_of(args, AdoptOptions), roles=roles)

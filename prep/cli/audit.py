@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.sources.keys_file import holds_written_keys, write_keys
+from tfshards.prep.sources.keys import holds_written_keys, write_keys
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.new_file import check_new_file
@@ -55,8 +55,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    from tfshards.prep.auditing.audit import audit
-    from tfshards.prep.auditing.text import audit_json, audit_text
+    from tfshards.prep.auditing.audit import audit, audit_json, audit_text
 
     if args.keys_of and not args.keys:
         raise OptionsError("keys-of-useless")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from tfshards.prep.cli.expand import subcommands
+from tfshards.prep.cli.option_files import subcommands
 from tfshards.prep.cli.verb import Result, Verb
 
 # What a shell lists for arguments with these metavars; it lists nothing for others.

@@ -1,20 +1,20 @@
-"""What the verbs ``reshard`` and ``merge`` share: their options, and how they run."""
+"""The verbs ``reshard`` and ``merge``."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 
-from tfshards.prep.cli.arguments import add_shards, shard_counts_of
-from tfshards.prep.cli.options import add_options, values_of
-from tfshards.prep.cli.verb import Result
-from tfshards.schemas import Manifest
+from tfshards.prep.cli.arguments import add_options, add_shards, shard_counts_of, values_of
+from tfshards.prep.cli.verb import Result, Verb, add_dataset
+from tfshards.schemas import InputError, Manifest, OptionsError
 
 
 def add_derived_shards(parser: argparse.ArgumentParser) -> None:
     """Add the options of a dataset that is derived from others."""
     # imported late, because most commands do not need it
-    from tfshards.prep.derivation.shard_options import ShardOptions
+    from tfshards.prep.derivation.derive import ShardOptions
 
     add_shards(parser, "as many as before")
     add_options(parser, ShardOptions)
@@ -32,7 +32,7 @@ def run_derived(
 ) -> Result:
     """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and return its manifest."""
     # imported late, because it is not needed to print help
-    from tfshards.prep.derivation.shard_options import ShardOptions
+    from tfshards.prep.derivation.derive import ShardOptions
 
     made = derive(
         origins,
@@ -43,3 +43,82 @@ def run_derived(
         log=args.log,
     )
     return Result.of_manifest(made)
+
+
+def _add_reshard_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="folder of the dataset whose records are copied")
+    add_dataset(
+        parser, "folder of the new dataset, whose last part is the default name; or SOURCE, with --overwrite"
+    )
+    add_derived_shards(parser)
+
+
+def _run_reshard(args: argparse.Namespace) -> Result:
+    from tfshards.prep.derivation.reshard import reshard
+
+    return run_derived(reshard, args.source, args)
+
+
+RESHARD = Verb(
+    "reshard",
+    "write the examples of a dataset to other shards, in a new folder or in place",
+    _add_reshard_arguments,
+    _run_reshard,
+    is_resumable=True,
+    takes_jobs=True,
+)
+
+
+def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="folders of two or more datasets, or SPLIT=FOLDER with --as-splits",
+    )
+    parser.add_argument(
+        "--as-splits",
+        action="store_true",
+        help="make each dataset one split: --as-splits train=FOLDER test=FOLDER; the key of each example "
+        "becomes SPLIT/KEY",
+    )
+    add_dataset(parser, "folder of the new dataset; its last part is the default name")
+    add_derived_shards(parser)
+    parser.epilog = (
+        "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size, "
+        "--balance or --compression the examples are mixed and written to new shards, and with --as-splits "
+        "written to new shards."
+    )
+
+
+def _run_merge(args: argparse.Namespace) -> Result:
+    from tfshards.prep.derivation.merge import merge
+
+    if args.as_splits:
+        return run_derived(merge, _by_split(args.sources), args)
+    for source in args.sources:
+        _, equals, folder = source.partition("=")
+        if equals and not os.path.exists(source) and os.path.isdir(folder):
+            raise InputError("as-splits-missing", source=source, folder=folder)
+    return run_derived(merge, args.sources, args)
+
+
+def _by_split(sources: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in arguments such as ``train=data/a``."""
+    folders: dict[str, str] = {}
+    for source in sources:
+        split, equals, folder = source.partition("=")
+        if not equals or not folder or split in folders:
+            raise OptionsError("as-splits-form", source=source)
+        folders[split] = folder
+    return folders
+
+
+MERGE = Verb(
+    "merge",
+    "combine several datasets into one, split by split",
+    _add_merge_arguments,
+    _run_merge,
+    is_resumable=True,
+    takes_jobs=True,
+)

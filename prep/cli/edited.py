@@ -1,12 +1,13 @@
-"""What the verbs ``remove``, ``relabel`` and ``append`` share: their options, and how they run."""
+"""The verbs ``remove``, ``relabel`` and ``append``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 
+from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import Result
+from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.progress.lines import Log, WarningLine
 from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
@@ -36,3 +37,142 @@ def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> Resul
     if args.dry_run:
         return Result(lambda: map(str, lines), lambda: {"dry_run": True, "lines": lines})
     return Result.of_manifest(made)
+
+
+def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help="inputs of the dataset with additions, or only new inputs: a folder of images, array arguments, "
+        "or a table and, if its images are in another folder, that folder",
+    )
+    add_dataset(parser)
+    add_shards(parser, "one per 128 MiB of new inputs")
+    add_max_rejected(parser, "new inputs")
+    add("--follow-links", action="store_true", help="follow links out of the folder of images")
+    add(
+        "--new-classes",
+        action="store_true",
+        help="add classes that the dataset does not have to the end of its class names",
+    )
+    add(
+        "--checksum",
+        action="store_true",
+        help="compare the contents of all known inputs with their records, not only of those whose size or "
+        "modification time has changed",
+    )
+    add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
+    parser.epilog = BEAM_EPILOG
+
+
+def _run_append(args: argparse.Namespace) -> Result:
+    from tfshards.prep.derivation.append import append
+
+    return run_edit(
+        args,
+        lambda log: append(
+            args.source,
+            args.dataset,
+            shards=shard_counts_of(args.shards),
+            max_rejected=args.max_rejected,
+            follow_links=args.follow_links,
+            new_classes=args.new_classes,
+            checksum=args.checksum,
+            dry_run=args.dry_run,
+            beam_args=args.beam_args,
+            log=log,
+        ),
+    )
+
+
+APPEND = Verb(
+    "append",
+    "add new examples to a dataset in new shards, with the options of its build",
+    _add_append_arguments,
+    _run_append,
+    takes_beam_args=True,
+    is_resumable=True,
+    takes_jobs=True,
+)
+
+
+def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    parser.add_argument(
+        "--keys",
+        required=True,
+        metavar="FILE",
+        help="file with a key per line, such as tfshards audit --keys writes; a line that starts with a "
+        "quotation mark is a JSON string",
+    )
+    add_edit_options(parser)
+    parser.epilog = (
+        "The old files stay until the next build, so that training can finish; tfshards prune removes them, "
+        "and with them the last byte of the removed examples."
+    )
+
+
+def _run_remove(args: argparse.Namespace) -> Result:
+    from tfshards.prep.derivation.remove import remove
+
+    return run_edit(
+        args,
+        lambda log: remove(
+            args.dataset, args.keys, skip_unknown=args.skip_unknown, dry_run=args.dry_run, log=log
+        ),
+    )
+
+
+REMOVE = Verb(
+    "remove",
+    "remove examples from a dataset, and keep append from taking them again",
+    _add_remove_arguments,
+    _run_remove,
+    is_resumable=True,
+    takes_jobs=True,
+)
+
+
+def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    parser.add_argument(
+        "--labels",
+        required=True,
+        metavar="FILE",
+        help="CSV, TSV, JSON Lines or Parquet file with the columns key and label, which is the name of a "
+        "class, or its number if the classes have no names",
+    )
+    parser.add_argument(
+        "--new-classes",
+        action="store_true",
+        help="add classes that the dataset does not have to the end of its class names",
+    )
+    add_edit_options(parser)
+
+
+def _run_relabel(args: argparse.Namespace) -> Result:
+    from tfshards.prep.derivation.relabel import relabel
+
+    return run_edit(
+        args,
+        lambda log: relabel(
+            args.dataset,
+            args.labels,
+            new_classes=args.new_classes,
+            skip_unknown=args.skip_unknown,
+            dry_run=args.dry_run,
+            log=log,
+        ),
+    )
+
+
+RELABEL = Verb(
+    "relabel",
+    "give examples of a dataset other classes",
+    _add_relabel_arguments,
+    _run_relabel,
+    is_resumable=True,
+    takes_jobs=True,
+)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.exporting.in_place import IN_PLACE
-from tfshards.prep.exporting.table import FORMATS
+from tfshards.prep.exporting.table import FORMATS, IN_PLACE
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tfshards.prep import install_text
-from tfshards.prep.cli.expand import Expanded
 from tfshards.prep.cli.flags import with_flags
+from tfshards.prep.cli.option_files import Expanded
 from tfshards.prep.cli.parser import UsageError
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, TfshardsError
 from tfshards.schemas.errors import IncompleteError, one_line, texts

@@ -23,10 +23,9 @@ from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn
 
-from tfshards.prep.cli.config_file import close_to
-from tfshards.prep.cli.expand import Expanded, expand
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.flags import log_with_flags
+from tfshards.prep.cli.option_files import Expanded, close_to, expand
 from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS

@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import NoReturn, cast
 
 from tfshards.prep.cli.arguments import add_build_arguments
-from tfshards.prep.cli.config_file import add_config, close_to
-from tfshards.prep.cli.expand import add_from
+from tfshards.prep.cli.option_files import add_config, add_from, close_to
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import OptionsError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfshards.prep.cli.options import add_options, values_of
+from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 
 

@@ -1,22 +1,50 @@
-"""The verb ``show``."""
+"""The verbs ``info``, ``show`` and ``diff``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.schemas import OptionsError
+from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.new_file import check_new_file
+from tfshards.schemas.summary import manifest_text
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_info_arguments(parser: argparse.ArgumentParser) -> None:
+    add_dataset(parser)
+    parser.add_argument(
+        "--all",
+        dest="all_classes",
+        action="store_true",
+        help="list every class with its full name, however many there are",
+    )
+
+
+def _run_info(args: argparse.Namespace) -> Result:
+    if args.all_classes and args.json:
+        raise OptionsError("all-with-json")
+    manifest = read_manifest(args.dataset)
+    found = Result.of_manifest(manifest)
+    if args.all_classes:
+        return replace(found, text=partial(manifest_text, manifest, all_classes=True))
+    return found
+
+
+INFO = Verb(
+    "info", "print the splits, features, classes and totals of a dataset", _add_info_arguments, _run_info
+)
+
+
+def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     parser.add_argument(
         "key",
@@ -30,7 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", metavar="FILE", help="write the encoded image to this file as well")
 
 
-def _run(args: argparse.Namespace) -> Result:
+def _run_show(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.show import examples, find
 
     if args.first is None and args.key is not None:
@@ -78,4 +106,25 @@ def example_text(found: Found) -> str:
     return "\n".join(lines)
 
 
-SHOW = Verb("show", "print examples by key or by number", _add_arguments, _run)
+SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _run_show)
+
+
+def _add_diff_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="DATASET", help="folder of the first dataset")
+    parser.add_argument("dataset", metavar="OTHER", help="folder of the second dataset")
+    parser.epilog = "Exit status: 0 if nothing differs, 1 if something does."
+
+
+def _run_diff(args: argparse.Namespace) -> Result:
+    from tfshards.prep.comparison.diff import diff
+
+    found = diff(args.source, args.dataset)
+    return Result.of(found, 0 if found.is_same else 1)
+
+
+DIFF = Verb(
+    "diff",
+    "print the examples and options in which two datasets differ",
+    _add_diff_arguments,
+    _run_diff,
+)

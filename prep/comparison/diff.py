@@ -1,28 +1,81 @@
-"""Find how the examples of two datasets differ, by their keys, without decoding images.
-
-Of each example 48 bytes are held in memory: hashes of its key and of its values, its label and its position.
-"""
+"""Find how two datasets differ: their examples by keys and contents, and the options of their builds."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.comparison.options import Difference, option_differences
+from tfshards.prep.building.restore import builds_of
 from tfshards.prep.derivation.keys import has_keys, read_shards
 from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.records.example import ParsedExample, decode_key
 from tfshards.prep.sources.keys import KEY_FEATURE, hash_key, to_text
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, Manifest
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.summary import escaped
+
+# What appends have added shows in the examples.
+_NOT_OPTIONS = ("appended",)
+
+
+class Difference(NamedTuple):
+    """An option, or another part of a manifest, that differs.
+
+    Attributes:
+        name: name of the option, such as ``seed``; ``features``, ``class_names`` or ``compression``.
+        before: its value in the first dataset; None if it has none.
+        after: its value in the second dataset.
+    """
+
+    name: str
+    before: Json
+    after: Json
+
+
+def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]:
+    """Return what differs between two datasets besides their examples.
+
+    Options are those of the builds that the datasets come from, also after they were resharded or edited;
+    the number of shards is the present one.
+    """
+    pairs = [_facts(one), _facts(other)]
+    names = dict.fromkeys([*pairs[0], *pairs[1]])
+    return tuple(
+        Difference(name, pairs[0].get(name), pairs[1].get(name))
+        for name in names
+        if pairs[0].get(name) != pairs[1].get(name)
+    )
+
+
+def _facts(manifest: Manifest) -> Mapping[str, Json]:
+    schema = manifest.schema.to_json()
+    shards: Json = {name: len(split.shards) for name, split in manifest.splits.items()}
+    builds = [_options(build) for build in builds_of(manifest.options)]
+    facts: dict[str, Json] = {
+        "features": schema["features"],
+        "class_names": schema["class_names"],
+        "compression": manifest.compression,
+        "shards": shards,
+    }
+    if len(builds) == 1:
+        return {**facts, **builds[0]}
+    return {**facts, "builds": [*builds]}
+
+
+def _options(build: Mapping[str, Json]) -> dict[str, Json]:
+    apart = (*_NOT_OPTIONS, "shards", "compression")
+    return {name: value for name, value in build.items() if name not in apart}
+
 
 _PACKED = struct.Struct("<16s16sq")
 _DTYPE = np.dtype([("key", "S16"), ("content", "S16"), ("label", "<i8")])
@@ -76,7 +129,6 @@ class Diff:
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards diff`` prints."""
-        from tfshards.prep.comparison.text import diff_text
 
         return diff_text(self)
 
@@ -275,3 +327,37 @@ def _differ(one: _Examples, other: _Examples, numbers: tuple[IntArray, IntArray]
     pairs, inverse = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
     differ = np.array([one.class_name(a) != other.class_name(b) for a, b in pairs.tolist()], np.bool_)
     return np.asarray(differ[inverse.reshape(-1)], np.bool_)
+
+
+_SHOWN = 5
+# Characters of a value in a line.
+_SHOWN_VALUE = 60
+
+
+def diff_text(found: Diff) -> str:
+    """Return each kind of difference with its number and its first examples; ``--json`` has all of them."""
+    lines = [
+        *_group("added", found.added),
+        *_group("removed", found.removed),
+        *_group("changed", found.changed),
+        *_group("relabeled", [f"{key}: {before} -> {after}" for key, before, after in found.relabeled]),
+        *_group("moved", [f"{key}: {before} -> {after}" for key, before, after in found.moved]),
+    ]
+    lines += [f"{name}: {_shown(before)} -> {_shown(after)}" for name, before, after in found.options]
+    same = f"{counted(found.num_same, 'example')} {'is' if found.num_same == 1 else 'are'} the same"
+    return "\n".join([*lines, same])
+
+
+def _group(what: str, examples: Sequence[str]) -> Iterator[str]:
+    if examples:
+        yield f"{what}: {counted(len(examples), 'example')}"
+        yield from (f"    {escaped(example)}" for example in examples[:_SHOWN])
+        if len(examples) > _SHOWN:
+            yield f"    and {len(examples) - _SHOWN:,} more"
+
+
+def _shown(value: Json) -> str:
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return escaped(text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…")

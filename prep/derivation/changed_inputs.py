@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.contents import comparison_line, differing
 from tfshards.prep.building.inputs_file import RecordedInputs, read_inputs
-from tfshards.prep.derivation.known import KnownExamples
+from tfshards.prep.derivation.keys import KnownExamples
 from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Log

@@ -1,29 +1,172 @@
-"""Derive a dataset from the records of others: the common part of ``reshard`` and ``merge``.
-
-As for a build, the output is locked, writing the manifest is the commit, an interrupted call resumes, and a
-repeated call finds the dataset up to date.
-"""
+"""Derive a dataset from the records of others: the common part of ``reshard`` and ``merge``."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeAlias, get_args
 
-from tfshards.prep.building.commit import commit, complete, identified
+from tfshards.prep.building.commit import commit, complete, identified, unless_committed
 from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
-from tfshards.prep.building.rivals import unless_committed
-from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.planning.options import Options
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
+from tfshards.prep.engines import table as in_process
+from tfshards.prep.engines.table import Work
+from tfshards.prep.planning.options import Balance, Options, ShardCounts, check_shard_size
+from tfshards.prep.progress.lines import Log, Progress, Reporter
+from tfshards.prep.verification.checks import shard_problems
 from tfshards.prep.writing.area import BuildArea
+from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import BuildError, Manifest, Schema, Shard, Split
 from tfshards.schemas.digests import digest_together
+from tfshards.schemas.errors import counted
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.option import check_choices, option
+from tfshards.schemas.sizes import parse_size
 from tfshards.schemas.storage import AnyPath
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Options of new shards, except their number; None keeps those of the origins.
+
+    Attributes:
+        shard_size: bytes of records per shard, for splits whose number of shards is not given.
+        balance: ``count`` (the default of new shards) for shards that differ by at most one example,
+            ``bytes`` for shards of similar bytes of records, packed longest first.
+        compression: compression of the new shards.
+        name: name of the new dataset; by default the last part of its path.
+
+    Raises:
+        OptionsError: an option is not allowed.
+    """
+
+    shard_size: int | None = option(
+        None,
+        "choose the number of shards by bytes per shard, such as 128MiB",
+        metavar="SIZE",
+        parse=partial(parse_size, name="shard_size"),
+    )
+    balance: Balance | None = option(
+        None,
+        "balance shards by number of examples (default) or by bytes",
+        choices=get_args(Balance),
+    )
+    compression: Compression | None = option(
+        None, "compression of the new shards", choices=get_args(Compression), default_text="as before"
+    )
+    name: str | None = option(None, "name of the new dataset", default_text="the last part of DATASET")
+
+    def __post_init__(self) -> None:
+        check_shard_size(self.shard_size)
+        check_choices(self)
+
+    @property
+    def keeps_shards(self) -> bool:
+        """Whether any existing shards satisfy these options."""
+        return self.shard_size is None and self.balance is None and self.compression is None
+
+    def num_shards(self, splits: Mapping[str, Split], counts: ShardCounts) -> dict[str, int]:
+        """Return the number of new shards of each split.
+
+        Args:
+            splits: splits by name, each with the shards of all origins.
+            counts: the requested numbers of shards.
+
+        Raises:
+            InputError: a split does not exist, or has fewer examples than shards.
+        """
+        by_size = {
+            name: math.ceil(split.record_bytes / self.shard_size) if self.shard_size else len(split.shards)
+            for name, split in splits.items()
+        }
+        num_examples = {name: split.num_examples for name, split in splits.items()}
+        return counts.of_splits(num_examples, by_size, self.shard_size)
+
+    def to_json(self, num_shards: Mapping[str, int], compression: Compression) -> dict[str, Json]:
+        """Return the options of new shards for the manifest, given their number in each split."""
+        # another release of zlib may write different bytes
+        zlib_release: dict[str, Json] = {"gzip": zlib.ZLIB_RUNTIME_VERSION}
+        options: dict[str, Json] = {"shards": dict(num_shards), "balance": self.balance or "count"}
+        return options if compression == "none" else {**options, "compression": zlib_release}
+
+
+class _Link(NamedTuple):
+    """A shard of an origin, and the same shard under its path in the new dataset."""
+
+    split: str
+    origin: Origin
+    old: Shard
+    new: Shard
+
+
+def link_shards(
+    area: BuildArea, name: str, origins: Sequence[Origin], log: Log
+) -> dict[str, tuple[Shard, ...]]:
+    """Link all shards, with their indexes and labels, or copy them if the file system has no hard links.
+
+    The linked files are verified against their digests.
+
+    Args:
+        area: build area of the new dataset.
+        name: name of the new dataset.
+        origins: datasets whose shards are linked, in order.
+        log: receives a status line.
+
+    Returns:
+        The shards of each split of the new dataset.
+
+    Raises:
+        BuildError: a shard differs from its manifest, or the output cannot be written.
+    """
+    links = _links(area, name, origins)
+    area.open()
+    num_examples = sum(link.new.num_examples for link in links)
+    what = f"{counted(num_examples, 'example')}, {counted(len(links), 'shard')}, linked unchanged"
+    log(f"starting merge: {what}")
+    progress = Progress(name, num_examples)
+    make = partial(_make, area, progress.reporter)
+    in_process.run(Work(make, links, progress, area.stop, area=area))
+    splits = dict.fromkeys(link.split for link in links)
+    return {split: tuple(link.new for link in links if link.split == split) for split in splits}
+
+
+def _links(area: BuildArea, name: str, origins: Sequence[Origin]) -> list[_Link]:
+    """Return the links, split by split."""
+    splits = dict.fromkeys(split for origin in origins for split in origin.manifest.splits)
+    links = []
+    for split in splits:
+        held = [
+            (origin, shard)
+            for origin in origins
+            if split in origin.manifest.splits
+            for shard in origin.manifest.splits[split].shards
+        ]
+        for index, (origin, shard) in enumerate(held):
+            path = shard_name(name, split, index, len(held), build_id=area.plan_id)
+            links.append(_Link(split, origin, shard, replace(shard, path=path)))
+    return links
+
+
+def _make(area: BuildArea, reporter: Reporter, link: _Link) -> None:
+    try:
+        area.link_shard(link.origin.root, link.old, link.new)
+    except OSError as error:
+        raise BuildError("file-fault", filename=error.filename or area.out, why=error.strerror) from None
+    problems = shard_problems(area.shards, link.new)
+    if problems:
+        # the fault is in the origin, so the message has the path there
+        fault = str(problems[0]).replace(link.new.path, link.old.path)
+        raise BuildError("origin-damaged", root=link.origin.root, fault=fault, see_verify=SEE_VERIFY)
+    reporter.report(link.new.num_examples, link.new.num_bytes)
+
 
 # Writes the shards to the output of the area and returns the shards of each split.
 Write: TypeAlias = Callable[[BuildArea], Mapping[str, tuple[Shard, ...]]]

@@ -14,18 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tfshards.prep.building.commit import commit, complete, identified, rejects_text
+from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
 from tfshards.prep.building.decisions import Wanted, up_to_date
 from tfshards.prep.building.output import claimed, discard_others
 from tfshards.prep.building.output_state import OutputState
-from tfshards.prep.building.rivals import unless_committed
 from tfshards.prep.derivation.changed_inputs import inputs_without
-from tfshards.prep.derivation.edit_layout import EditedLayout
-from tfshards.prep.derivation.edit_plan import EditPlan, label_counts
-from tfshards.prep.derivation.keys import has_keys
-from tfshards.prep.derivation.known import KnownExamples
+from tfshards.prep.derivation.keys import OPTION, KnownExamples, has_keys
+from tfshards.prep.derivation.layout import EditedLayout, EditPlan, label_counts
 from tfshards.prep.derivation.origin import Origin, open_origin
-from tfshards.prep.derivation.removed import OPTION
 from tfshards.prep.derivation.rewrite import write_missing
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId

@@ -8,25 +8,72 @@ from typing import cast
 
 import numpy as np
 
-from tfshards.prep.building.added_splits import added_membership
 from tfshards.prep.building.contents import differing
-from tfshards.prep.building.restore import builds_of
-from tfshards.prep.derivation.changed_inputs import find_changed
-from tfshards.prep.derivation.compare import class_difference, feature_difference
-from tfshards.prep.derivation.known import KnownExamples, read_known
-from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.derivation.removed import are_removed
-from tfshards.prep.derivation.renamed_inputs import find_renamed
+from tfshards.prep.building.restore import added_membership, builds_of
+from tfshards.prep.derivation.changed_inputs import find_changed, recorded_inputs
+from tfshards.prep.derivation.keys import KnownExamples, are_removed, read_known
+from tfshards.prep.derivation.origin import Origin, class_difference, feature_difference
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log
-from tfshards.prep.sources.base import Listing, Reader
-from tfshards.prep.sources.keys import RowKeys, to_text
+from tfshards.prep.records.example import decode_example
+from tfshards.prep.records.values import content_digest
+from tfshards.prep.sources.base import Accepted, Listing, Reader
+from tfshards.prep.sources.keys import RowKeys, hash_key, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+
+# Number of inputs, and of examples, that are compared at most: a moved folder is noticed by a part of it.
+_COMPARED = 1000
+# Number of inputs that are read at a time.
+_AT_ONCE = 64
+
+
+def find_renamed(
+    new: Listing, reader: Reader, known: KnownExamples, missing: IntArray
+) -> list[tuple[str, str]]:
+    """Return the keys of new inputs with the images of missing ones, each with the key of the missing one.
+
+    Only inputs of equal size are read, of the first ones.
+
+    Args:
+        new: listing of the new inputs.
+        reader: reader of the source.
+        known: examples of the dataset.
+        missing: numbers of the examples whose inputs the source does not have.
+    """
+    if not any(feature.is_encoded for feature in new.schema.features):
+        return []
+    hashes = known.keys[missing].view("V16").tolist()
+    examples = dict(zip(hashes, missing.tolist(), strict=True))
+    sizes = set(new.sizes.tolist())
+    candidates = [
+        (key, size)
+        for key, (size, _) in recorded_inputs(known.origin).items()
+        if size in sizes and hash_key(key) in examples
+    ][:_COMPARED]
+    digest = content_digest(new.schema)
+    names = new.schema.names
+    held: dict[str, str] = {}
+    for key, _ in candidates:
+        values = decode_example(known.read(examples[hash_key(key)]))
+        # a list per feature; images have one value
+        held.setdefault(
+            digest([values[name][0] if values.get(name) else b"" for name in names]), to_text(key)
+        )
+    numbers = np.flatnonzero(np.isin(new.sizes, [size for _, size in candidates]))[:_COMPARED]
+    found = []
+    for start in range(0, len(numbers), _AT_ONCE):
+        rows = new.rows(numbers[start : start + _AT_ONCE])
+        for row, outcome in zip(rows, reader.read(rows, new.schema), strict=True):
+            key_held = held.get(digest(outcome.values)) if isinstance(outcome, Accepted) else None
+            if key_held is not None:
+                found.append((row.key, key_held))
+    return found
+
 
 # Options in which the source may differ from the build.
 _MAY_DIFFER = {"source", "follow_links", "split_column"}

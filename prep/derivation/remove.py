@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.building.duplicates import original_of
 from tfshards.prep.building.output import output_folder
+from tfshards.prep.building.rejects import original_of
 from tfshards.prep.derivation.edit import (
     Edit,
     digest_without,
@@ -21,15 +21,12 @@ from tfshards.prep.derivation.edit import (
     split_labels,
     touched_shards,
 )
-from tfshards.prep.derivation.edit_layout import edited_layout
-from tfshards.prep.derivation.edit_plan import label_counts
-from tfshards.prep.derivation.known import KnownExamples, read_known
+from tfshards.prep.derivation.keys import OPTION, KnownExamples, are_removed, read_known, with_removed
+from tfshards.prep.derivation.layout import edited_layout, label_counts
 from tfshards.prep.derivation.origin import Origin
-from tfshards.prep.derivation.removed import OPTION, are_removed, with_removed
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.sources.keys import hash_key, to_bytes, to_text
-from tfshards.prep.sources.keys_file import read_keys
+from tfshards.prep.sources.keys import hash_key, read_keys, to_bytes, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.digests import examples_digest
@@ -60,7 +57,7 @@ def remove(
 
     Args:
         dataset: folder of the dataset.
-        keys: file of keys, one per line, see ``prep/sources/keys_file.py``; or the keys.
+        keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
         skip_unknown: ignore keys that the dataset does not have.
         dry_run: log which shards would be written, and write nothing.
         log: receives status lines.

@@ -9,13 +9,11 @@ from dataclasses import replace
 from tfshards.prep.building.commit import complete
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import claimed, dataset_name
-from tfshards.prep.derivation.derive import derive, digest_of_origins, new_dataset
+from tfshards.prep.derivation.derive import ShardOptions, derive, digest_of_origins, new_dataset
+from tfshards.prep.derivation.layout import RewritePlan
 from tfshards.prep.derivation.origin import open_origin
 from tfshards.prep.derivation.rewrite import rewrite_shards
-from tfshards.prep.derivation.rewrite_plan import RewritePlan
-from tfshards.prep.derivation.shard_options import ShardOptions
-from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.shard_counts import ShardCounts, Shards, size_warnings
+from tfshards.prep.planning.options import Options, ShardCounts, Shards, size_warnings
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, read_manifest

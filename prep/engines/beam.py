@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging
-from tfshards.prep.engines.failure import reason
-from tfshards.prep.engines.job import Job, JobNote
-from tfshards.prep.engines.job_server import running
+from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, reason
+from tfshards.prep.engines.job import Job, JobNote, running
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError

@@ -16,7 +16,7 @@ from pathlib import Path
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart
 from tfshards.prep.exporting.request import Example, Part, Request, as_encoded
 from tfshards.prep.records.example import Values, decode_example, example_encoder
-from tfshards.prep.views.labels import labels_text
+from tfshards.prep.views.table import labels_text
 from tfshards.prep.views.tfds import INFO_NAME, tfds_files
 from tfshards.schemas import Problem
 

@@ -12,13 +12,22 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart, require_package
-from tfshards.prep.exporting.in_place import IN_PLACE, describe_in_place
 from tfshards.prep.exporting.request import NotTextError, Part, Request, make_request
-from tfshards.prep.exporting.state import commit, committed_files, is_piece, read_binary, read_known, start
-from tfshards.prep.exporting.table import FORMATS
-from tfshards.prep.exporting.write_parts import Target, fingerprint, is_finished, is_unchanged, write_part
-from tfshards.prep.progress.lines import Log, to_stderr
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.exporting.table import FORMATS, IN_PLACE, describe_in_place
+from tfshards.prep.exporting.write_parts import (
+    Target,
+    commit,
+    committed_files,
+    fingerprint,
+    is_finished,
+    is_piece,
+    is_unchanged,
+    read_binary,
+    read_known,
+    start,
+    write_part,
+)
+from tfshards.prep.progress.lines import Log, Meter, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.argument_types import check_strings

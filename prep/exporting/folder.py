@@ -19,8 +19,7 @@ from typing import cast
 
 import numpy as np
 
-from tfshards.prep.exporting.format import PIECES, Contents, Format, WrittenPart, dtype_problems
-from tfshards.prep.exporting.names import suffix_of
+from tfshards.prep.exporting.format import PIECES, Contents, Format, WrittenPart, dtype_problems, suffix_of
 from tfshards.prep.exporting.request import Example, Part, Request, array_of, key_text, value_of
 from tfshards.prep.imaging.formats import format_named, format_of
 from tfshards.prep.records.example import Values

@@ -1,4 +1,4 @@
-"""The description of a format to which datasets are exported."""
+"""The description of a format to which datasets are exported, and names of files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.exporting.request import Example, Part, Request
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, is_tiff
 from tfshards.prep.records.example import Values
 from tfshards.schemas import InputError, Problem
 
@@ -94,3 +95,14 @@ def lists_of_text(request: Request) -> list[Problem]:
         for feature in request.schema.features
         if feature.name in request.binary and feature.shape != ()
     ]
+
+
+def suffix_of(data: bytes) -> str:
+    """Return the suffix of the format of an encoded image, without a dot, such as ``jpg``; else ``bin``."""
+    head = data[:HEAD_BYTES]
+    found = format_of(head)
+    if found is not None:
+        return found.suffixes[0].decode("ascii").lstrip(".")
+    if is_tiff(head):
+        return "tif"
+    return "bmp" if head.startswith(b"BM") else "bin"

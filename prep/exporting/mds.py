@@ -33,7 +33,7 @@ import numpy as np
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems, lists_of_text
 from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
 from tfshards.prep.records.example import Values
-from tfshards.prep.views.labels import labels_text
+from tfshards.prep.views.table import labels_text
 from tfshards.schemas import Feature, InputError, Problem
 from tfshards.schemas.feature import ITEM_SIZES
 from tfshards.schemas.json_reader import Json

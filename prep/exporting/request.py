@@ -11,7 +11,7 @@ import numpy as np
 
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.example import Decoded, Values
-from tfshards.prep.records.reader import RecordError, read_frames
+from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
 from tfshards.schemas.digests import examples_digest

@@ -36,12 +36,12 @@ from tfshards.prep.exporting.format import (
     WrittenPart,
     dtype_problems,
     lists_of_text,
+    suffix_of,
 )
-from tfshards.prep.exporting.names import suffix_of
 from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.arrays.npy import PARSING
-from tfshards.prep.views.labels import labels_text
+from tfshards.prep.sources.arrays.mapped import PARSING
+from tfshards.prep.views.table import labels_text
 from tfshards.schemas import Feature, Problem
 
 _NO_DTYPE = "has a dtype that NumPy files do not have"

@@ -19,8 +19,7 @@ from tfshards.prep.imaging.convert import (
     orientation_of,
     orientation_only,
 )
-from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.imaging.header import image_shape
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, View, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (

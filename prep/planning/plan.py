@@ -16,8 +16,7 @@ from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.estimate import Estimate
 from tfshards.prep.planning.group_splits import split_groups_by_class
 from tfshards.prep.planning.leaks import leak_warnings
-from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options
-from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts, size_warnings
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.schemas import InputError, OptionsError, Schema

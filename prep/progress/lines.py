@@ -1,8 +1,4 @@
-"""Status lines, and the progress of a build: workers report over loopback, the main process shows it.
-
-Reports are UDP datagrams, so that a worker never waits and a lost report does no harm. If workers may run on
-other machines, the engine measures the progress from what they have written.
-"""
+"""Status lines, and the progress of a build: workers report over loopback, the main process prints."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.progress.bars import Display
@@ -208,3 +205,35 @@ def to_stderr(line: str) -> None:
         console().line(line.text, is_warning=True)
     else:
         console().line(line)
+
+
+class Meter:
+    """Counts processed bytes from any thread; a context manager that removes its bar at the end."""
+
+    def __init__(self, label: str, num_bytes: int, shown_on: Console | None = None) -> None:
+        """Start at 0 of ``num_bytes``, shown on the console of the process by default."""
+        self._done, self._started = 0, time.monotonic()
+        self._display = Display(label, num_bytes, "bytes", shown_on)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._display.report_end(self._done, self._rate)
+        self._display.__exit__(kind, error, trace)
+
+    def add(self, num_bytes: int) -> None:
+        """Count bytes as processed."""
+        with self._lock:
+            self._done += num_bytes
+            self._display.advance(num_bytes)
+            if self._display.is_due:
+                self._display.report(self._done, self._rate)
+
+    @property
+    def _rate(self) -> float:
+        return self._done / max(time.monotonic() - self._started, 1e-9)

@@ -1,19 +1,28 @@
-"""Write and parse the frames of a TFRecord file.
-
-Format: tensorflow/core/lib/io/record_writer.h. A frame is the length of the data (uint64, little-endian), the
-masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data.
-"""
+"""Write, parse and read the frames of a TFRecord file: in order up to or past damage, or single ones."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import BinaryIO, NamedTuple
 
 import google_crc32c
+import numpy as np
 
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.crc32c import MASK_DELTA
-from tfshards.schemas.index import MAX_RECORD_BYTES
+from tfshards.schemas.index import (
+    FOOTER_BYTES,
+    FRAME_OVERHEAD,
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    IntArray,
+    RecordIndex,
+)
+from tfshards.schemas.manifest import Compression
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked, read_gradually
 
 FOOTER = struct.Struct("<I")
 
@@ -50,3 +59,209 @@ def _header(length: int) -> bytes:
         raise InputError("record-too-large", length=length, max_record_bytes=MAX_RECORD_BYTES)
     packed = _LENGTH.pack(length)
     return packed + FOOTER.pack(masked_crc32c(packed))
+
+
+_BUFFER_BYTES = 1 << 20
+_REST_IS_LOST = "; the records after it cannot be located"
+
+
+class RecordError(TfshardsError):
+    """A record of a shard is damaged.
+
+    Attributes:
+        path: the shard.
+        record: the number of the first damaged record.
+        offset: the offset of its frame in the uncompressed bytes.
+        fault: what is wrong with it.
+    """
+
+    def __init__(self, path: AnyPath, record: int, offset: int, fault: str) -> None:
+        self.path: AnyPath = path
+        self.record: int = record
+        self.offset: int = offset
+        self.fault: str = fault
+        super().__init__("record-damaged", path=path, record=record, offset=offset, fault=fault)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.record, self.offset, self.fault)
+
+
+class Frame(NamedTuple):
+    """One frame, sound or damaged.
+
+    Attributes:
+        number: the number of the record in its shard.
+        offset: the offset of the frame in the uncompressed bytes.
+        data: the record; None if it cannot be located.
+        checksum: the masked CRC-32C that the frame of ``data`` should have.
+        is_sound: whether ``data`` matches its checksum, which is possible even after a damaged header.
+        fault: what is wrong with the frame, or None.
+        is_last: whether no frame after it can be located.
+    """
+
+    number: int
+    offset: int
+    data: bytes | None
+    checksum: int = 0
+    is_sound: bool = False
+    fault: str | None = None
+    is_last: bool = False
+
+    def require_data(self, path: AnyPath) -> bytes:
+        """Return the data.
+
+        Raises:
+            RecordError: the frame has a fault; the error names ``path`` as its file.
+        """
+        if self.data is None or self.fault is not None:
+            raise RecordError(path, self.number, self.offset, self.fault or "")
+        return self.data
+
+
+def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the data of each record after comparing both checksums of its frame.
+
+    Offsets are those of frames in the uncompressed bytes.
+
+    Raises:
+        RecordError: a frame is incomplete, a checksum does not match, or the compressed data are damaged.
+        OSError: the file cannot be read.
+    """
+    for found in read_frames(path, compression):
+        yield found.offset, found.require_data(path)
+
+
+def read_frames(
+    path: AnyPath,
+    compression: Compression,
+    *,
+    index: RecordIndex | None = None,
+    record_bytes: int | None = None,
+) -> Iterator[Frame]:
+    """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
+
+    After damaged data, the next frame is read. After a damaged header, reading continues at the next record
+    of the index. A length that exceeds the file, or what it can hold compressed, allocates no memory.
+
+    Args:
+        path: the file.
+        compression: its compression.
+        index: the offsets of the records, if they are known to be right.
+        record_bytes: the expected uncompressed size of a compressed file, if it is known.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    number = offset = 0
+    try:
+        file, end = open_unpacked(path, compression, _BUFFER_BYTES)
+        with file:
+            if compression == "gzip" and record_bytes is not None:
+                end = min(end, record_bytes)
+            bounds = None if index is None else np.append(index.offsets, index.num_bytes)
+            while header := file.read(HEADER_BYTES):
+                length = parse_header(header) if len(header) == HEADER_BYTES else None
+                if length is not None and length <= min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
+                    found = _with_data(file, number, offset, length)
+                else:
+                    found = _without_length(file, header, number, offset, end=end, bounds=bounds)
+                yield found
+                if found.is_last:
+                    return
+                if found.data is not None:
+                    number, offset = number + 1, offset + FRAME_OVERHEAD + len(found.data)
+                else:
+                    number, offset = _next(bounds, offset, end)
+                    file.seek(offset)
+    except GZIP_ERRORS as error:
+        fault = f"the compressed data are damaged: {error}{_REST_IS_LOST}"
+        yield Frame(number, offset, None, fault=fault, is_last=True)
+
+
+class FrameReader:
+    """Read single frames of a shard by record number; ascending order is fastest."""
+
+    def __init__(self, path: AnyPath, compression: Compression, index: RecordIndex) -> None:
+        # memoryviews return Python integers one at a time; lists would hold all of them
+        self._offsets, self._lengths = index.offsets.data, index.lengths.data
+        self._path = path
+        self._file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
+        self._at = 0
+
+    def read(self, record: int) -> tuple[bytes, bytes]:
+        """Return the frame of a record, and its last 4 bytes, after comparing both checksums.
+
+        Raises:
+            RecordError: a checksum does not match, or the compressed data are damaged.
+        """
+        offset, length = self._offsets[record], self._lengths[record]
+        if length > FRAME_OVERHEAD + MAX_RECORD_BYTES:
+            raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
+        try:
+            if offset != self._at:
+                self._file.seek(offset)
+            found = read_gradually(self._file, length)
+        except GZIP_ERRORS as error:
+            fault = f"the compressed data are damaged: {error}"
+            raise RecordError(self._path, record, offset, fault) from None
+        self._at = offset + len(found)
+        header, _, footer = frame(found[HEADER_BYTES:-FOOTER_BYTES])
+        if not (found.startswith(header) and found.endswith(footer) and len(found) == length):
+            raise RecordError(self._path, record, offset, "a checksum of its frame does not match")
+        return found, footer
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:
+    """Return the frame whose header was just read and states ``length``."""
+    data = read_gradually(file, length)
+    footer = file.read(FOOTER_BYTES)
+    if len(data) < length or len(footer) < FOOTER_BYTES:
+        # the file is compressed, so that its end was unknown, or it was truncated meanwhile
+        return Frame(number, offset, None, fault=_too_long(length), is_last=True)
+    checksum = masked_crc32c(data)
+    if FOOTER.unpack(footer)[0] == checksum:
+        return Frame(number, offset, data, checksum, True)
+    fault = "the checksum of the record's data does not match"
+    return Frame(number, offset, data, checksum, False, fault)
+
+
+def _without_length(
+    file: BinaryIO, header: bytes, number: int, offset: int, *, end: int, bounds: IntArray | None
+) -> Frame:
+    """Return the frame of an invalid header, with its data if ``bounds`` shows where they end.
+
+    ``bounds`` has the shape ``(num_examples + 1,)``: the start of each frame, and the end of the last one.
+    """
+    if offset >= end:
+        fault = f"the records should end at byte {end}, but more bytes follow"
+        return Frame(number, offset, None, fault=fault, is_last=True)
+    if len(header) < HEADER_BYTES:
+        fault = f"the file ends {len(header)} bytes into the frame's header"
+        return Frame(number, offset, None, fault=fault, is_last=True)
+    length = parse_header(header)
+    fault = "the checksum of the record's length does not match" if length is None else _too_long(length)
+    if bounds is None:
+        return Frame(number, offset, None, fault=fault + _REST_IS_LOST, is_last=True)
+    after, start = _next(bounds, offset, end)
+    length = int(bounds[after]) - offset - FRAME_OVERHEAD if after and bounds[after - 1] == offset else end
+    if length <= min(end - offset - FRAME_OVERHEAD, MAX_RECORD_BYTES):
+        found = _with_data(file, after - 1, offset, length)
+        return found._replace(fault=fault + ("; its data are sound" if found.is_sound else ""))
+    return Frame(number, offset, None, fault=fault, is_last=start >= end)
+
+
+def _next(bounds: IntArray | None, offset: int, end: int) -> tuple[int, int]:
+    """Return the number and the start of the first record after ``offset``, or the end of the file."""
+    # without an index, the previous frame would have been the last
+    assert bounds is not None
+    number = int(np.searchsorted(bounds[:-1], offset, side="right"))
+    return number, int(bounds[number]) if number < len(bounds) - 1 else end
+
+
+def _too_long(length: int) -> str:
+    holder = "a record can have" if length > MAX_RECORD_BYTES else "the file has"
+    return f"states {length} bytes of data, more than {holder}"

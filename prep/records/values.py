@@ -1,12 +1,46 @@
-"""Check the values in a record against the schema."""
+"""The values in a record: checked against the schema, and their digest."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import cast
 
-from tfshards.prep.records.example import Decoded, decode_example, empty_wires
-from tfshards.schemas import Feature, Manifest
+from tfshards.prep.records.example import Decoded, Values, decode_example, empty_wires, example_encoder
+from tfshards.schemas import Feature, InputError, Manifest, Schema
 from tfshards.schemas.json_reader import Json
+
+DIGEST_BYTES = 16
+
+
+def compared_features(schema: Schema) -> list[Feature]:
+    """Return the features whose values are the content: the images; without images, all but key and label."""
+    images = [feature for feature in schema.features if feature.is_encoded]
+    return images or [
+        feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
+    ]
+
+
+def check_comparable(schema: Schema) -> None:
+    """Raise InputError if examples hold only keys and labels, so that all would be duplicates."""
+    if not compared_features(schema):
+        raise InputError("duplicates-no-content")
+
+
+def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
+    """Return a function that maps the values of an example, in the schema's order, to 32 hex digits."""
+    compared = compared_features(schema)
+    indices = [schema.features.index(feature) for feature in compared]
+    encode = example_encoder(Schema(tuple(compared)))
+
+    def digest(values: Sequence[Values]) -> str:
+        hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        for part in encode([values[index] for index in indices]):
+            hashed.update(part)
+        return hashed.hexdigest()
+
+    return digest
+
 
 # The allowed integers of a list by dtype; for int64 all that the list can hold.
 _RANGES = {

@@ -1,36 +1,157 @@
-"""Write a page of HTML that shows a dataset: ``report``."""
+"""Write a page of HTML that shows a dataset, without anything from a network."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO
 
 from tfshards.prep.progress.lines import Log, to_stderr
-from tfshards.prep.reporting.audited import audited, finding_parts, rows_of_findings
-from tfshards.prep.reporting.catalog import Catalog, read_catalog
-from tfshards.prep.reporting.class_groups import chosen_groups, class_chart, class_counts, class_rows, groups
-from tfshards.prep.reporting.glimpse import Glimpse, Want, image_of, look
-from tfshards.prep.reporting.image_facts import image_facts
-from tfshards.prep.reporting.marks import choose_marked, marked_examples, marks_note, roles_of
+from tfshards.prep.reporting.audited import (
+    FindingPart,
+    RejectedGroup,
+    audited,
+    finding_parts,
+    rejected_groups,
+    rows_of_findings,
+    source_folder,
+)
+from tfshards.prep.reporting.class_groups import (
+    ClassRow,
+    Group,
+    choose_marked,
+    chosen_groups,
+    class_chart,
+    class_counts,
+    class_rows,
+    groups,
+    marked_examples,
+    marks_note,
+    roles_of,
+)
+from tfshards.prep.reporting.glimpse import Catalog, Glimpse, Want, image_of, look, read_catalog
 from tfshards.prep.reporting.options import ReportOptions
 from tfshards.prep.reporting.overview import (
+    Conversion,
+    Guarantee,
+    ImageFacts,
+    SplitPart,
     conversions,
     guarantees,
+    image_facts,
     option_rows,
     problems,
     split_parts,
     tiles,
 )
-from tfshards.prep.reporting.page import Page, is_page, rendered, require_packages
-from tfshards.prep.reporting.pictures import side_of
-from tfshards.prep.reporting.rejected import rejected_groups, source_folder
-from tfshards.prep.reporting.sheet import contact_sheet, is_sheet
+from tfshards.prep.reporting.pictures import Shown, contact_sheet, is_sheet, side_of
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.new_file import check_new_file
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that a page shows; text is escaped of characters that are not printable, but not for HTML.
+
+    Attributes:
+        name: name of the dataset.
+        version: version of tfshards.
+        seed: the seed by which examples were chosen.
+        tiles: name and value of the most important numbers.
+        features: name, kind, dtype and shape of each feature.
+        guarantees: what holds of the dataset.
+        problems: what is wrong with its files.
+        splits: its splits.
+        class_chart: chart of the classes as SVG; empty without labels.
+        class_rows: its classes; empty without labels.
+        facts: what its images are like; None without images.
+        sample: number of examples from which ``facts`` was made.
+        options: name and value of the options of the build.
+        conversions: conversions of images.
+        reasons: outcome, reason and number of inputs that are not in the dataset.
+        rejected: rejected inputs by reason.
+        rejected_fault: why the rejected inputs cannot be listed.
+        has_source: whether the folder of the inputs was given.
+        findings: findings of the audit.
+        notes: what the audit did not examine.
+        marked: examples with masks and boxes.
+        marks_note: what the boxes mean.
+        groups: examples of each class.
+        has_pictures: whether the examples of groups are pictures rather than text.
+        num_groups_left: number of classes that are not shown.
+        records: examples as text.
+    """
+
+    name: str
+    version: str
+    seed: int
+    tiles: list[tuple[str, str]]
+    features: list[tuple[str, str, str, str]]
+    guarantees: list[Guarantee]
+    problems: list[str]
+    splits: list[SplitPart]
+    class_chart: str
+    class_rows: list[ClassRow]
+    facts: ImageFacts | None
+    sample: int
+    options: list[tuple[str, str]]
+    conversions: list[Conversion]
+    reasons: list[tuple[str, str, int]]
+    rejected: list[RejectedGroup]
+    rejected_fault: str
+    has_source: bool
+    findings: list[FindingPart]
+    notes: list[str]
+    marked: list[Shown]
+    marks_note: str
+    groups: list[Group]
+    has_pictures: bool
+    num_groups_left: int
+    records: list[tuple[str, list[tuple[str, str]]]]
+
+
+def require_packages() -> None:
+    """Raise InputError if a package of the extra ``report`` is not installed."""
+    try:
+        import jinja2  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError("report-extra-missing", name=error.name) from None
+
+
+def is_page(file: BinaryIO) -> bool:
+    """Return whether a file begins as a page of a report does."""
+    return b'<meta name="generator" content="tfshards ' in file.read(1024)
+
+
+def rendered(page: Page) -> bytes:
+    """Return a page as HTML; equal values give equal bytes."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script, style = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    # no other script is run, whatever the names in the dataset hold, and nothing is fetched
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    template = environment.get_template("page.html")
+    return template.render(page=page, script=script, style=style, policy=policy).encode("utf-8")
+
 
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
 _MEASURED = 2_500

@@ -1,8 +1,9 @@
-"""A folder of an object store as a tree of files, from one listing of all its objects."""
+"""A folder of an object store as a tree of files, and the choice between it and a local one."""
 
 from __future__ import annotations
 
 import io
+import os
 import posixpath
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import IO, Any, TypeVar
 from tfshards.prep.imaging.formats import HEAD_BYTES, METADATA_NAMES, SUFFIXES
 from tfshards.prep.sources.fetching import key_of, stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.tree import ImageFile, is_hidden, starts_like_an_image, suffix_of
+from tfshards.prep.sources.tree import ImageFile, LocalTree, Tree, is_hidden, starts_like_an_image, suffix_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path, is_remote, read_range
 from tfshards.schemas.storage.reading import in_background, read_start
@@ -223,3 +224,11 @@ class _Ranges(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+def tree_of(folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> Tree:
+    """Return the tree of files below a folder; for ``follow_links`` see ``LocalTree``."""
+    root = any_path(os.fsdecode(folder))
+    if isinstance(root, RemotePath):
+        return RemoteTree(root)
+    return LocalTree(os.path.realpath(os.fsencode(folder)), follow_links=follow_links)

@@ -1,17 +1,98 @@
-"""Find the image files in a folder and its subfolders, and count why other entries are skipped."""
+"""Find the image files in a folder, choose some by patterns, and count why others are skipped."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
+from tfshards.prep.sources.keys import to_text
+from tfshards.schemas import OptionsError
 from tfshards.schemas.storage.untrusted import open_regular
+
+
+class Chosen(NamedTuple):
+    """The keys that patterns exclude, and a warning for each pattern that matches no key."""
+
+    excluded: Set[bytes]
+    warnings: tuple[str, ...]
+
+
+def check_patterns(name: str, patterns: Sequence[str]) -> None:
+    """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
+    if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
+        raise OptionsError("patterns-type", name=name, patterns=patterns)
+    if not all(patterns):
+        raise OptionsError("pattern-empty", name=name)
+
+
+def choose_keys(keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]) -> Chosen:
+    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match."""
+    if not include and not exclude:
+        return Chosen(frozenset(), ())
+    texts = [to_text(key) for key in keys]
+    matched: dict[str, Set[int]] = {}
+    warnings = []
+    for name, patterns in (("include", include), ("exclude", exclude)):
+        matched[name] = set()
+        for pattern in dict.fromkeys(patterns):
+            matches = key_pattern(pattern).fullmatch
+            found = {number for number, text in enumerate(texts) if matches(text)}
+            matched[name] |= found
+            if not found:
+                hint = _folder_hint(name, pattern, texts)
+                warnings.append(
+                    f"{name}={pattern!r} matches no image; {hint}it is compared with paths relative to the "
+                    "source, in which '*' matches within a folder and '**' across folders"
+                )
+    left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
+    return Chosen(frozenset(keys[number] for number in left_out), tuple(warnings))
+
+
+def _folder_hint(name: str, pattern: str, texts: Sequence[str]) -> str:
+    """Return a question for a pattern that is, or matches, the name of a folder that holds images."""
+    for wider in (f"{pattern}/**", f"**/{pattern}/**"):
+        if any(map(key_pattern(wider).fullmatch, texts)):
+            return f"did you mean {name}={wider!r}, which matches the images in the folder? "
+    return ""
+
+
+def key_pattern(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression that matches the whole keys that a pattern matches.
+
+    ``*`` and ``?`` match within a folder, ``**`` across folders, and ``[...]`` one of some characters. A
+    pattern that ends with ``/`` matches every file in that folder.
+    """
+    if pattern.endswith("/"):
+        pattern += "**"
+    parts, at = [], 0
+    while at < len(pattern):
+        found = _TOKEN.match(pattern, at)
+        token = found[0] if found else pattern[at]
+        if token == "**/" and (at == 0 or pattern[at - 1] == "/"):
+            parts.append("(?:.*/)?")
+        elif token.startswith("**"):
+            parts.append(".*" + token[2:])
+        elif token.startswith("[") and len(token) > 1:
+            inside = re.sub(r"([\\\[&~|^])", r"\\\1", token[1:-1].removeprefix("!"))
+            parts.append(f"(?!/)[{'^' if token[1] == '!' else ''}{inside}]")
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(token) or re.escape(token))
+        at += len(token)
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as error:
+        raise OptionsError("pattern-invalid", pattern=pattern, error=error) from None
+
+
+_TOKEN = re.compile(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]")
+
 
 # What archives of macOS have of each file: no images, but with their names.
 _RESOURCE_FORKS = b"__MACOSX"

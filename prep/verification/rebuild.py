@@ -1,16 +1,13 @@
-"""Rebuild single shards and the rejects file of a dataset from the inputs that it was built from.
-
-The digest of each file must be the same as before; a file that differs replaces nothing. Which inputs were in
-which shard follows from the record of the inputs (building/inputs_file.py), even if there are others now.
-"""
+"""Rebuild single shards and the rejects file of a dataset from the inputs that it was built from."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -20,19 +17,87 @@ from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
 from tfshards.prep.imaging.options import with_all_images
 from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan, make_plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.verification.parts import Part, parts_of
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.schemas import InputError, Manifest, Shard
+from tfshards.prep.writing.shard_names import build_of
+from tfshards.schemas import InputError, Manifest, Shard, Split
 from tfshards.schemas.build_area import make_folder, staged_folder, write_files
 from tfshards.schemas.files import bytes_digest, sync_directory
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.json_reader import shown
+from tfshards.schemas.json_reader import Json, shown
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.storage import AnyPath
+
+
+@dataclass(frozen=True)
+class Part:
+    """The shards of one build of a dataset.
+
+    Attributes:
+        manifest: manifest of the dataset with the id, the options and the shards of this build.
+        rejected: keys of the inputs that this build rejected; None if they are those in the rejects file.
+        options: options of the build that determine which inputs are in which shard.
+        seed: random seed of the build.
+    """
+
+    manifest: Manifest
+    rejected: frozenset[str] | None
+    options: Options
+    seed: int
+
+
+def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
+    """Return the parts of a dataset: that of the build, then that of each append.
+
+    Raises:
+        InputError: examples were appended, and the rejects file cannot be read.
+    """
+    seed = cast("int", manifest.options["seed"])
+    entries = cast("list[Mapping[str, Json]]", manifest.options.get("appended", []))
+    if not entries:
+        return [Part(manifest, None, restored_options(manifest), seed)]
+    listed = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
+    first: set[str] = set()
+    seen: set[str] = set()
+    for entry in entries:
+        # an input that an append took again was rejected by the build, unless by an earlier append
+        first |= _names(entry, "retried") - seen
+        seen |= _names(entry, "retried") | _names(entry, "rejected")
+    first |= {reject.key for reject in listed} - seen
+    ids = [str(entry["build_id"]) for entry in entries]
+    of_first = [shard for shard in manifest.shards if build_of(shard.path) not in ids]
+    options = {name: value for name, value in manifest.options.items() if name != "appended"}
+    whole = _only(manifest, build_of(of_first[0].path), options, of_first)
+    parts = [Part(whole, frozenset(first), restored_options(whole), seed)]
+    for entry, each in zip(entries, ids, strict=True):
+        shards = [shard for shard in manifest.shards if build_of(shard.path) == each]
+        part = _only(manifest, each, cast("Mapping[str, Json]", entry["options"]), shards)
+        balance = restored_options(part).balance
+        parts.append(Part(part, frozenset(_names(entry, "rejected")), Options(balance=balance), 0))
+    return parts
+
+
+def _names(entry: Mapping[str, Json], field: str) -> set[str]:
+    return set(cast("list[str]", entry.get(field, [])))
+
+
+def _only(
+    manifest: Manifest, build_id: str, options: Mapping[str, Json], shards: Sequence[Shard]
+) -> Manifest:
+    """Return the manifest with only these shards."""
+    kept = {shard.path for shard in shards}
+    splits = {
+        name: Split(tuple(shard for shard in split.shards if shard.path in kept))
+        for name, split in manifest.splits.items()
+    }
+    splits = {name: split for name, split in splits.items() if split.shards}
+    return replace(manifest, build_id=build_id, options=options, splits=splits)
+
 
 _REMEDY = (
     "the content of an input has changed; give the inputs that the dataset was built from, or replace the "

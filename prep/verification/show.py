@@ -14,7 +14,7 @@ import numpy as np
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.records.example import Decoded
-from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject

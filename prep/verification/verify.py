@@ -10,10 +10,17 @@ from importlib import import_module
 
 import numpy as np
 
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
-from tfshards.prep.verification.check_files import companions, digest_problems, rejects_problems
-from tfshards.prep.verification.check_records import NO_RECORDS, Records, check_records, locate_records
+from tfshards.prep.verification.checks import (
+    NO_RECORDS,
+    Records,
+    check_records,
+    companions,
+    digest_problems,
+    locate_records,
+    rejects_problems,
+)
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.prep.views.table import view_problems
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from tfshards.prep.sources.base import Columns, Row
-from tfshards.prep.writing.plan_file import digest_of, plan_text, rows_of, stamps_of
 from tfshards.prep.writing.remote_area import (
     begin_attempt,
     check_unchanged,
@@ -33,7 +32,16 @@ from tfshards.prep.writing.remote_area import (
     remove_area,
     stop_attempt,
 )
-from tfshards.prep.writing.shard_names import build_of, data_files, named_files, with_build_id
+from tfshards.prep.writing.shard_names import (
+    build_of,
+    data_files,
+    digest_of,
+    named_files,
+    plan_text,
+    rows_of,
+    stamps_of,
+    with_build_id,
+)
 from tfshards.schemas import FormatError, Manifest, Shard
 from tfshards.schemas.build_area import (
     AREA_NAME,

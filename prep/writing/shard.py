@@ -16,13 +16,12 @@ from typing import cast
 from tfshards.prep.planning.estimate import PIECE_BYTES
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import computing, num_writers
-from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
+from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
-from tfshards.prep.writing.plan_file import rows_digest
-from tfshards.prep.writing.shard_names import shard_name
+from tfshards.prep.writing.shard_names import rows_digest, shard_name
 from tfshards.prep.writing.tally import REMOTE_SECONDS, Tally
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.files import system_fault

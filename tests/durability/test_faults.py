@@ -20,8 +20,7 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import frame, read_records
 from tfshards.prep.sources.base import Source
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Problem, TfshardsError, read_manifest

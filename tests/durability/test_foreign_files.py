@@ -19,8 +19,7 @@ from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, build
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.records.frames import frame, masked_crc32c
-from tfshards.prep.records.reader import FrameReader, RecordError
+from tfshards.prep.records.frames import FrameReader, RecordError, frame, masked_crc32c
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.files import bytes_digest, file_digest, size_and_last_bytes

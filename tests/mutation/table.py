@@ -88,8 +88,7 @@ _PLANNED = (
 
 # The tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
-    "prep/planning/shard_counts.py": ("tests/prep/test_shard_counts.py",),
-    "prep/records/frames.py": ("tests/prep/test_tfrecord.py",),
+    "prep/planning/options.py": ("tests/prep/test_shard_counts.py",),
     "schemas/splitmix.py": ("tests/schemas/test_digests.py",),
     "schemas/index.py": ("tests/schemas/test_index.py",),
     "schemas/labels.py": ("tests/schemas/test_labels.py",),
@@ -111,8 +110,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/prep/test_group_splits.py::test_membership_of_many_small_datasets_never_changes_between_releases",
         "tests/prep/test_group_splits.py",
     ),
-    "prep/records/values.py": _CHECKED,
-    "prep/records/content.py": _COMPARED,
+    "prep/records/values.py": (*_CHECKED, *_COMPARED),
     "loader/order/choose.py": _CHOSEN,
     "prep/planning/plan.py": _PLANNED,
     "loader/order/plan.py": ("tests/loader/test_plan.py",),
@@ -120,7 +118,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/prep/test_shard_file.py",
         "tests/prep/test_golden.py::test_the_bytes_of_a_build_never_change_between_releases",
     ),
-    "prep/records/reader.py": (
+    "prep/records/frames.py": (
         "tests/prep/test_reader.py",
         "tests/prep/test_tfrecord.py",
         "tests/prep/test_shard_file.py::test_a_length_beyond_the_compressed_data_takes_no_memory",
@@ -202,7 +200,7 @@ _UPDATED = 'self._digest.update(group[0] if len(group) == 1 else b"".join(group)
 _IS_FILLED = "if filled >= num_bytes:"
 _IS_SMALL = "if len(buffer) < SMALL_BYTES:"
 _NEXT_GROUP = "group, filled = [], 0"
-_READER = "prep/records/reader.py"
+_READER = "prep/records/frames.py"
 _BUFFERED = "_BUFFER_BYTES = 1 << 20"
 _PART_SIZE = "_PART_BYTES = 1 << 26"
 _READ = "data = file.read(length) if length <= _BUFFER_BYTES else _read_long(file, length)"

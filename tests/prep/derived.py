@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.manifest import Compression
 

@@ -15,7 +15,7 @@ from tfshards import loader
 from tfshards.prep import ImageOptions, Options, Table
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
 
 # the ids of COCO have gaps, and are in no order

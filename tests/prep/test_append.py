@@ -41,7 +41,7 @@ from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
-from tfshards.prep.derivation import known
+from tfshards.prep.derivation import keys as known
 from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.sources.base import Source

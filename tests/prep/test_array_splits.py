@@ -8,7 +8,7 @@ import pytest
 from tfshards.prep import Arrays, Options, append, plan, repair
 from tfshards.prep.cli import main as cli
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import InputError, read_manifest
 
 RANDOM = np.random.default_rng(0)

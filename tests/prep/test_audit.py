@@ -16,15 +16,13 @@ from PIL import Image, ImageEnhance, ImageFilter
 
 from tfshards.prep import Arrays, ImageFolder, audit
 from tfshards.prep.auditing import repeats, similar
-from tfshards.prep.auditing.audit import Audit
+from tfshards.prep.auditing.audit import Audit, audit_text
 from tfshards.prep.auditing.similar import check_distance, near_pairs
 from tfshards.prep.auditing.survey import Survey
-from tfshards.prep.auditing.text import audit_text
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import RecordError, read_records
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.frames import RecordError, frame, read_records
+from tfshards.prep.records.shard_file import scan_shard
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Split, Totals, read_manifest
 from tfshards.schemas.manifest import with_digest
 from tfshards.schemas.manifest_file import write_manifest

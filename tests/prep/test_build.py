@@ -16,7 +16,7 @@ from PIL import Image
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, append, plan, verify
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.progress.lines import Reporter
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.base import Reader, Rejected
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard

@@ -11,7 +11,7 @@ import pytest
 from tests.prep.test_table_nested import IMAGES, encoded, write_parquet
 from tfshards.prep import Options, Table, append, plan
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.tables.images import same_images
 from tfshards.prep.sources.tables.staging import PATH, SAME
 from tfshards.schemas import read_manifest

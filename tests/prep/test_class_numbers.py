@@ -12,7 +12,7 @@ from tests.prep.test_table_nested import encoded, write_parquet
 from tfshards.prep import ColumnRoles, Options, Table, append, merge, plan, verify
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import InputError, read_manifest
 
 

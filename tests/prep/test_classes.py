@@ -10,7 +10,7 @@ import pytest
 
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.sources.classes import class_map, class_names_of, read_class_names, twins
-from tfshards.prep.views.labels import labels_text
+from tfshards.prep.views.table import labels_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 NAMES = {

@@ -11,8 +11,7 @@ import pytest
 
 from tests.prep.test_flags import parsers
 from tfshards.prep.cli import main as cli
-from tfshards.prep.cli.config_file import arguments_of, keys_of
-from tfshards.prep.cli.expand import expand
+from tfshards.prep.cli.option_files import arguments_of, expand, keys_of
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.schemas import read_manifest

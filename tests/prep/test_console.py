@@ -23,12 +23,11 @@ from tfshards.prep.cli.main import main
 from tfshards.prep.cli.verb import Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.engines import local
-from tfshards.prep.engines.helper import Helper, pickled
+from tfshards.prep.engines.local import Helper, pickled
 from tfshards.prep.progress.console import Console, console, reporting
-from tfshards.prep.progress.lines import Written, as_warning, to_stderr
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Meter, Written, as_warning, to_stderr
 from tfshards.prep.progress.threads import computing, num_jobs, num_writers
-from tfshards.prep.records.reader import RecordError
+from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.errors import IncompleteError
 from tfshards.schemas.files import local_path
@@ -251,7 +250,7 @@ def test_a_library_whose_standard_error_is_closed_uses_helpers(tmp_path):
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.prep.test_console import shout
-from tfshards.prep.engines.helper import Helper, pickled
+from tfshards.prep.engines.local import Helper, pickled
 assert sys.stderr is None
 file = open("two", "w+")
 with Helper(pickled(shout)) as helper:

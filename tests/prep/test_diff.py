@@ -27,9 +27,8 @@ from tfshards.prep import (
 )
 from tfshards.prep.cli.main import main
 from tfshards.prep.comparison import diff as diff_module
-from tfshards.prep.comparison.options import option_differences
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.comparison.diff import option_differences
+from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from .derived import build_images, write_images

@@ -15,9 +15,9 @@ from tests.prep.test_resume import build_command, killed_when
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.building.decisions import up_to_date
-from tfshards.prep.records.content import content_digest
 from tfshards.prep.records.example import decode_example, example_encoder
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
+from tfshards.prep.records.values import content_digest
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, Feature, InputError, Manifest, Schema
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.derivation.edit_layout import balanced_counts, edited_layout
+from tfshards.prep.derivation.layout import balanced_counts, edited_layout
 
 
 def numbers(*values: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.prep.engines import in_process
+from tfshards.prep.engines import table as in_process
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress
 from tfshards.prep.progress.threads import num_writers

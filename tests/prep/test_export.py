@@ -22,7 +22,7 @@ from tfshards.prep import Arrays, build, export
 from tfshards.prep.cli.main import main
 from tfshards.prep.exporting import write_parts
 from tfshards.prep.exporting.table import FORMATS
-from tfshards.prep.records.reader import RecordError
+from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.errors import counted
 

@@ -14,10 +14,10 @@ from tests.prep.derived import build_quietly, records, write_images
 from tests.prep.exported import write_dataset, write_everything
 from tfshards.prep import ImageFolder, export
 from tfshards.prep.exporting import mds, parquet
-from tfshards.prep.exporting.names import suffix_of
+from tfshards.prep.exporting.format import suffix_of
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import RecordError
+from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import Feature, FormatError, InputError, Schema
 from tfshards.schemas.manifest_file import write_manifest
 

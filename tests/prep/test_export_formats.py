@@ -49,7 +49,7 @@ def same(feature, found, value):
 def test_array_record_holds_the_records_and_tfds_reads_them(every, tmp_path):
     from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-    from tfshards.prep.records.reader import read_records
+    from tfshards.prep.records.frames import read_records
     from tfshards.schemas import read_manifest
 
     root, _ = every

@@ -14,7 +14,7 @@ from tests.prep.test_table_nested import encoded
 from tfshards.prep import ColumnRoles, Options, Table, append, plan
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 LINE = "column {0!r} holds images, as with images={0!r}; no_images=True stores it as it is"
@@ -308,7 +308,7 @@ def test_a_file_that_cannot_be_read_is_no_image(image_folder, quiet_build, tmp_p
     def refuse(path, suffix):
         raise PermissionError
 
-    monkeypatch.setattr("tfshards.prep.sources.tables.found_images.looks_like_an_image", refuse)
+    monkeypatch.setattr("tfshards.prep.sources.tables.column_roles.looks_like_an_image", refuse)
     manifest = quiet_build(Table(write_csv(root / "rows.csv", "path,n", "a,1")), tmp_path / "out")
     assert manifest.schema["path"].kind == "bytes"
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tfshards.prep.adoption.infer import Inferred, infer
-from tfshards.prep.adoption.roles import FeatureRoles, parse_raw
-from tfshards.prep.adoption.seen import Findings
-from tfshards.prep.imaging.header import image_shape
+from tfshards.prep.adoption.seen import FeatureRoles, Findings, parse_raw
+from tfshards.prep.imaging.formats import image_shape
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.classes import MAX_CLASSES

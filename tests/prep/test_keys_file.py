@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.keys_file import read_keys, write_keys
+from tfshards.prep.sources.keys import read_keys, to_text, write_keys
 from tfshards.schemas import InputError
 
 

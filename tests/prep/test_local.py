@@ -17,7 +17,7 @@ import pytest
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.engines import local
-from tfshards.prep.engines.helper import Helper, pickled
+from tfshards.prep.engines.local import Helper, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Progress, Written
 from tfshards.prep.progress.threads import available_cores

@@ -385,7 +385,7 @@ def test_a_killed_merge_can_be_repeated(three, tmp_path, contents):
     before = [contents(root) for root in three]
     code = (
         "import os, sys; from tfshards.prep import merge\n"
-        "from tfshards.prep.derivation import link as linking\n"
+        "from tfshards.prep.derivation import derive as linking\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         # after the first shards were linked
         "linking.shard_problems = die\n"

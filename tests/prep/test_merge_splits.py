@@ -10,7 +10,7 @@ from tests.prep.test_merge import by_hand
 from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, merge, reshard, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.records.example import decode_example, example_encoder, with_key_prefix
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 
 KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))

@@ -9,7 +9,7 @@ import pytest
 
 from tfshards.prep.progress import bars
 from tfshards.prep.progress.console import Console
-from tfshards.prep.progress.meter import Meter
+from tfshards.prep.progress.lines import Meter
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ import pytest
 
 from tfshards.prep import ImageFolder
 from tfshards.prep.cli import main as cli
-from tfshards.prep.sources.patterns import choose_keys, key_pattern
+from tfshards.prep.sources.tree import choose_keys, key_pattern
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 # pattern -> keys that it matches, keys that it does not match

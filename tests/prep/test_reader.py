@@ -8,8 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from tfshards.prep.records.frames import frame, masked_crc32c
-from tfshards.prep.records.reader import FrameReader, RecordError, read_frames
+from tfshards.prep.records.frames import FrameReader, RecordError, frame, masked_crc32c, read_frames
 from tfshards.schemas.index import RecordIndex
 
 # the first two frames have equal lengths

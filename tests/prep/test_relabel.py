@@ -19,8 +19,8 @@ from tfshards.loader import load
 from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.derivation import relabel as relabel_module
-from tfshards.prep.derivation.edit_plan import label_counts
-from tfshards.prep.derivation.labels_file import new_labels
+from tfshards.prep.derivation.layout import label_counts
+from tfshards.prep.derivation.relabel import new_labels
 from tfshards.prep.records.example import decode_example, example_encoder, with_label
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 

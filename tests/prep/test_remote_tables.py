@@ -13,7 +13,7 @@ from PIL import Image
 from tests.storage import conftest
 from tfshards.prep import ColumnRoles, Options, Table, build, verify
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.tables import remote_images
+from tfshards.prep.sources.tables import images as remote_images
 from tfshards.schemas import InputError, OptionsError
 
 server, bucket = conftest.server, conftest.bucket

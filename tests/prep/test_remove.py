@@ -34,10 +34,10 @@ from tfshards.prep import (
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.cli.main import main
+from tfshards.prep.derivation.keys import are_removed
 from tfshards.prep.derivation.origin import open_origin
-from tfshards.prep.derivation.removed import are_removed
 from tfshards.prep.records.example import decode_example, decode_key
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep.imaging import thumbnails
-from tfshards.prep.imaging.thumbnails import encoded_small, thumbnail
+from tfshards.prep.imaging import stored as thumbnails
+from tfshards.prep.imaging.stored import encoded_small, thumbnail
 from tfshards.prep.reporting.charts import bars_chart, columns_chart, histogram, rank_chart, size_unit
 from tfshards.prep.reporting.glimpse import Glimpse
-from tfshards.prep.reporting.sheet import contact_sheet
+from tfshards.prep.reporting.pictures import contact_sheet
 
 COLOR = "var(--series-1)"
 MARK = re.compile(r'<path d="M([\d.e-]+),([\d.e-]+)h([\d.e-]+)v([\d.e-]+)')

@@ -11,15 +11,15 @@ from PIL import Image
 
 from tests.prep.pages import parsed
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ReportOptions, Table, build, report
-from tfshards.prep.imaging.thumbnails import (
+from tfshards.prep.imaging.stored import (
     draw_boxes,
     draw_mask,
     header_of,
     thumbnail,
     thumbnail_of_pixels,
 )
-from tfshards.prep.reporting.boxes import BoxMeaning, box_feature, meaning_of
-from tfshards.prep.reporting.catalog import read_catalog
+from tfshards.prep.reporting.glimpse import read_catalog
+from tfshards.prep.reporting.options import BoxMeaning, box_feature, meaning_of
 from tfshards.schemas import Feature, Schema, read_manifest
 
 BOXES = Feature("objects/bbox", "float", "float32", (None, 4))

@@ -27,13 +27,12 @@ from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import inspect_output
-from tfshards.prep.derivation import rewrite, shard_pass
-from tfshards.prep.derivation.assignment import assign, interleave
+from tfshards.prep.derivation import rewrite
+from tfshards.prep.derivation.layout import RewritePlan, assign, interleave, plan_split
 from tfshards.prep.derivation.origin import open_origin
-from tfshards.prep.derivation.rewrite_plan import RewritePlan, plan_split
-from tfshards.prep.derivation.shard_pass import ShardPass
+from tfshards.prep.derivation.rewrite import ShardPass
 from tfshards.prep.progress.lines import Reporter
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
@@ -177,7 +176,7 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     reshard(root, tmp_path / "a" / "out", **asked, log=quiet)
     monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
     monkeypatch.setattr(rewrite, "num_writers", lambda: 1)
-    monkeypatch.setattr(shard_pass, "_RECORDS_AT_ONCE", 3)
+    monkeypatch.setattr(rewrite, "_RECORDS_AT_ONCE", 3)
     reshard(root, tmp_path / "b" / "out", **asked, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from tfshards.prep.planning.shard_counts import ShardCounts, size_warnings
+from tfshards.prep.planning.options import ShardCounts, size_warnings
 from tfshards.schemas import InputError, OptionsError
 
 

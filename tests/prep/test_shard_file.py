@@ -13,10 +13,8 @@ import pytest
 import tensorflow as tf
 
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import masked_crc32c
-from tfshards.prep.records.reader import RecordError, read_records
-from tfshards.prep.records.scan import scan_shard
-from tfshards.prep.records.shard_file import ShardFile, frames_of
+from tfshards.prep.records.frames import RecordError, masked_crc32c, read_records
+from tfshards.prep.records.shard_file import ShardFile, frames_of, scan_shard
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import parse_index
 from tfshards.schemas.labels import parse_labels

@@ -11,9 +11,8 @@ from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.cli.show import example_text
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import RecordError, read_records
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.frames import RecordError, frame, read_records
+from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.verification.show import description, examples, find
 from tfshards.schemas import Feature, InputError, Manifest, Schema, Split, Totals, read_manifest
 from tfshards.schemas.manifest_file import write_manifest

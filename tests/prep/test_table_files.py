@@ -13,8 +13,8 @@ import pytest
 from tfshards.prep import Table
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
-from tfshards.prep.sources.tables import csv as table_csv
+from tfshards.prep.records.frames import read_records
+from tfshards.prep.sources.tables import files as table_csv
 from tfshards.prep.sources.tables.files import read_table, table_path
 from tfshards.schemas import InputError, OptionsError, read_manifest
 

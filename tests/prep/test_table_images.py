@@ -19,7 +19,7 @@ from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
 ANY_REJECTS = Options(max_rejected=1)

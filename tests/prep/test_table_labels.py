@@ -14,7 +14,7 @@ from tfshards.prep import ColumnRoles, Options, Table, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import parse_ratios
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.tables.labels import groups_of
 from tfshards.schemas import Feature, InputError, read_manifest
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.views.table import foreign_views, refresh_views, view_files, view_problems, with_views
 from tfshards.prep.views.tfds import (
     FEATURES_NAME,

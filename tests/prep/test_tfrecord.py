@@ -11,8 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfshards.prep.records.frames import frame, masked_crc32c
-from tfshards.prep.records.reader import RecordError, read_records
+from tfshards.prep.records.frames import RecordError, frame, masked_crc32c, read_records
 from tfshards.schemas import InputError
 
 RECORDS = [b"first", b"", b"the third and last"]

@@ -21,9 +21,8 @@ from PIL import Image
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.imaging.stored import decoded_fault
 from tfshards.prep.records.example import decode_example, decode_label, example_encoder
-from tfshards.prep.records.frames import frame, masked_crc32c
-from tfshards.prep.records.reader import read_records
-from tfshards.prep.records.scan import scan_shard
+from tfshards.prep.records.frames import frame, masked_crc32c, read_records
+from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import (
     Feature,
@@ -737,7 +736,7 @@ def test_an_interrupt_ends_the_threads(dataset, monkeypatch):
             raise KeyboardInterrupt
         time.sleep(0.05)
 
-    monkeypatch.setattr("tfshards.prep.progress.meter.Meter.add", interrupt)
+    monkeypatch.setattr("tfshards.prep.progress.lines.Meter.add", interrupt)
     monkeypatch.setattr("tfshards.schemas.files._BLOCK", 8)
     with pytest.raises(KeyboardInterrupt):
         verify(dataset)
@@ -854,7 +853,7 @@ def test_progress_of_large_files_is_counted_while_they_are_read(tmp_path, quiet_
     counted: list[int] = []
     noise = np.random.default_rng(0).integers(0, 256, (50, 100_000), dtype=np.uint8)
     quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1)
-    monkeypatch.setattr("tfshards.prep.progress.meter.Meter.add", lambda _, number: counted.append(number))
+    monkeypatch.setattr("tfshards.prep.progress.lines.Meter.add", lambda _, number: counted.append(number))
     verify(tmp_path / "out", deep=True)
     assert len(counted) > 5
     assert sum(counted) == 2 * read_manifest(tmp_path / "out").splits["train"].num_bytes

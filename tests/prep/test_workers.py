@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfshards.prep.engines.failure import reason
+from tfshards.prep.engines.beam_log import reason
 from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError
 

@@ -28,7 +28,7 @@ from tfshards import loader, prep
 from tfshards.prep.building.write_shards import Steps
 from tfshards.prep.engines import transform
 from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.reader import read_records
+from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.elements.spill import Spill
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest

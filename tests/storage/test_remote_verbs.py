@@ -11,10 +11,9 @@ import pytest
 from tests.durability.inputs import image, write
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
-from tfshards.prep.adoption import files as adopted_files
+from tfshards.prep.adoption import adopt as adopted_files
 from tfshards.prep.cli.main import main
-from tfshards.prep.records.frames import frame
-from tfshards.prep.records.reader import read_frames
+from tfshards.prep.records.frames import frame, read_frames
 from tfshards.schemas import BuildError, InputError, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.labels import labels_path

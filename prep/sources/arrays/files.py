@@ -18,14 +18,20 @@ from tfshards.prep.sources.arrays.mapped import (
     AnyArray,
     MappedArray,
     MappedFile,
+    check_array,
     fields_within,
     file_identity,
     join_parts,
     mapped_fields,
+    read_header,
 )
-from tfshards.prep.sources.arrays.npy import check_array, read_header
-from tfshards.prep.sources.arrays.npz import Member, copied_bytes, stage_member
-from tfshards.prep.sources.arrays.objects import copied_object_bytes, stage_object
+from tfshards.prep.sources.arrays.npz import (
+    Member,
+    copied_bytes,
+    copied_object_bytes,
+    stage_member,
+    stage_object,
+)
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path, is_remote
 from tfshards.schemas.storage.untrusted import open_regular

@@ -13,18 +13,18 @@ from tfshards.prep.sources.arrays.features import (
     feature_of,
     is_class_dtype,
     is_text,
+    read_labels,
     row_bytes,
+    splits_of,
     strings,
+    unused_label,
     values_of,
     widened,
 )
-from tfshards.prep.sources.arrays.labels import read_labels, unused_label
 from tfshards.prep.sources.arrays.mapped import MappedArray, whole
-from tfshards.prep.sources.arrays.splits import splits_of
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.groups import require_values
-from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
+from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, require_values
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json

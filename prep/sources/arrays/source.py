@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tfshards.prep.sources.arrays.arguments import open_arguments
+from tfshards.prep.sources.arrays.arguments import join_splits, open_arguments
+from tfshards.prep.sources.arrays.features import is_split_array, usual_label
 from tfshards.prep.sources.arrays.files import (
     Chunk,
     GivenArray,
@@ -17,12 +19,10 @@ from tfshards.prep.sources.arrays.files import (
     stage_array,
     stage_chunks,
 )
-from tfshards.prep.sources.arrays.labels import usual_label
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
 from tfshards.prep.sources.arrays.reader import ArraysReader
-from tfshards.prep.sources.arrays.split_names import join_splits
-from tfshards.prep.sources.arrays.splits import is_split_array
 from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.kind import Recorded, SourceKind
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.files import require_space
@@ -216,3 +216,35 @@ def _folder(parent: Path, index: int) -> Path:
     folder = parent / str(index)
     folder.mkdir()
     return folder
+
+
+def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
+    return RestoredArrays.open(inputs, class_names=recorded.class_names, **_recorded(recorded, inputs))
+
+
+def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Any]:
+    options: Mapping[str, Any] = recorded.options
+    return {
+        "lists": tuple(options.get("lists", ())),
+        "label": recorded.label or "",
+        "split": options.get("split_array", ""),
+    }
+
+
+ARRAYS = SourceKind(
+    name="arrays",
+    help="NumPy arrays in .npy or .npz files",
+    source_help=(
+        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), parts of "
+        "one array such as X-0.npy X-1.npy, or SPLIT:NAME=FILE.npy; arrays named like x_train and x_test are "
+        "splits"
+    ),
+    group_help="keep rows with equal values in this array in one split",
+    records=lambda: (Arrays,),
+    make=lambda source, class_names, of_arrays: Arrays.open(source, class_names=class_names, **of_arrays),
+    restore=_restore,
+    recorded=_recorded,
+    takes_several=True,
+    # an invalid array fails the build instead
+    can_reject=False,
+)

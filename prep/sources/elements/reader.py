@@ -12,10 +12,8 @@ import numpy as np
 
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.elements.features import data_digest, decode_element, encode_element
-from tfshards.prep.sources.elements.source import Elements
-from tfshards.prep.sources.elements.spill import read_again, read_features, read_spilled
-from tfshards.prep.sources.elements.staging import (
+from tfshards.prep.sources.elements.source import Elements, data_digest, decode_element, encode_element
+from tfshards.prep.sources.elements.spill import (
     CLASS_NAMES,
     DIGEST,
     FEATURES,
@@ -23,10 +21,12 @@ from tfshards.prep.sources.elements.staging import (
     ORIGIN,
     SIZE,
     TABLE_NAME,
+    read_again,
+    read_features,
+    read_spilled,
 )
-from tfshards.prep.sources.groups import groups_of_keys
 from tfshards.prep.sources.image_file import checked_image, decoders_of
-from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
 from tfshards.prep.sources.tables.labels import splits_of
 from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema

@@ -1,16 +1,26 @@
-"""What the features of elements are: images, the label, the split, lists, and others."""
+"""The features of elements: what they are, and the bytes from which a worker reads them later."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.records.example import Decoded, Values, decode_example, example_encoder
+from tfshards.prep.sources.arrays.features import feature_of, values_of
+from tfshards.prep.sources.arrays.mapped import AnyArray
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.schemas import OptionsError
+from tfshards.prep.sources.image_file import image_feature
+from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_strings
+from tfshards.schemas.names import name_fault
 
 
 @dataclass(frozen=True)
@@ -64,3 +74,163 @@ class Elements:
     def named(self) -> list[str]:
         """The features that have a role, which every element must have."""
         return [*self.images, *self.lists, *(name for name in (self.label, self.split) if name is not None)]
+
+
+_DIGEST_BYTES = 16
+
+
+class Encoded(NamedTuple):
+    """The features of one element.
+
+    Attributes:
+        features: its features, sorted by name; label and split as they are given.
+        data: the values, as a ``tf.train.Example`` of these features.
+        label: number or name of the class; -1 if there are no labels.
+        split: name of the split; empty if the elements name none.
+    """
+
+    features: tuple[Feature, ...]
+    data: bytes
+    label: int | str
+    split: str
+
+
+def encode_key(key: object) -> bytes:
+    """Return the key of an element as bytes.
+
+    Raises:
+        InputError: it is not a string, or cannot be the key of an example.
+    """
+    if not isinstance(key, str):
+        raise InputError("element-key-type", key=key, kind=type(key).__name__)
+    try:
+        encoded = to_bytes(key)
+    except UnicodeEncodeError as error:
+        raise InputError("element-key-unicode", key=key, reason=error.reason) from None
+    if not encoded or b"\0" in encoded:
+        raise InputError("element-key-text", key=key)
+    return encoded
+
+
+def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -> Encoded:
+    """Return the features of an element, and its values as bytes.
+
+    Raises:
+        InputError: a feature is missing, or its value cannot be stored; the message names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError("element-type-of-features", key=key, kind=type(values).__name__)
+    for name in elements.named:
+        if name not in values:
+            raise InputError("element-feature-missing", key=key, name=name, found=values)
+    if KEY_FEATURE.name in values:
+        raise InputError("element-named-key", key=key)
+    label: int | str = -1
+    split = ""
+    features: list[Feature] = []
+    parts: list[Values] = []
+    feature: Feature
+    value: Values
+    try:
+        for name in sorted(values):
+            if name in elements.images:
+                feature, value = image_feature(name, elements.image_options), _image(name, values[name])
+            elif name == elements.label:
+                label = _label(name, values[name])
+                feature, value = _stored(name, label, as_list=False)
+            elif name == elements.split:
+                split = _split(name, values[name])
+                feature, value = _stored(name, split, as_list=False)
+            else:
+                feature, value = _stored(name, values[name], as_list=name in elements.lists)
+            features.append(feature)
+            parts.append(value)
+    except InputError as error:
+        raise InputError("element-fault", key=key, error=error) from None
+    known = tuple(features)
+    return Encoded(known, b"".join(_encoder(known)(parts)), label, split)
+
+
+def decode_element(features: Sequence[Feature], data: bytes) -> dict[str, Values]:
+    """Return the values by feature in the bytes of an element, as ``example_encoder`` expects them."""
+    decoded = decode_example(data)
+    return {feature.name: _single_or_list(feature, decoded[feature.name]) for feature in features}
+
+
+def data_digest(data: bytes) -> bytes:
+    """Return the digest of an element's bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _single_or_list(feature: Feature, decoded: Decoded) -> Values:
+    is_single = feature.shape == () or feature.is_encoded or feature.kind == "raw"
+    return decoded[0] if is_single else decoded
+
+
+# the elements of a pipeline have one set of features
+@lru_cache(maxsize=16)
+def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequence[bytes]]:
+    return example_encoder(Schema(features))
+
+
+def _image(name: str, value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise InputError("element-image-type", name=name, kind=type(value).__name__)
+    return value
+
+
+def _label(name: str, value: object) -> int | str:
+    if isinstance(value, str) and value:
+        return str(value)
+    array = np.asarray(value)
+    if not array.shape and array.dtype.kind in "biu" and 0 <= int(array) < 1 << 63:
+        return int(array)
+    raise InputError("element-label", name=name, array=_shown(array))
+
+
+def _split(name: str, value: object) -> str:
+    fault = name_fault(value) if isinstance(value, str) else f"{value!r} must be a string"
+    if fault:
+        raise InputError("element-split-name", name=name, fault=fault)
+    return cast("str", value)
+
+
+class _Layout(NamedTuple):
+    """The dtype and the shape of one value, as those of an array with one row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values]:
+    """Return the feature of a value that is not an image, and the value as the encoder expects it."""
+    if isinstance(value, (str, bytes)) and not as_list:
+        return Feature(name, "bytes", "bytes"), _text(name, value)
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise InputError("element-feature-type", name=name, kind=type(value).__name__)
+    if as_list and not array.shape:
+        raise InputError("element-list-single", name=name, array=_shown(array))
+    # NumPy cannot read back the string of ml_dtypes' bfloat16
+    is_bfloat16 = array.dtype.name == "bfloat16"
+    layout = _Layout("bfloat16" if is_bfloat16 else array.dtype.str, (1, *array.shape))
+    feature = feature_of(name, layout, as_list=as_list, is_label=False)
+    block = array[np.newaxis].view(np.uint16) if is_bfloat16 else array[np.newaxis]
+    (stored,) = values_of(feature, block, layout.dtype)
+    if not as_list:
+        return feature, stored
+    try:
+        return replace(feature, shape=(None, *array.shape[1:])), stored
+    except ValueError as error:
+        raise InputError("element-list", name=name, error=error) from None
+
+
+def _text(name: str, value: str | bytes) -> bytes:
+    try:
+        return value if isinstance(value, bytes) else to_bytes(value)
+    except UnicodeEncodeError as error:
+        raise InputError("element-unicode", name=name, reason=error.reason) from None
+
+
+def _shown(array: AnyArray) -> str:
+    return f"{array.dtype} {array.shape}" if array.shape else repr(array.item())

@@ -8,48 +8,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.normalize import Normalized
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.deep_files import depth_warning
 from tfshards.prep.sources.fetching import Request, StartedRows
-from tfshards.prep.sources.groups import groups_of_keys
 from tfshards.prep.sources.image_file import (
     checked_content,
     decoders_of,
+    depth_warning,
     image_feature,
     mask_feature,
     mask_options,
     read_image,
     too_large,
 )
-from tfshards.prep.sources.images.file_table import FileTable
-from tfshards.prep.sources.images.layout import arrange
+from tfshards.prep.sources.images.layout import FileTable, arrange
 from tfshards.prep.sources.images.masks import (
+    FoundFile,
     MaskFolders,
     files_of,
     find_mask_folders,
     folder_name,
+    masks_of,
     pair_files,
+    read_files,
 )
-from tfshards.prep.sources.images.remote_files import FoundFile, masks_of, read_files
 from tfshards.prep.sources.images.split_folders import check_split_folders
-from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.tree import Tree
-from tfshards.prep.sources.tree_of import tree_of
+from tfshards.prep.sources.keys import groups_of_keys, to_bytes
+from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
+from tfshards.prep.sources.remote_tree import tree_of
+from tfshards.prep.sources.tree import Tree, check_patterns, choose_keys
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import option, to_json
+from tfshards.schemas.option import changed_values, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
@@ -341,3 +341,44 @@ def _outcome(
         conversions += image.conversions
     key = to_bytes(row.key)
     return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))
+
+
+class _RestoredFolder(ImageFolder):
+    """The source of a dataset, for which no choices are left to report."""
+
+    _is_restored = True
+
+
+def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
+    check_num_inputs(inputs, 1, "one folder of images")
+    values = recorded_values(ImageFolder, recorded.options)
+    values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
+    return _RestoredFolder(
+        inputs[0],
+        ImageOptions(**recorded_values(ImageOptions, recorded.options)),
+        class_names=recorded.class_names,
+        # the build may have allowed it, and new images need not be of every class or split
+        allow_missing_classes=recorded.class_names is not None or bool(values.get("split_folders")),
+        **values,
+    )
+
+
+def _recorded(recorded: Recorded, _: Sequence[str]) -> Mapping[str, Any]:
+    return {**changed_images(recorded.options), **changed_values(ImageFolder, recorded.options)}
+
+
+IMAGES = SourceKind(
+    name="images",
+    help="a folder of images",
+    source_help="folder that holds class folders, split folders or images",
+    group_help=(
+        "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its "
+        "one (group), which is searched for in the key"
+    ),
+    records=lambda: (ImageFolder, ImageOptions),
+    make=lambda source, class_names, of_folder, of_images: ImageFolder(
+        source, ImageOptions(**of_images), class_names=class_names, **of_folder
+    ),
+    restore=_restore,
+    recorded=_recorded,
+)

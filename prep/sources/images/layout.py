@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -11,13 +12,59 @@ import numpy as np
 
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
-from tfshards.prep.sources.images.file_table import FileTable
-from tfshards.prep.sources.images.likely_mistakes import splits_further_down, splits_of_coco, unread_files
-from tfshards.prep.sources.images.split_folders import find_split_folders
+from tfshards.prep.sources.images.split_folders import (
+    find_split_folders,
+    splits_further_down,
+    splits_of_coco,
+    unread_files,
+)
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
-from tfshards.prep.sources.tree import Tree
+from tfshards.prep.sources.tree import ImageFile, Tree
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class FileTable:
+    """Image files in a folder; see ``ImageFile`` for the columns.
+
+    Attributes:
+        keys: key of each file.
+        sizes: shape ``(num_files,)`` int64.
+        stamps: shape ``(num_files,)`` int64.
+    """
+
+    keys: Sequence[bytes]
+    sizes: IntArray
+    stamps: IntArray
+
+    @classmethod
+    def of(cls, files: Iterable[ImageFile]) -> FileTable:
+        """Return the files in the given order."""
+        keys: list[bytes] = []
+        sizes, stamps = array("q"), array("q")
+        for key, size, stamp in files:
+            keys.append(key)
+            sizes.append(size)
+            stamps.append(stamp)
+        return cls(keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[ImageFile]:
+        columns = (self.keys, self.sizes.tolist(), self.stamps.tolist())
+        return map(ImageFile._make, zip(*columns, strict=True))
+
+    def by_key(self) -> FileTable:
+        """Return the files sorted by key."""
+        return self.take(np.array(sorted(range(len(self)), key=self.keys.__getitem__), np.int64))
+
+    def take(self, numbers: IntArray) -> FileTable:
+        """Return the files with these numbers, in this order."""
+        keys = [self.keys[number] for number in numbers.tolist()]
+        return FileTable(keys, self.sizes[numbers], self.stamps[numbers])
+
 
 _LABEL = Feature("label", "label", "int64")
 _NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map, not_classes
-from tfshards.prep.sources.groups import require_values
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.classes import MAX_CLASSES, class_map, not_classes, usual_order
+from tfshards.prep.sources.keys import require_values, to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
     TEXT,
     StoredColumn,
@@ -22,7 +21,6 @@ from tfshards.prep.sources.tables.features import (
     shown,
     stored_column,
 )
-from tfshards.prep.sources.usual_splits import usual_order
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.patterns import key_pattern
+from tfshards.prep.sources.classes import SPLIT_FOLDERS
 from tfshards.prep.sources.tables.files import TableFile, read_table, table_path
-from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
+from tfshards.prep.sources.tree import key_pattern
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 from tfshards.schemas.storage.untrusted import open_regular

@@ -10,10 +10,10 @@ from typing import TypeAlias, cast
 
 import pyarrow as pa
 
+from tfshards.prep.imaging.convert import oriented_size
 from tfshards.prep.imaging.masks import View
 from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.oriented_size import oriented_size
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.fetching import Content, Request, StartedRows, read_as_listed
@@ -26,13 +26,11 @@ from tfshards.prep.sources.image_file import (
     read_unchanged,
 )
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
-from tfshards.prep.sources.tables.annotations import BOXES
+from tfshards.prep.sources.tables.annotations import BOXES, fitted_boxes
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import TEXT, values_of
-from tfshards.prep.sources.tables.fitted_boxes import fitted_boxes
-from tfshards.prep.sources.tables.images import combined
+from tfshards.prep.sources.tables.images import combined, location_of
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
-from tfshards.prep.sources.tables.remote_images import location_of
 from tfshards.prep.sources.tables.staging import (
     BYTES,
     DROPPED,

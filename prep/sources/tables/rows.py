@@ -9,15 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import twins
+from tfshards.prep.sources.classes import SPLIT_FOLDERS, twins
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.tables.column_roles import AssignedColumns
-from tfshards.prep.sources.tables.features import TEXT, StoredColumn, plain_column, row_bytes, shown
-from tfshards.prep.sources.tables.found_images import fields_of
+from tfshards.prep.sources.tables.column_roles import AssignedColumns, fields_of
+from tfshards.prep.sources.tables.features import (
+    TEXT,
+    StoredColumn,
+    is_image_struct,
+    plain_column,
+    row_bytes,
+    shown,
+)
 from tfshards.prep.sources.tables.labels import folder_splits, split_column
-from tfshards.prep.sources.tables.nested import is_image_struct
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SAME, SPLIT, VALUE
-from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError
 
 

@@ -13,27 +13,27 @@ import pyarrow as pa
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.classes import check_class_names, twins
-from tfshards.prep.sources.deep_files import depth_warning
-from tfshards.prep.sources.image_file import image_feature, mask_feature
+from tfshards.prep.sources.image_file import depth_warning, image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tables.annotations import CATEGORY
 from tfshards.prep.sources.tables.coco import read_coco
-from tfshards.prep.sources.tables.column_roles import AssignedColumns, ColumnRoles, assign_columns
-from tfshards.prep.sources.tables.features import StoredColumn, is_list_type, stored_column
-from tfshards.prep.sources.tables.files import TableFile, check_unicode
-from tfshards.prep.sources.tables.found_images import (
+from tfshards.prep.sources.tables.column_roles import (
+    AssignedColumns,
+    ColumnRoles,
+    assign_columns,
     check_found,
     check_header,
     embedded_images,
     image_structs,
     with_found_images,
 )
-from tfshards.prep.sources.tables.images import same_images, stat_images, unmentioned
+from tfshards.prep.sources.tables.features import StoredColumn, is_along_rows, is_list_type, stored_column
+from tfshards.prep.sources.tables.files import TableFile, check_unicode
+from tfshards.prep.sources.tables.images import is_url, same_images, stat_images, unmentioned
 from tfshards.prep.sources.tables.labels import label_column, label_fault, unused_label
-from tfshards.prep.sources.tables.nested import is_along_rows
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.remote_images import is_url
 from tfshards.prep.sources.tables.rows import (
     in_order_of_keys,
     rows_to_stage,
@@ -41,7 +41,6 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
-from tfshards.prep.sources.tree_of import tree_of
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.option import check_choices, option

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import MAX_CLASSES
+from tfshards.prep.sources.classes import MAX_CLASSES, SPLIT_FOLDERS
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
     Annotations,
@@ -21,7 +21,6 @@ from tfshards.prep.sources.tables.annotations import (
     relative,
 )
 from tfshards.prep.sources.tree import images_in
-from tfshards.prep.sources.usual_splits import SPLIT_FOLDERS
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage.untrusted import OPTIONS
 

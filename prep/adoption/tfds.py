@@ -1,4 +1,4 @@
-"""Read the features that TensorFlow Datasets (TFDS 4.9) declares in ``features.json``, and apply them."""
+"""Read the metadata of TensorFlow Datasets (TFDS 4.9): names of dataset and classes, features."""
 
 from __future__ import annotations
 
@@ -6,14 +6,61 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfshards.prep.adoption.roles import FeatureRoles
-from tfshards.prep.adoption.seen import Seen
-from tfshards.prep.views.tfds import FEATURES_NAME
-from tfshards.schemas import Feature
+from tfshards.prep.adoption.seen import FeatureRoles, Seen
+from tfshards.prep.views.tfds import FEATURES_NAME, INFO_NAME, MARK, labels_name
+from tfshards.schemas import Feature, InputError
 from tfshards.schemas.feature import KINDS, feature_faults
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import METADATA, read_whole
+
+
+def tfds_folders(root: AnyPath, paths: Iterable[str]) -> list[str]:
+    """Return the folders of ``paths``, relative to ``root``, that TFDS wrote."""
+    folders = sorted({path.rpartition("/")[0] for path in paths})
+    return [folder for folder in folders if _is_of_tfds(root / folder / INFO_NAME)]
+
+
+def tfds_name(root: AnyPath, folders: Iterable[str]) -> str | None:
+    """Return the name that TFDS gave the dataset, if there is one name."""
+    names = set()
+    for folder in folders:
+        try:
+            info = load_json(read_whole(root / folder / INFO_NAME, METADATA))
+        except ValueError:
+            continue
+        name = info.get("name") if isinstance(info, dict) else None
+        names |= {name} if isinstance(name, str) else set()
+    return names.pop() if len(names) == 1 else None
+
+
+def tfds_class_names(root: AnyPath, folders: Iterable[str], feature: str) -> tuple[str, ...]:
+    """Return the names of a feature's classes in label order; empty if TFDS has none.
+
+    Raises:
+        InputError: the file of the names cannot be read, or two folders have different names.
+    """
+    found: dict[tuple[str, ...], AnyPath] = {}
+    for folder in folders:
+        path = root / folder / labels_name(feature)
+        if not path.is_file():
+            continue
+        try:
+            lines = read_whole(path, METADATA).decode("utf-8").replace("\r", "\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise InputError("tfds-classes-unreadable", path=path, error=error) from None
+        # TFDS strips lines and skips empty ones
+        found[tuple(line.strip() for line in lines if line.strip())] = path
+    if len(found) > 1:
+        one, other = list(found.values())[:2]
+        raise InputError("tfds-classes-differ", one=one, other=other)
+    return next(iter(found), ())
+
+
+def _is_of_tfds(info: AnyPath) -> bool:
+    # tfshards writes this file as well
+    return info.is_file() and MARK.encode("ascii") not in read_whole(info, METADATA)
+
 
 Shape = tuple[int | None, ...]
 
