@@ -7,6 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from tests.errors import raises
 from tfshards import loader
 from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, audit, build
 from tfshards.prep.auditing.audit import audit_text
@@ -36,11 +37,11 @@ def test_the_loader_delivers_the_label_of_no_class(dataset):
 
 
 def test_options_that_need_classes_are_refused_for_a_split_without(dataset):
-    with pytest.raises(InputError, match=r"^split 'test' of .* has no labels, so its classes cannot be weig"):
+    with raises(InputError, "weights-no-labels", name="test"):
         loader.class_weights(dataset, "test")
-    with pytest.raises(OptionsError, match=r"split 'test' has no counted labels; name a feature that holds"):
+    with raises(OptionsError, "weights-no-classes", split="test"):
         loader.load(dataset, "test", batch_size=2, sample_weights="balanced")
-    with pytest.raises(OptionsError, match=r"split 'test' of .* has no examples of classes=\['cat'\]$"):
+    with raises(OptionsError, "classes-no-examples"):
         loader.load(dataset, "test", batch_size=2, classes=["cat"])
     assert loader.class_weights(dataset, "train") == {0: 1.0, 1: 1.0}
 

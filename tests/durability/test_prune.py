@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, Pruned, build, prune, verify
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli import main as cli
@@ -102,7 +103,7 @@ def test_rejects_and_the_build_area_are_removed(tmp_path):
         log=lambda _: None,
     )
     after = contents(out)
-    with pytest.raises(BuildError, match="more than max_rejected= allows"):
+    with raises(BuildError, "too-many-rejected"):
         build(source, out, shards=2, seed=2, overwrite=True, engine="local", log=lambda _: None)
     create(out / ".build" / "staged-abcabcab")
     (out / ".build" / "staged-abcabcab" / "copy").write_bytes(bytes(10))
@@ -125,7 +126,7 @@ def test_rejects_and_the_build_area_are_removed(tmp_path):
 def test_a_build_that_ended_without_a_commit_is_removed_completely(tmp_path):
     write_inputs(tmp_path)
     out = tmp_path / "data"
-    with pytest.raises(BuildError, match="more than max_rejected= allows"):
+    with raises(BuildError, "too-many-rejected"):
         build(ImageFolder(tmp_path / "photos"), out, shards=2, engine="local", log=lambda _: None)
     (out / "mine.txt").write_text("mine")
     found = prune(out)
@@ -137,7 +138,7 @@ def test_shards_that_may_have_been_committed_stay(two_generations):
     out, *_ = two_generations
     (out / "dataset.json").unlink()
     before = contents(out)
-    with pytest.raises(InputError, match="holds neither a dataset nor an unfinished build; nothing was"):
+    with raises(InputError, "nothing-to-prune"):
         prune(out)
     (out / AREA_NAME).mkdir()
     create(out / AREA_NAME / "staged-abcabcab")
@@ -170,11 +171,11 @@ def test_a_file_with_another_hard_link_frees_nothing(tmp_path):
 REFUSED = {
     "a folder of other files": (
         InputError,
-        r"data holds neither a dataset nor an unfinished build; nothing was",
+        "nothing-to-prune",
     ),
     "no folder": (
         InputError,
-        r"data holds neither a dataset nor an unfinished build; nothing was removed$",
+        "nothing-to-prune",
     ),
 }
 
@@ -188,7 +189,7 @@ def test_a_folder_without_a_dataset_is_refused(case, tmp_path):
         (out / "index" / "data-train-01234567.tfrecord-00000-of-00001.idx").touch()
     before = contents(out)
     error, message = REFUSED[case]
-    with pytest.raises(error, match=message):
+    with raises(error, message):
         prune(out)
     assert contents(out) == before
 
@@ -197,7 +198,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(two_g
     out, *_ = two_generations
     (out / "dataset.json").write_text("{}")
     before = contents(out)
-    with pytest.raises(FormatError, match=r"dataset\.json"):
+    with raises(FormatError, "format"):
         prune(out)
     assert contents(out) == before
 
@@ -205,7 +206,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(two_g
 def test_nothing_is_removed_while_a_build_is_running(two_generations):
     out, *_ = two_generations
     before = contents(out)
-    with locked(out), pytest.raises(InputError, match="another build is writing to it; wait until"):
+    with locked(out), raises(InputError, "build-running"):
         prune(out)
     assert contents(out) == before
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.errors import fault, raises
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import (
     Assignment,
@@ -211,25 +212,25 @@ def test_each_of_many_workers_has_one_lane():
 @pytest.mark.parametrize(
     ("global_batch_size", "num_workers", "lanes", "message"),
     [
-        (12, 1, 5, r"Shuffle\.lanes=5 does not divide the global batch size 12; .* such as 4"),
-        (12, 1, 24, r"Shuffle\.lanes=24 does not divide the global batch size 12; .* such as 12"),
+        (12, 1, 5, fault("lanes-batch", wanted=5, global_batch_size=12)),
+        (12, 1, 24, fault("lanes-batch", wanted=24, global_batch_size=12)),
         (
             12,
             3,
             4,
-            r"Shuffle\.lanes=4 cannot be divided evenly among 3 workers; .* of 3, .* workers to 1, 2 or 4$",
+            fault("lanes-workers", wanted=4, num_workers=3),
         ),
-        (12, 2, 3, r"cannot be divided evenly among 2 workers; use a multiple of 2, .* workers to 1 or 3$"),
+        (12, 2, 3, fault("lanes-workers", wanted=3, num_workers=2)),
         (
             12,
             3,
             1,
-            r"cannot be divided evenly among 3 workers; use a multiple of 3, .* number of workers to 1$",
+            fault("lanes-workers", wanted=1, num_workers=3),
         ),
     ],
 )
 def test_lanes_that_do_not_fit_are_refused(global_batch_size, num_workers, lanes, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         assign(
             100,
             Stored(10),

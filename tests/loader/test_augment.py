@@ -7,6 +7,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tests.errors import raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
 from tfshards.loader.examples.augment import draws_of, random_box
@@ -208,5 +209,5 @@ def test_an_image_depends_only_on_seed_epoch_and_example(photos):
 
 def test_a_normalization_that_does_not_fit_the_images_is_refused(photos):
     image = Image((4, 4), channels=None, dtype="float32", normalize=((0, 0, 0, 0), 1))
-    with pytest.raises(OptionsError, match="has a mean for 4 channels, but images have 3"):
+    with raises(OptionsError, "normalize-channels", name="mean", num_part=4):
         loader.load(photos, batch_size=2, image=image)

@@ -9,6 +9,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Boxes, Image, Shuffle
@@ -343,9 +344,7 @@ def test_boxes_of_one_of_several_images(write_dataset, tmp_path):
     values = {"left": picture(1, "PNG"), "image": picture(2, "PNG"), "boxes": [[0, 0, 4, 4]]}
     path = write_dataset(tmp_path / "two", schema, {"train": [[values]]})
     options = {"batch_size": 1, "image": IMAGE}
-    with pytest.raises(
-        OptionsError, match=r"^Boxes\.image=None must name a decoded image; those are 'left',"
-    ):
+    with raises(OptionsError, "boxes-image-decoded"):
         loader.load(path, boxes=Boxes("boxes", "xyxy"), **options)
     (batch,) = loader.load(path, boxes=Boxes("boxes", "xyxy", image="left"), **options)
     height, width = edges_of(1)[1]
@@ -397,9 +396,7 @@ BESIDE = ("objects/category", "objects/names")
 def test_a_crop_needs_every_list_that_belongs_to_the_boxes(objects):
     path = objects([[0, 0, 2, 2], [14, 9, 2, 2], [28, 18, 2, 2]])
     image = Image((10, 10), "center")
-    with pytest.raises(
-        OptionsError, match=r"^'objects/names' has the prefix of 'objects/bbox', but would keep"
-    ):
+    with raises(OptionsError, "boxes-left-out", left="objects/names", feature="objects/bbox"):
         loader.load(path, batch_size=1, image=image, boxes=Boxes("objects/bbox", "xywh", BESIDE[:1]))
     (batch,) = loader.load(path, batch_size=1, image=image, boxes=Boxes("objects/bbox", "xywh", BESIDE))
     assert batch["objects/bbox"].to_list() == [[[4.5, 4.5, 1, 1]]]
@@ -441,13 +438,25 @@ def test_boxes_that_stay_true_are_not_reported(objects, recwarn):
 @pytest.mark.parametrize(
     ("form", "boxes", "message"),
     [
-        ("yolo", Boxes("objects/bbox", "cxcywh"), r"use Boxes\('objects/bbox', 'cxcywh', normalized=True\)$"),
-        ("coco", Boxes("objects/bbox", "xywh", normalized=True), r"use Boxes\('objects/bbox', 'xywh'\)$"),
-        ("coco", Boxes("objects/bbox", "xyxy", BESIDE), r"use Boxes\('objects/bbox', 'xywh', along="),
+        (
+            "yolo",
+            Boxes("objects/bbox", "cxcywh"),
+            fault("boxes-format-stored", format="cxcywh", annotated="objects/bbox"),
+        ),
+        (
+            "coco",
+            Boxes("objects/bbox", "xywh", normalized=True),
+            fault("boxes-format-stored", format="xywh", annotated="objects/bbox"),
+        ),
+        (
+            "coco",
+            Boxes("objects/bbox", "xyxy", BESIDE),
+            fault("boxes-format-stored", annotated="objects/bbox"),
+        ),
     ],
 )
 def test_another_format_than_that_of_the_annotations_is_refused(form, boxes, message, objects):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         loader.load(objects(options=ANNOTATIONS[form]), batch_size=1, image=Image((8, 8)), boxes=boxes)
 
 
@@ -486,7 +495,5 @@ def test_a_crop_removes_boxes_without_an_area_and_outside_of_the_image(objects):
 
 def test_a_mask_is_not_the_image_of_boxes(objects):
     path, boxes = objects(), Boxes("objects/bbox", "xywh", image="mask")
-    with pytest.raises(
-        OptionsError, match=r"^Boxes\.image='mask' must name a decoded image; those are 'image'$"
-    ):
+    with raises(OptionsError, "boxes-image-decoded", image="mask", known="'image'"):
         loader.load(path, batch_size=1, image=Image((8, 8)), boxes=boxes)

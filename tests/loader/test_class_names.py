@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from tests.errors import raises
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
 
@@ -53,7 +54,7 @@ def test_the_first_class_that_differs_is_named(named, class_names, difference):
 
 
 def test_class_names_are_refused_for_a_dataset_without_them(unnamed):
-    with pytest.raises(OptionsError, match="unnamed0 has no class names, but class_names= has 3;"):
+    with raises(OptionsError, "class-names-differ"):
         loader.load(unnamed, batch_size=2, class_names=NAMES)
 
 
@@ -61,5 +62,5 @@ def test_classes_are_compared_before_anything_is_distributed(named):
     strategy = tf.distribute.get_strategy()
     (batch,) = loader.distribute(strategy, named, global_batch_size=6, class_names=NAMES)
     assert batch["label"].numpy().tolist() == [0, 1, 2, 0, 1, 2]
-    with pytest.raises(OptionsError, match="has the class 'dog' as number 1, class_names= as number 0"):
+    with raises(OptionsError, "class-names-differ"):
         loader.distribute(strategy, named, global_batch_size=6, class_names=("dog", "cat", "eel"))

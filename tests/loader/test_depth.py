@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Image
 from tfshards.loader.examples.augment import draws_of
@@ -99,15 +100,15 @@ def test_the_memory_of_decoding_counts_two_bytes_per_sample():
     [
         (
             Image(dtype="uint8"),
-            r"image 'scan' is stored as uint16; Image.dtype='uint8' must be uint16, float32, float16",
+            fault("image-dtype-stored", given="image 'scan'", stored="uint16"),
         ),
-        (Image(dtype="int32"), r"Image.dtype='int32' must be uint16, float32"),
-        (Image(dtype="float16"), r"Image.dtype='float16' ends at 65504; use 'float32', or normalize="),
-        ({"scan": Image(dtype="uint8")}, r"image 'scan' is stored as uint16"),
+        (Image(dtype="int32"), fault("image-dtype-stored", stored="uint16", dtype="int32")),
+        (Image(dtype="float16"), "image-float16"),
+        ({"scan": Image(dtype="uint8")}, fault("image-dtype-stored", given="image 'scan'", stored="uint16")),
     ],
 )
 def test_dtypes_that_cannot_hold_the_values_are_refused(scans, image, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         loader.load(scans, batch_size=1, image=image)
 
 
@@ -122,11 +123,7 @@ def test_float16_holds_normalized_values(scans):
 def test_images_of_8_bits_are_not_delivered_as_uint16(write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (*SIZE, 3)),))
     root = write_dataset(tmp_path, schema, {"train": [[{"image": JPEG}]]})
-    with pytest.raises(
-        OptionsError, match=r"is stored as uint8; Image.dtype='uint16' must be uint8, float32"
-    ):
+    with raises(OptionsError, "image-dtype-stored", stored="uint8", dtype="uint16"):
         loader.load(root, batch_size=1, image=Image(dtype="uint16"))
-    with pytest.raises(
-        OptionsError, match=r"which would be truncated to the stored integers; use dtype='float32'"
-    ):
+    with raises(OptionsError, "normalize-integers", integers="the stored integers"):
         Image(normalize="unit")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -289,5 +290,5 @@ def test_options_that_cannot_be_distributed_are_refused(dataset, options, messag
 
 
 def test_a_value_that_is_not_a_strategy_is_refused(dataset):
-    with pytest.raises(OptionsError, match=r"strategy='mirrored' must be a tf\.distribute\.Strategy"):
+    with raises(OptionsError, "strategy-type", strategy="mirrored"):
         loader.distribute("mirrored", dataset, global_batch_size=4)

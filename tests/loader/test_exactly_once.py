@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker, pipeline
@@ -228,11 +229,11 @@ def test_values_have_the_dtype_of_the_schema(numbered):
 @pytest.mark.parametrize(
     ("epochs", "start", "message"),
     [
-        (0, None, "epochs=0 must be at least 1, or None for no end"),
-        (-1, None, "epochs=-1 must be at least 1"),
-        (2, Position(2), r"start=Position\(epoch=2, step=0\) is after the end, epochs=2; .* at least 3"),
+        (0, None, fault("epochs-range", epochs=0)),
+        (-1, None, fault("epochs-range", epochs=-1)),
+        (2, Position(2), fault("start-after-end", epochs=2, epoch=3)),
     ],
 )
 def test_invalid_epochs_are_rejected(numbered, epochs, start, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         loader.load(numbered([4]), batch_size=2, epochs=epochs, start=start)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Image, Shuffle, Worker
@@ -137,7 +138,5 @@ def test_channels_unknown_to_the_schema_are_those_of_the_image(pairs, channels):
 
 
 def test_only_an_image_of_varying_size_requires_a_size(pairs):
-    with pytest.raises(
-        OptionsError, match=r"images in 'mask' are not known to be equal .*; use Image\(size="
-    ):
+    with raises(OptionsError, "image-sizes-differ", name="mask"):
         loader.load(pairs, batch_size=7, image={"thumb": Image(), "mask": Image()})

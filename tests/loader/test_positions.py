@@ -9,6 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Position, Progress, Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign, divisors
@@ -157,14 +158,14 @@ def test_a_shuffle_has_the_lanes_and_runs_of_the_position_unless_they_are_given(
 @pytest.mark.parametrize(
     ("order", "batch_size", "num_workers", "message"),
     [
-        (FACTS, 8, 3, "^3 workers cannot resume a run whose 8 lanes they do not divide; use 1, 2, 4, 8 w"),
-        ({**FACTS, **STORED}, 8, 3, "whose global batch of 8 examples they .*; use 1, 2, 4, 8 workers"),
-        (FACTS, 16, 1, r"is 16 \(batch_size=16 on each of 1 worker\), .* a run with 8; use batch_size=8,"),
-        (FACTS, 3, 2, r"is 6 \(batch_size=3 on each of 2 workers\), .* a run with 8; use batch_size=4,"),
+        (FACTS, 8, 3, fault("resume-workers", count=3, what="8 lanes")),
+        ({**FACTS, **STORED}, 8, 3, fault("resume-workers", what="global batch of 8 examples")),
+        (FACTS, 16, 1, fault("resume-batch", batch_size=16, batch_size2=16)),
+        (FACTS, 3, 2, fault("resume-batch", batch_size=6, batch_size2=3)),
     ],
 )
 def test_workers_that_cannot_resume_a_run_are_refused(order, batch_size, num_workers, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         check_workers(order, batch_size, Worker(0, num_workers))
     check_workers(None, batch_size, Worker(0, num_workers))
 
@@ -179,15 +180,15 @@ def test_workers_that_divide_the_lanes_can_resume_a_run(batch_size, num_workers)
     [
         (Position(), 1, Shuffle(), 41, None),
         (Position(0, 5), 1, None, 41, None),
-        (Position(0, 6), 1, None, 41, r"step=6\) does not exist: an epoch has 6 steps"),
+        (Position(0, 6), 1, None, 41, fault("start-step", num_steps=6)),
         (Position(), 1, None, 0, None),
         (Position(1), 2, None, 41, None),
-        (Position(2), 2, None, 41, "is after the end, epochs=2; .* use at least 3"),
+        (Position(2), 2, None, 41, fault("start-after-end", epochs=2, epoch=3)),
         (Position(2, order=FACTS), 2, None, 41, None),
-        (Position(2, 1, order=FACTS), 2, None, 41, "is after the end"),
-        (Position(3, order=FACTS), 2, None, 41, "is after the end"),
+        (Position(2, 1, order=FACTS), 2, None, 41, "start-after-end"),
+        (Position(3, order=FACTS), 2, None, 41, "start-after-end"),
         (Position(9), None, None, 41, None),
-        (Position(), 0, None, 41, "epochs=0 must be at least 1"),
+        (Position(), 0, None, 41, fault("epochs-range", epochs=0)),
     ],
 )
 def test_a_run_starts_before_its_end(start, epochs, shuffle, num_examples, message):
@@ -195,7 +196,7 @@ def test_a_run_starts_before_its_end(start, epochs, shuffle, num_examples, messa
     if message is None:
         check_start(start, epochs, assignment, shuffle)
     else:
-        with pytest.raises(OptionsError, match=message):
+        with raises(OptionsError, message):
             check_start(start, epochs, assignment, shuffle)
 
 
@@ -210,8 +211,7 @@ def test_the_default_lanes_of_a_run_of_an_unknown_number_of_workers_are_refused(
     if is_known:
         check_start(start, None, assignment, shuffle)
         return
-    message = r"16 workers do not divide the 136 lanes .* use \[1, 2, .*lanes=16\) if the run began with 16"
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, "resume-lanes", count=16, usual=136):
         check_start(start, None, assignment, shuffle)
 
 
@@ -241,7 +241,7 @@ def test_a_resumed_run_keeps_its_lanes(numbered):
     assert progress.position.order["lanes"] == 16, "the default of as many workers, not that of one"
     progress.advance()
     load(numbered, 8, 3, global_batch_size=272, start=progress.position, epochs=None)
-    with pytest.raises(OptionsError, match=r"34 workers cannot .* 16 lanes .* use 1, 2, 4, 8, 16 workers"):
+    with raises(OptionsError, "resume-workers", count=34, what="16 lanes"):
         load(numbered, 34, 3, global_batch_size=272, start=progress.position, epochs=None)
 
 
@@ -253,39 +253,37 @@ def test_a_resumed_run_keeps_its_lanes(numbered):
     [
         (
             {"num_workers": 3, "global_batch_size": 24},
-            "3 workers cannot .* 8 lanes .* use 1, 2, 4, 8 workers",
+            fault("resume-workers", count=3, what="8 lanes"),
         ),
-        ({"global_batch_size": 16}, "global batch size is 16 .* a run with 8; use batch_size=8, or leave"),
-        ({"num_workers": 2, "global_batch_size": 6}, "is 6 .*batch_size=3 on each of 2 .* use batch_size=4"),
+        ({"global_batch_size": 16}, fault("resume-batch", batch_size=16, batch_size2=16)),
+        ({"num_workers": 2, "global_batch_size": 6}, fault("resume-batch", batch_size=6, batch_size2=3)),
         (
             {"shuffle": Shuffle(seed=4)},
-            "in which Shuffle.seed was 3, here it is 4; use the value of the original run",
+            fault("resume-order", what="Shuffle.seed", get=3),
         ),
         (
             {"shuffle": Shuffle(how="full", seed=3)},
-            r"the kind of order \(Shuffle.how\) was 'runs', here .* 'full'",
+            fault("resume-order", get="runs", get2="full"),
         ),
-        ({"shuffle": None}, "was 'runs', here it is 'stored'"),
-        ({"shuffle": Shuffle(seed=3, lanes=4)}, "Shuffle.lanes was 8, here it is 4; leave it out"),
-        ({"shuffle": Shuffle(seed=3, run=7)}, "Shuffle.run was 2, here it is 7; leave it out"),
-        ({"remainder": "drop"}, "remainder= was 'keep', here it is 'drop'"),
+        ({"shuffle": None}, fault("resume-order", get="runs", get2="stored")),
+        ({"shuffle": Shuffle(seed=3, lanes=4)}, fault("resume-order", what="Shuffle.lanes", get=8)),
+        ({"shuffle": Shuffle(seed=3, run=7)}, fault("resume-order", what="Shuffle.run", get=2)),
+        ({"remainder": "drop"}, fault("resume-order", what="remainder=", get="keep")),
     ],
 )
 def test_a_run_with_a_different_order_cannot_be_resumed(numbered, where, options, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         load(numbered, start=where, **options)
 
 
 def test_a_run_of_a_different_split_or_dataset_cannot_be_resumed(numbered, where):
-    with pytest.raises(
-        OptionsError, match=r"the choice of examples was '41 .*', here it is '40 .*'; use the take="
-    ):
+    with raises(OptionsError, "resume-order", what="the choice of examples"):
         loader.load(numbered([40]), batch_size=8, shuffle=Shuffle(seed=3), remainder="keep", start=where)
     order = {**where.order, "build_id": "ffffffff"}
-    with pytest.raises(OptionsError, match="the build of the dataset was 'ffffffff', here it is '0123abcd'"):
+    with raises(OptionsError, "resume-order", what="the build of the dataset", get="ffffffff"):
         load(numbered, start=Position(1, 2, order))
     order = {**where.order, "unknown": "value"}
-    with pytest.raises(OptionsError, match=r"'unknown' was 'value', .* use the release that wrote"):
+    with raises(OptionsError, "resume-order", what="'unknown'", get="value"):
         load(numbered, start=Position(1, 2, order))
 
 
@@ -321,32 +319,29 @@ def test_a_checkpoint_holds_the_position_and_the_order(numbered, where, tmp_path
     other = Progress()
     tf.train.Checkpoint(progress=other).restore(path).assert_existing_objects_matched()
     assert other.position.to_json() == progress.position.to_json() == where.to_json()
-    with pytest.raises(OptionsError, match=r"Shuffle\.seed was 3, here it is 9"):
+    with raises(OptionsError, "resume-order", what="Shuffle.seed", get=3):
         load(numbered, start=other, shuffle=Shuffle(seed=9))
 
 
 def test_advance_raises_if_it_would_miscount(numbered, tmp_path):
     progress = Progress()
-    with pytest.raises(OptionsError, match=r"no dataset starts at this progress yet; .* load\(start="):
+    with raises(OptionsError, "progress-unstarted"):
         progress.advance()
     load(numbered, start=progress)
-    with pytest.raises(OptionsError, match=r"advance\(\) inside a tf\.function would count only once"):
+    with raises(OptionsError, "advance-in-graph"):
         tf.function(progress.advance, autograph=False)()
     path = tf.train.Checkpoint(progress=progress).save(str(tmp_path / "run"))
     progress.advance(2)
     tf.train.Checkpoint(progress=progress).restore(path)
-    with pytest.raises(
-        OptionsError,
-        match=r"set to epoch 0, step 0 after load.* at epoch 0, step 2; restore the checkpoint before",
-    ):
+    with raises(OptionsError, "progress-moved", now=0, now2=0):
         progress.advance()
 
 
 def test_a_folder_whose_last_checkpoint_is_missing_is_an_error(tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-7"\n')
-    with pytest.raises(InputError, match=r"ckpt-7\.index is missing; restore these files from a backup"):
+    with raises(InputError, "checkpoints-unreadable"):
         loader.Resume(tmp_path)
-    with pytest.raises(OptionsError, match="every=0 must be at least 1"):
+    with raises(OptionsError, "below-least", name="every", number=0):
         loader.Resume(tmp_path / "new", every=0)
 
 
@@ -370,9 +365,9 @@ def bytes_read():
 
 def test_a_load_that_fails_leaves_the_progress_as_it_was(numbered):
     progress = Progress()
-    with pytest.raises(OptionsError, match="less than the least"):
+    with raises(OptionsError, "budget-too-small"):
         loader.load(numbered(SIZES), batch_size=8, start=progress, memory_budget="1MiB")
-    with pytest.raises(OptionsError, match="no dataset starts at this progress yet"):
+    with raises(OptionsError, "progress-unstarted"):
         _ = progress.steps_per_epoch
     loader.load(numbered(SIZES), batch_size=4, start=progress)
     assert progress.steps_per_epoch == COUNT // 4

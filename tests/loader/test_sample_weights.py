@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -172,40 +173,35 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
 @pytest.mark.parametrize(
     ("sample_weights", "message"),
     [
-        (2.0, "sample_weights=2.0 must be 'balanced', weights by class such as {'cat': 2.0}, or the name"),
-        ({"cat": -1}, r"sample_weights\['cat'\]=-1 must be a number of at least 0"),
-        ({"cat": float("nan")}, r"sample_weights\['cat'\]=nan must be a number of at least 0"),
-        ({"cat": "2"}, r"sample_weights\['cat'\]='2' must be a number of at least 0"),
+        (2.0, fault("weights-type", sample_weights=2.0)),
+        ({"cat": -1}, fault("weight-range", name="cat", weight=-1)),
+        ({"cat": float("nan")}, fault("weight-range", name="cat")),
+        ({"cat": "2"}, fault("weight-range", name="cat", weight="2")),
         (
             {"cat": 1, "cow": 2},
-            "names 'cow', which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'",
+            fault("weights-class-unknown", key="cow", listed="'cat', 'dog', 'eel', 'fox'"),
         ),
-        ({4: 1}, "names 4, which is not a class; the classes are 'cat', 'dog', 'eel', 'fox'"),
-        ({"cat": 1, 0: 1}, "sample_weights= has two weights for the class 'cat'"),
-        ({"cat": 1, "dog": 1}, "has no weight for the class 'eel', which 1 examples of split 'train' have"),
-        ("even", "sample_weights='even' is neither 'balanced' nor a feature; the features are 'x', 'label'"),
+        ({4: 1}, fault("weights-class-unknown", key=4, listed="'cat', 'dog', 'eel', 'fox'")),
+        ({"cat": 1, 0: 1}, fault("weights-repeated", shown="'cat'")),
+        ({"cat": 1, "dog": 1}, fault("weights-missing", manifest="'eel'", counts=1)),
+        ("even", fault("weights-unknown", name="even")),
         (
             "x",
-            r"'x' must name a feature that holds one number per example, but it is a float of shape \(2,\)",
+            fault("weights-feature", name="x"),
         ),
-        ("label", "'label' must name a feature .* but it is a label .*weights by class are 'balanced'"),
-        ("name", "'name' must name a feature that holds one number per example, but it is a bytes"),
+        ("label", fault("weights-feature", name="label")),
+        ("name", fault("weights-feature", name="name", dtype="bytes")),
     ],
 )
 def test_invalid_weights_are_refused(labeled, sample_weights, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         loader.load(labeled, batch_size=2, select=("x",), sample_weights=sample_weights)
 
 
 def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, numbered_classes, labeled):
     for path, select in ((numbered([4]), None), (numbered_classes({}), ("x",))):
         for sample_weights in ("balanced", {0: 1}):
-            with pytest.raises(
-                OptionsError, match=r"weighs classes, but split 'train' has no counted labels"
-            ):
+            with raises(OptionsError, "weights-no-classes", split="train"):
                 loader.load(path, batch_size=2, select=select, sample_weights=sample_weights)
-    message = (
-        "add 'sample_weight', which is a feature already; use select=, or sample_weights='sample_weight'"
-    )
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, "weight-name-taken", weight="sample_weight"):
         loader.load(labeled, batch_size=2, sample_weights="balanced")

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
@@ -165,18 +166,14 @@ def test_a_split_of_only_damaged_records_is_an_error(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     for shard in path.glob("*.tfrecord-*"):
         shard.unlink()
-    with pytest.raises(
-        InputError, match=f"all {COUNT} records of split 'train' are damaged; `tfshards verify DATASET`"
-    ):
+    with raises(InputError, "all-damaged", number=38, name="train"):
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
 
 
 def test_a_missing_index_is_an_error(made, tmp_path):
     path = shutil.copytree(made["none"], tmp_path / "copy")
     (path / index_path(shard_of(path, 1).name)).unlink()
-    with pytest.raises(
-        FormatError, match=r"indexes of the shards .* 1 problem\n.*cannot be read: No such file"
-    ):
+    with raises(FormatError, "format"):
         loader.damaged_records(path)
 
 
@@ -184,7 +181,7 @@ def test_intact_records_of_a_different_dataset_are_an_error(numbered, tmp_path):
     path = shutil.copytree(numbered([5, 5]), tmp_path / "copy")
     one, two = sorted(path.glob("*.tfrecord-*"))
     one.write_bytes(two.read_bytes())
-    with pytest.raises(FormatError, match=f"{one.name}: its records differ from the manifest: .* instead of"):
+    with raises(FormatError, "format"):
         loader.load(path, batch_size=2, remainder="pad", on_damage="skip")
 
 

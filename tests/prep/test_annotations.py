@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from tests.errors import raises
 from tests.prep.test_table_nested import encoded
 from tfshards import loader
 from tfshards.prep import ImageOptions, Options, Table
@@ -272,19 +273,16 @@ def test_a_file_that_is_not_coco_is_reported(document, message, tmp_path):
 def test_images_that_coco_names_must_be_there(tmp_path):
     path = tmp_path / "instances_train.json"
     path.write_text(json.dumps({**coco(), "images": [], "annotations": []}))
-    with pytest.raises(InputError, match=r"\.json has no images; correct the file$"):
+    with raises(InputError, "coco-no-images"):
         Table(path, form="coco").stage(tmp_path)
     path.write_text(json.dumps(coco()))
-    with pytest.raises(
-        InputError,
-        match=r"\.json: none of its images, such as '0+9\.jpg', is found next to it; name the fold",
-    ):
+    with raises(InputError, "coco-images-missing", where="next to it"):
         Table(path, form="coco").stage(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"is found in .*empty; name the folder of images with root=$"):
+    with raises(InputError, "coco-images-missing"):
         Table(path, form="coco", root=tmp_path / "empty").stage(tmp_path)
     for form in ("coco", "yolo"):
-        with pytest.raises(InputError, match=r"^root='.*typo' is not a folder$"):
+        with raises(InputError, "root-not-a-folder"):
             Table(tmp_path, form=form, root=tmp_path / "typo").stage(tmp_path)
 
 
@@ -298,10 +296,7 @@ def test_a_missing_first_image_is_only_rejected(quick, tmp_path):
 
 def test_the_images_of_one_split_are_not_those_of_another(tmp_path):
     source = write_coco(tmp_path / "coco", {"train2017": "train2017", "val2017": "val2017"})
-    with pytest.raises(
-        InputError,
-        match=r"val2017\.json and .*train2017\.json name the same image '0+9\.jpg' in .*; name the f",
-    ):
+    with raises(InputError, "coco-images-repeated"):
         Table(source, form="coco", root=source / "train2017").stage(tmp_path)
 
 
@@ -418,25 +413,21 @@ def test_turned_images_without_boxes_are_accepted(quick, tmp_path):
 
 
 def test_folders_that_are_not_coco_are_reported(tmp_path):
-    with pytest.raises(
-        InputError, match=r"has neither annotations/instances_\*\.json nor \*/_annotations\.coco"
-    ):
+    with raises(InputError, "coco-no-files"):
         Table(tmp_path, form="coco").stage(tmp_path)
-    with pytest.raises(InputError, match=r"none\.json: cannot be read: No such file"):
+    with raises(InputError, "unreadable"):
         Table(tmp_path / "none.json", form="coco").stage(tmp_path)
     write_coco(tmp_path, {"train": "train", "val": "val"})
     other = json.dumps({**coco(), "categories": CATEGORIES[1:], "annotations": []})
     (tmp_path / "annotations" / "instances_val.json").write_text(other)
-    with pytest.raises(InputError, match=r"instances_val\.json: its categories are not those of .*train"):
+    with raises(InputError, "coco-categories-differ"):
         Table(tmp_path, form="coco").stage(tmp_path)
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(OptionsError, match=r"^form='voc' must be one of table, coco, yolo$"):
         Table(tmp_path, form="voc")
-    with pytest.raises(
-        OptionsError, match=r"^resize='short=8' would not resize the boxes, which are in pixels;"
-    ):
+    with raises(OptionsError, "resize-of-boxes", resize="short=8"):
         Table(tmp_path, ImageOptions(resize="short=8"), form="coco")
 
 
@@ -521,7 +512,7 @@ def test_yolo_may_list_the_images_of_each_split(quick, tmp_path, log):
     }
     assert [*examples(tmp_path / "out", "val")] == [Path(names[0]).name]
     (root / "val.txt").write_text(f"images/{names[0]}\nimages/./{names[0]}")
-    with pytest.raises(InputError, match=r"val\.txt, line 2: repeats the image 'images/\./"):
+    with raises(InputError, "yolo-image-repeated", number=2):
         quick(root, "yolo", "other")
     # a label of an image that no list names
     (root / "val.txt").unlink()
@@ -647,10 +638,10 @@ def test_what_is_not_yolo_is_reported(name, text, message, tmp_path):
 
 
 def test_sources_of_yolo_that_are_no_folders_are_reported(tmp_path):
-    with pytest.raises(InputError, match=r"none does not exist$"):
+    with raises(InputError, "path-missing"):
         Table(tmp_path / "none", form="yolo").stage(tmp_path)
     (tmp_path / "x.txt").write_text("")
-    with pytest.raises(InputError, match=r"x\.txt must be a folder or a data\.yaml$"):
+    with raises(InputError, "yolo-path"):
         Table(tmp_path / "x.txt", form="yolo").stage(tmp_path)
 
 
@@ -667,7 +658,7 @@ def test_only_text_files_in_the_source_are_read(quick, tmp_path, log):
     assert f"warning: 1 text file belongs to no image of the dataset, such as {extra!r}" in log
     (tmp_path / "images" / "ds" / "a.txt").unlink()
     (tmp_path / "images" / "ds" / "a.txt").symlink_to(other)
-    with pytest.raises(InputError, match=r"a\.txt' is outside .*ds; give .* with follow_links=True$"):
+    with raises(InputError, "outside"):
         quick(tmp_path / "images" / "ds", "yolo", "linked")
     quick(tmp_path / "images" / "ds", "yolo", "linked", follow_links=True)
     assert examples(tmp_path / "linked", "train")["a.jpg"]["objects/bbox"].tolist() == [[0.5, 0.5, 1, 1]]
@@ -675,17 +666,13 @@ def test_only_text_files_in_the_source_are_read(quick, tmp_path, log):
 
 def test_images_without_any_text_file_are_not_yolo(tmp_path):
     write_yolo(tmp_path / "images", ".", "../labels")
-    with pytest.raises(
-        InputError, match=r"images: no image has a text file of boxes, such as '.*a\.jpg'; they"
-    ):
+    with raises(InputError, "yolo-no-boxes"):
         Table(tmp_path / "images", form="yolo").stage(tmp_path)
 
 
 def test_a_root_without_a_yaml_has_no_effect(tmp_path):
     write_yolo(tmp_path, ".", ".")
-    with pytest.raises(
-        OptionsError, match=r"^root= has no effect, since .* has no data\.yaml; leave it out$"
-    ):
+    with raises(OptionsError, "yolo-root-useless"):
         Table(tmp_path, form="yolo", root=tmp_path).stage(tmp_path)
 
 
@@ -703,15 +690,12 @@ def test_a_yaml_may_name_folders_that_are_not_there(quick, tmp_path, log):
     line = "names the folder 'more/images' as 'holdout', which is not train, val or test: it is left out"
     assert f"warning: {config} {line}" in log
     (root / "data.yaml").write_text("train: ../none/images\nval: train/images\n")
-    with pytest.raises(
-        InputError, match=r"names the folder '\.\./none/images', which is not in .*; name its"
-    ):
+    with raises(InputError, "yolo-folder-missing", missing="../none/images"):
         quick(root, "yolo", "wrong")
 
 
 def test_captions_of_coco_are_refused_with_the_table_to_write(tmp_path):
     path = tmp_path / "captions_val2017.json"
     path.write_text(json.dumps({"images": [], "annotations": [{"id": 1, "image_id": 1, "caption": "a"}]}))
-    message = "holds captions rather than objects; write a table with the columns file_name and caption"
-    with pytest.raises(InputError, match=rf"^{path} {message}, .* without form='coco'$"):
+    with raises(InputError, "coco-captions"):
         Table(path, form="coco").stage(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.errors import raises
 from tfshards.prep import Arrays
 from tfshards.prep.sources.arrays.mapped import MappedFile, MappedParts
 from tfshards.schemas import InputError, OptionsError
@@ -212,7 +213,7 @@ def test_a_list_of_anything_but_paths_is_refused(paths, found, folder):
 
 def test_a_part_that_is_missing_or_changes_during_the_build_is_reported(folder):
     save("x-0.npy", "x-1.npy")
-    with pytest.raises(InputError, match=r"^x-2\.npy: cannot be read: No such file or directory$"):
+    with raises(InputError, "unreadable"):
         Arrays.open(["x-0.npy", "x-1.npy", "x-2.npy"]).stage(folder)
     (folder / "staged").mkdir()
     reader = Arrays.open(["x-0.npy", "x-1.npy"]).stage(folder / "staged")
@@ -220,9 +221,9 @@ def test_a_part_that_is_missing_or_changes_during_the_build_is_reported(folder):
     assert column.take(np.array([3, 0, 2])).tolist() == [3, 0, 2]
     os.utime("x-1.npy", ns=(1, 1))
     assert column.take(np.array([1])).tolist() == [1]
-    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build listed it"):
+    with raises(InputError, "changed-file"):
         column.take(np.array([0, 2]))
-    with pytest.raises(InputError, match=r"x-1\.npy: changed after the build listed it"):
+    with raises(InputError, "changed-file"):
         column.check_unchanged()
 
 

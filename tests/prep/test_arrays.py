@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.arrays.files import stage_chunks
@@ -274,24 +275,27 @@ def test_a_command_line_names_arrays_by_name_stem_or_member(in_folder, stage):
 
 
 COMMAND_LINES = {
-    "no type that is known": (["x.txt"], r"^x\.txt: must be NAME=FILE\.npy, FILE\.npy or FILE\.npz$"),
-    "no name": (["=x.npy"], r"^=x\.npy: must be NAME=FILE\.npy"),
-    "a name for all of an archive": (["x=more.npz"], r"^x=more\.npz: must be NAME=FILE\.npy"),
-    "one name twice": (["x.npy", "x=y.npy"], r"^x=y\.npy: two arrays are named 'x'; name them with"),
-    "the name of the row number": (["key=x.npy"], r"^key=x\.npy: an array cannot be named 'key'"),
-    "the same by its stem": (["key.npy"], r"^key\.npy: an array cannot be named 'key'; name it with NAME="),
-    "a name that is not printable": (["a\nb=x.npy"], r"cannot be named 'a\\nb'"),
+    "no type that is known": (["x.txt"], fault("array-argument", argument="x.txt")),
+    "no name": (["=x.npy"], fault("array-argument", argument="=x.npy")),
+    "a name for all of an archive": (["x=more.npz"], fault("array-argument", argument="x=more.npz")),
+    "one name twice": (["x.npy", "x=y.npy"], fault("array-names-repeated", argument="x=y.npy", name="x")),
+    "the name of the row number": (
+        ["key=x.npy"],
+        fault("array-name-of-file", argument="key=x.npy", feature="key"),
+    ),
+    "the same by its stem": (["key.npy"], fault("array-name-of-file", argument="key.npy", feature="key")),
+    "a name that is not printable": (["a\nb=x.npy"], "array-name-of-file"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
 def test_a_wrong_command_line_is_reported_without_reading_the_disk(arguments, message, in_folder):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         Arrays.open(arguments)
 
 
 def test_no_arrays_is_an_error_at_once():
-    with pytest.raises(OptionsError, match=r"^arrays= is empty; give at least one array$"):
+    with raises(OptionsError, "arrays-empty"):
         Arrays({})
 
 
@@ -346,27 +350,25 @@ def test_arrays_that_cannot_be_stored_are_refused_with_a_remedy(arrays, message,
     [
         (
             "uint64",
-            r"^lists='x': uint64 fits neither an int64 nor a float32 list; leave the array out of lists=$",
+            fault("list-dtype", name="x", dtype="uint64"),
         ),
-        ("float64", r"^lists='x': float64 fits neither"),
-        ("complex64", r"^lists='x': complex64 fits neither"),
+        ("float64", fault("list-dtype", name="x", dtype="float64")),
+        ("complex64", fault("list-dtype", name="x", dtype="complex64")),
     ],
 )
 def test_a_dtype_that_no_list_holds_exactly_is_refused_as_a_list(dtype, message, stage):
-    with pytest.raises(InputError, match=message):
+    with raises(InputError, message):
         stage(Arrays({"x": np.zeros((2, 2), dtype)}, lists=("x",))).listing()
 
 
 def test_storing_an_unknown_array_as_a_list_is_an_error(stage):
-    with pytest.raises(InputError, match=r"^lists='z' is not the name of an array; the arrays are x, y$"):
+    with raises(InputError, "list-unknown", unknown="z"):
         stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
 
 
 @pytest.mark.parametrize("dtype", ["S3", "U3"])
 def test_strings_cannot_be_stored_as_a_list_of_numbers(dtype, stage):
-    with pytest.raises(
-        InputError, match=r"^lists='x': strings cannot be stored as a list of numbers; leave the array out"
-    ):
+    with raises(InputError, "list-of-strings", name="x"):
         stage(Arrays({"x": np.zeros(2, dtype)}, lists=("x",))).listing()
 
 
@@ -482,16 +484,16 @@ def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
     for source in ({"x": tmp_path / "gone.npy"}, {"x": Member(str(tmp_path / "gone.npz"), "x")}):
         with pytest.raises(InputError, match=r"gone\.np.*: cannot be read: .*No such file"):
             stage(Arrays(source))
-    with pytest.raises(InputError, match=r"gone\.npz: cannot be read: .*No such file"):
+    with raises(InputError, "npz-unreadable"):
         Arrays.open([str(tmp_path / "gone.npz")])
     (tmp_path / "folder.npy").mkdir()
-    with pytest.raises(InputError, match=r"folder\.npy: cannot be read: Is a directory$"):
+    with raises(InputError, "unreadable"):
         stage(Arrays({"x": tmp_path / "folder.npy"}))
 
 
 def test_a_missing_member_is_named(tmp_path, stage):
     np.savez(tmp_path / "all.npz", x=np.zeros(2))
-    with pytest.raises(InputError, match=r"all\.npz\[y\]: cannot be read: .*no item named 'y\.npy'"):
+    with raises(InputError, "npz-unreadable"):
         stage(Arrays({"y": Member(str(tmp_path / "all.npz"), "y")}))
 
 
@@ -529,15 +531,13 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
     rows = listing.rows(np.arange(3))
     assert reader.read(rows, listing.schema)[2].values[0] == 2
     os.utime(path, ns=(1, 1))
-    with pytest.raises(
-        InputError, match=r"x\.npy: changed after the build listed it; run the command again$"
-    ):
+    with raises(InputError, "changed-file"):
         reader.read(rows, listing.schema)
     np.save(path, np.arange(2))
-    with pytest.raises(InputError, match="changed after the build listed it"):
+    with raises(InputError, "changed-file"):
         reader.read(rows, listing.schema)
     path.unlink()
-    with pytest.raises(InputError, match=r"x\.npy: cannot be read: No such file or directory$"):
+    with raises(InputError, "unreadable"):
         reader.read(rows, listing.schema)
 
 

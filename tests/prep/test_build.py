@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.errors import fault, raises
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, append, plan, verify
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.progress.lines import Reporter
@@ -165,12 +166,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     assert quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=allowed).totals.rejected == 2
     strict = Options(max_rejected=0.099)
     out = tmp_path / "strict"
-    with pytest.raises(
-        BuildError,
-        match=r"^2 of 20 inputs are rejected \(2 unreadable\), more than max_rejected= allows \(9\.9%\)\n"
-        r"  'a/000-bad\.jpg' \(unreadable\): starts with .*\n  'b/001-bad\.jpg' \(unreadable\): .*\n"
-        r".*/strict/\.build/[0-9a-f]{8}/rejected\.jsonl lists them; fix them and build again, or ",
-    ):
+    with raises(BuildError, "too-many-rejected", num_rejects=2, inputs=20):
         quiet_build(ImageFolder(root), out, shards=2, options=strict)
     (listed,) = (out / AREA_NAME).glob("*/rejected.jsonl")
     assert [json.loads(line)["key"] for line in listed.read_text().splitlines()] == [
@@ -225,9 +221,7 @@ def test_the_five_most_common_reasons_are_reported(tmp_path, quiet_build):
     root.mkdir()
     for number, reason in enumerate(reasons):
         (root / f"{reason}{number}.png").touch()
-    with pytest.raises(
-        BuildError, match=r"^21 of 21 inputs are rejected \(6 f, 5 e, 4 d, 3 c, 2 b\), more than"
-    ):
+    with raises(BuildError, "too-many-rejected", num_rejects=21, inputs=21):
         quiet_build(Rejecting(root), tmp_path / "out", shards=3)
 
 
@@ -235,7 +229,7 @@ def test_one_percent_of_rejects_is_allowed_by_default(image_folder, tmp_path, qu
     root = image_folder(with_rejects(99, 1))
     assert quiet_build(ImageFolder(root), tmp_path / "out", shards=1).totals.rejected == 1
     (root / "a" / "000.png").unlink()
-    with pytest.raises(BuildError, match=r"^1 of 99 inputs is rejected .*allows \(1%\)"):
+    with raises(BuildError, "too-many-rejected", num_rejects=1, inputs=99):
         quiet_build(ImageFolder(root), tmp_path / "out2", shards=1)
 
 
@@ -274,7 +268,7 @@ def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
         "--runner=apache_beam.runners.render.RenderRunner",
         f"--render_output={tmp_path / 'pipeline.dot'}",
     ]
-    with pytest.raises(BuildError, match=r"^the pipeline ended without shard 0 of split 'train'$"):
+    with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
 
 
@@ -607,7 +601,7 @@ def test_a_worker_ends_when_another_has_failed(small_folder, tmp_path):
     task = task_of(small_folder, tmp_path)
     task.area.stop("the reason")
     task.area.stop("a later one")
-    with pytest.raises(BuildError, match=r"^stopped because another worker failed$"):
+    with raises(BuildError, "build-stopped"):
         write_shard(task, SHARD)
     assert task.area.stop_path.read_text() == "the reason"
     assert task.area.read_finished("first", SHARD) is None
@@ -659,40 +653,38 @@ def test_many_shards_of_many_workers_are_each_written_once(tmp_path, quiet_build
 
 
 ERRORS = {
-    "no shards": ({"shards": 0}, OptionsError, r"^shards=0 must be at least 1$"),
-    "a negative seed": ({"seed": -1}, OptionsError, r"^seed=-1 must lie between 0 and 2\^63 - 1$"),
-    "a seed too large": ({"seed": 1 << 63}, OptionsError, r"^seed=9223372036854775808 must lie"),
+    "no shards": ({"shards": 0}, OptionsError, fault("shards-range", asked="shards=0")),
+    "a negative seed": ({"seed": -1}, OptionsError, fault("seed-range", seed=-1)),
+    "a seed too large": ({"seed": 1 << 63}, OptionsError, fault("seed-range", seed=9223372036854775808)),
     "number and size of shards": (
         {"shards": 2, "options": Options(shard_size=9)},
         OptionsError,
-        r"^shards= and shard_size= exclude each other: give one of them$",
+        "shards-and-size",
     ),
     "more shards than examples": (
         {"shards": 64},
         InputError,
-        r"^shards=64 exceeds the 13 examples of split 'train'; use at most 13$",
+        fault("shards-too-many", asked="shards=64", examples=13),
     ),
     "more shards than examples in one split": (
         {"shards": 4, "options": Options(splits={"train": 0.9, "val": 0.1})},
         InputError,
-        r"^shards=4 exceeds the 1 example of split 'val'; use at most 1, for example "
-        r"shards=\{\"train\": 4, \"val\": 1\}$",
+        fault("shards-too-many-of-splits", asked="shards=4", examples=1),
     ),
     "more shards than examples in one split, by its number": (
         {"shards": {"val": 4}, "options": Options(splits={"train": 0.9, "val": 0.1})},
         InputError,
-        r"^shards=\{\"val\": 4\} exceeds the 1 example of split 'val'; use at most 1, for example "
-        r"shards=\{\"train\": 1, \"val\": 1\}$",
+        fault("shards-too-many-of-splits", asked='shards={"val": 4}', examples=1),
     ),
     "shards of no split": (
         {"shards": {"val": 2}},
         InputError,
-        r"^shards=\{\"val\": 2\} names an unknown split; the only split is train$",
+        fault("split-unknown", asked='shards={"val": 2}'),
     ),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},
         InputError,
-        r"^split 'val' would be empty: 0\.01 of 13 examples; give it a larger ratio or more data$",
+        fault("split-empty", name="val", share="0.01 of 13 examples"),
     ),
 }
 
@@ -701,24 +693,20 @@ ERRORS = {
 def test_invalid_inputs_are_reported_before_anything_is_written(
     arguments, error, message, small_folder, tmp_path, quiet_build
 ):
-    with pytest.raises(error, match=message):
+    with raises(error, message):
         quiet_build(ImageFolder(small_folder), tmp_path / "new" / "folders" / "out", **arguments)
     assert not (tmp_path / "new").exists()
 
 
 def test_ratios_for_a_source_that_has_splits_are_an_error(image_folder, tmp_path, quiet_build):
     root = image_folder({"train/1.png": 1, "val/1.png": 1})
-    with pytest.raises(
-        InputError, match=r"^the source already has the splits train, val; leave out splits=$"
-    ):
+    with raises(InputError, "splits-of-source"):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(splits={"train": 1}))
 
 
 def test_stratifying_requires_labels(tmp_path, quiet_build):
     options = Options(splits={"train": 0.5, "val": 0.5}, stratify=True)
-    with pytest.raises(
-        InputError, match=r"^stratify=True requires one label per example, and the source has no labels$"
-    ):
+    with raises(InputError, "stratify-no-labels"):
         quiet_build(Arrays({"x": np.arange(9)}), tmp_path / "out", options=options)
 
 
@@ -755,5 +743,5 @@ def test_a_dataset_much_larger_than_its_source_is_explained(options, explanation
 
 def test_a_shard_size_without_effect_is_refused(small_folder, tmp_path, quiet_build):
     options = Options(shard_size=1000)
-    with pytest.raises(InputError, match=r"^shard_size= has no effect, since shards= names every split; "):
+    with raises(InputError, "shard-size-useless"):
         quiet_build(ImageFolder(small_folder), tmp_path / "out", shards={"train": 1}, options=options)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.errors import fault, raises
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.sources.classes import class_map, class_names_of, read_class_names, twins
 from tfshards.prep.views.table import labels_text
@@ -78,9 +79,9 @@ def test_a_faulty_line_is_named(text, message, tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.txt: cannot be read: No such file or directory$"):
+    with raises(InputError, "unreadable"):
         read_class_names(tmp_path / "gone.txt")
-    with pytest.raises(InputError, match=r"cannot be read: Is a directory$"):
+    with raises(InputError, "unreadable"):
         read_class_names(tmp_path)
 
 
@@ -137,16 +138,16 @@ def test_class_names_that_people_may_confuse_are_reported(names, lines):
 
 
 WRONG = {
-    "text": ("cat", r"^class_names='cat' must be a list of strings, in label order$"),
-    "numbers": ([1, 2], r"^class_names=\[1, 2\] must be a list of strings"),
-    "none": ([], r"^class_names= is empty; leave it out to use the class names in the data$"),
-    "one twice": (["a", "b", "a"], r"^class_names= contains 'a' twice; give each class once$"),
+    "text": ("cat", fault("class-names-type", names="cat")),
+    "numbers": ([1, 2], "class-names-type"),
+    "none": ([], "class-names-empty"),
+    "one twice": (["a", "b", "a"], fault("class-name-repeated", twice="a")),
 }
 
 
 @pytest.mark.parametrize(("names", "message"), WRONG.values(), ids=WRONG.keys())
 def test_an_invalid_label_map_is_reported_at_once(names, message):
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, message):
         ImageFolder("x", class_names=names)
 
 
@@ -166,24 +167,20 @@ def test_a_build_uses_the_map_and_the_map_of_its_dataset_gives_the_same_build(
         assert quiet_build(ImageFolder(root, class_names=again), tmp_path / "2" / "out") == first
     (root / "ca\nt" / "2.png").unlink()
     (root / "ca\nt").rmdir()
-    with pytest.raises(
-        InputError, match=r"'ca\\nt' is among them, but there is no folder of that name; create empty"
-    ):
+    with raises(InputError, "classes-differ"):
         quiet_build(ImageFolder(root, class_names=order), tmp_path / "3" / "out")
 
 
 def test_a_dataset_without_named_classes_has_no_label_map(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "out")
-    with pytest.raises(
-        InputError, match=r"out: the classes have no names; choose a dataset with class names$"
-    ):
+    with raises(InputError, "classes-no-names"):
         class_names_of(tmp_path / "out")
 
 
 def test_a_label_map_works_for_arrays_too(tmp_path, quiet_build):
     source = Arrays({"label": np.array(["b", "a", "b"])}, class_names=("b", "a"))
     assert quiet_build(source, tmp_path / "out").splits["train"].label_counts == {"b": 2, "a": 1}
-    with pytest.raises(InputError, match=r"'b' is not one of"):
+    with raises(InputError, "array-label-unknown", each="b"):
         quiet_build(Arrays({"label": np.array(["b"])}, class_names=("a",)), tmp_path / "2")
 
 
@@ -261,14 +258,11 @@ def test_the_command_line_takes_a_label_map_from_a_file_or_a_dataset(small_folde
 
 
 def test_missing_classes_cannot_be_allowed_without_class_names():
-    message = (
-        "^allow_missing_classes=True has no effect without class_names= or split_folders=; give the names"
-    )
-    with pytest.raises(OptionsError, match=message):
+    with raises(OptionsError, "allow-missing-useless"):
         ImageFolder("photos", allow_missing_classes=True)
 
 
 def test_class_names_for_a_folder_without_classes_are_refused(image_folder):
     root = image_folder({"1.png": 1})
-    with pytest.raises(InputError, match=rf"^{root} has no class folders; leave out class_names=$"):
+    with raises(InputError, "class-names-useless"):
         ImageFolder(root, class_names=["cat"]).listing()

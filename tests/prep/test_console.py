@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow
 import pytest
 
+from tests.errors import raises
 from tests.prep.job_services import free_port
 from tfshards.prep import Arrays, ImageFolder, build, limited_jobs, verify
 from tfshards.prep.cli.main import main
@@ -397,7 +398,7 @@ def test_jobs_limit_processes_and_threads(run):
             assert num_jobs() == 3
     assert pyarrow.cpu_count() == of_arrow
     for number in (0, -1, True, "2"):
-        with pytest.raises(OptionsError, match=r"^jobs=.* must be an integer of at least 1$"):
+        with raises(OptionsError, "jobs-range"):
             limited_jobs(number).__enter__()
     assert "--jobs 0 must be an integer of at least 1" in run("verify out --jobs 0")[2]
     status, _, err = run("build arrays x.npy new --jobs 2 -- --direct_num_workers=2")
@@ -504,6 +505,6 @@ def test_a_home_folder_that_was_not_expanded_is_refused(line, run, monkeypatch, 
 def test_other_paths_may_start_with_a_tilde(tmp_path):
     for name in ("./~/x", "~nobody-here/x", "a~", "~$draft"):
         assert any_path(name) == local_path(name) == Path(name)
-    with pytest.raises(OptionsError, match="starts with ~") as caught:
+    with raises(OptionsError, "home-not-expanded") as caught:
         build(Arrays({"x": np.arange(4)}), "~/new")
     assert caught.value.remedy

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tests.prep.test_resume import build_command, killed_when
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
@@ -108,7 +109,7 @@ def test_duplicates_do_not_count_towards_the_limit_of_rejects(image_folder, tmp_
     strict = Options(duplicates="drop", max_rejected=0)
     assert quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=strict).num_examples == 1
     root = image_folder({**files, "bad.png": b""})
-    with pytest.raises(BuildError, match=r"^1 of 51 inputs is rejected \(1 empty\), more than max_rejected="):
+    with raises(BuildError, "too-many-rejected", num_rejects=1, inputs=51):
         quiet_build(ImageFolder(root), tmp_path / "2" / "out", options=strict)
 
 
@@ -120,9 +121,7 @@ def test_fewer_distinct_examples_than_shards_end_the_build(image_folder, tmp_pat
 
 def test_a_folder_of_only_rejects_has_no_duplicates(image_folder, tmp_path, quiet_build):
     root = image_folder({"1.png": b"", "2.png": b""})
-    with pytest.raises(
-        BuildError, match=r"^every input of split 'train' was rejected \(2 empty\)\n  '1.png' \(empty\)"
-    ):
+    with raises(BuildError, "split-rejected", split="train"):
         quiet_build(ImageFolder(root), tmp_path / "out", options=Options(duplicates="drop", max_rejected=1))
 
 
@@ -187,7 +186,7 @@ def test_a_dataset_that_was_never_compared_is_not_up_to_date(image_folder, tmp_p
     root, out = image_folder({"1.png": 1, "2.png": 1}), tmp_path / "out"
     quiet_build(ImageFolder(root), out)
     for options in (DROP, FAIL):
-        with pytest.raises(InputError, match=r"with other options \(duplicates=\)"):
+        with raises(InputError, "dataset-differs"):
             quiet_build(ImageFolder(root), out, options=options)
     with pytest.raises(BuildError, match="has the content of another"):
         quiet_build(ImageFolder(root), out, options=FAIL, overwrite=True)
@@ -256,9 +255,7 @@ def test_the_digest_of_content_is_that_of_the_record_without_key_and_label():
 
 
 def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
-    with pytest.raises(
-        InputError, match=r"^duplicates= compares images, or values other than the label, and the source"
-    ):
+    with raises(InputError, "duplicates-no-content"):
         quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
     assert not (tmp_path / "out").exists()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import raises
 from tfshards import loader
 from tfshards.prep import (
     ImageFolder,
@@ -73,7 +74,7 @@ def test_what_was_built_with_an_unknown_conversion_is_not_up_to_date(here, capsy
     # unless nothing was converted
     source = ImageFolder("photos", ImageOptions(check="none"))
     assert build(source, "unchanged", shards=2, options=OPTIONS, log=quiet) == read_manifest("unchanged")
-    with pytest.raises(InputError, match="with another version of the conversion of images; give overwrite="):
+    with raises(InputError, "dataset-differs"):
         build(ImageFolder("photos", RESIZED), "resized", shards=2, options=OPTIONS, log=quiet)
     arguments = ["photos", "resized", "--resize", "4x4", "--shards", "2", "--max-rejected", "1"]
     assert main(["build", "images", *arguments]) == 1

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.errors import raises
 from tests.prep.derived import build_quietly, records, write_images
 from tests.prep.exported import write_dataset, write_everything
 from tfshards.prep import ImageFolder, export
@@ -59,24 +60,16 @@ def test_shards_that_are_too_large_for_mds_are_refused(tmp_path, monkeypatch):
     # numbers that are one byte in a record are eight in MDS
     write_dataset(tmp_path / "ds", NUMBERS, {"train": [[{"x": [1] * 1000}]]})
     monkeypatch.setattr(mds, "_MAX_BYTES", 1000)
-    path = "every-train-3f9a2c1b.tfrecord-00000-of-00001"
-    message = (
-        rf"{path}: has records of 1,0\d\d bytes, but MDS numbers bytes with 32 bits; make smaller shards"
-    )
-    with pytest.raises(FormatError, match=message):
+    with raises(FormatError, "format"):
         quietly(tmp_path / "ds", tmp_path / "out", to="mds")
     monkeypatch.setattr(mds, "_MAX_BYTES", 4000)
-    with pytest.raises(
-        InputError, match=rf"{path} becomes 8,\d\d\d bytes of MDS, which numbers bytes with 32"
-    ):
+    with raises(InputError, "export-mds-size"):
         quietly(tmp_path / "ds", tmp_path / "out", to="mds")
 
 
 def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
     write_dataset(tmp_path / "ds", NUMBERS, {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
-    with pytest.raises(
-        FormatError, match=r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
-    ):
+    with raises(FormatError, "format"):
         quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
 
 
@@ -101,7 +94,7 @@ def test_arrays_of_byte_strings_are_kept(to, tmp_path):
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(to, tmp_path):
     schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
     write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
-    with pytest.raises(FormatError, match="x: is a list of byte strings, of which some are not UTF-8"):
+    with raises(FormatError, "format"):
         quietly(tmp_path / "ds", tmp_path / "out", to=to)
     assert quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet").num_examples == 1
 

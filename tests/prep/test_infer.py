@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.errors import raises
 from tfshards.prep.adoption.infer import Inferred, infer
 from tfshards.prep.adoption.seen import FeatureRoles, Findings, parse_raw
 from tfshards.prep.imaging.formats import image_shape
@@ -314,7 +315,7 @@ def test_a_misspelled_tensor_option_is_refused(text):
 def test_roles_that_contradict_each_other_are_refused():
     with pytest.raises(OptionsError, match="raw='x=int8\\[\\]' repeats the feature 'x'"):
         parse_raw(["x=uint8[2]", "x=int8[]"])
-    with pytest.raises(OptionsError, match="the feature 'x' is named 2 times"):
+    with raises(OptionsError, "feature-roles-repeated", name="x", times=2):
         FeatureRoles(label="x", drop=("x",))
     with pytest.raises(OptionsError, match=r"raw='x=text\[2\]': dtype is 'text', but kind 'raw' can only be"):
         FeatureRoles(raw={"x": ("text", (2,))})

@@ -2,8 +2,7 @@
 
 from types import SimpleNamespace
 
-import pytest
-
+from tests.errors import raises
 from tfshards.prep.engines.job import Job, JobNote
 from tfshards.schemas import BuildError
 
@@ -29,5 +28,5 @@ def test_a_job_names_where_to_look(tmp_path):
 def test_a_failed_worker_ends_a_job_that_continues(monkeypatch):
     monkeypatch.setattr("tfshards.prep.engines.job._FAILURE_SECONDS", 0)
     area = SimpleNamespace(stop_reason=lambda: "why")
-    with pytest.raises(BuildError, match=r"^a worker has failed$"):
+    with raises(BuildError, "worker-failed"):
         Job.measure(SimpleNamespace(work=SimpleNamespace(area=area), _failed_at=None))

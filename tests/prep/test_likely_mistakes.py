@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import ImageFolder
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.losses import LOSSES, remedies
@@ -108,7 +109,7 @@ def test_a_pattern_that_leaves_no_image_is_named(image_folder):
 
 
 def test_an_empty_mask_dir_is_refused_in_words_of_both_python_and_the_command_line(tmp_path):
-    with pytest.raises(OptionsError, match=r"relative to that of the images$"):
+    with raises(OptionsError, "mask-dir-empty"):
         ImageFolder(tmp_path, mask_dir="")
 
 

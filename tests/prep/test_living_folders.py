@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, verify
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
@@ -109,24 +110,19 @@ def test_other_inputs_are_described(bitmaps, tmp_path, quiet_build):
     (bitmaps / "cat" / "00.bmp").rename(bitmaps / "dog" / "00.bmp")
     shutil.copyfile(bitmaps / "cat" / "02.bmp", bitmaps / "dog" / "02.bmp")
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(bitmaps / "cat" / "04.bmp")
-    changes = (
-        "2 added, such as 'dog/00.bmp', 1 missing, such as 'cat/00.bmp', 1 of another size, such as 'cat/04"
-    )
-    with pytest.raises(InputError, match=re.escape(f"holds a dataset with other inputs ({changes}")):
+    with raises(InputError, "dataset-differs"):
         quiet_build(ImageFolder(bitmaps), out)
     (out / inputs_name(manifest.build_id)).unlink()
-    with pytest.raises(InputError, match="holds a dataset with other inputs; give overwrite"):
+    with raises(InputError, "dataset-differs", distinction="with other inputs"):
         quiet_build(ImageFolder(bitmaps), out)
 
 
 def test_the_numbers_of_rows_are_described(tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(Arrays({"x": np.arange(5)}), out)
-    with pytest.raises(InputError, match=r"holds a dataset with other inputs \(7 rows instead of 5\); give"):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Arrays({"x": np.arange(7)}), out)
-    with pytest.raises(
-        InputError, match=r"inputs \(the values or the order of the rows have changed\); give"
-    ):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Arrays({"x": np.arange(5)[::-1]}), out)
 
 
@@ -148,10 +144,7 @@ def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, tmp_pat
     old = records(out)
     edit(bitmaps / "cat" / "04.bmp")
     touch(bitmaps / "cat" / "06.bmp")
-    with pytest.raises(
-        InputError,
-        match=r"out holds a dataset with other inputs: 1 input has changed, such as 'cat/04\.bmp';",
-    ):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(ImageFolder(bitmaps), out, shards=4)
     after = quiet_build(ImageFolder(bitmaps), out, shards=4, overwrite=True)
     assert after.build_id != before.build_id
@@ -168,7 +161,7 @@ def test_an_edit_that_keeps_size_and_time_is_noticed_with_checksum(bitmaps, tmp_
     before = quiet_build(ImageFolder(bitmaps), out)
     edit(bitmaps / "dog" / "05.bmp", keep_time=True)
     assert quiet_build(ImageFolder(bitmaps), out) == before
-    with pytest.raises(InputError, match=r"1 input has changed, such as 'dog/05\.bmp'"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(ImageFolder(bitmaps), out, checksum=True)
 
 
@@ -185,7 +178,7 @@ def test_without_the_record_of_the_inputs_all_contents_are_compared(
     assert read_inputs(out, manifest.build_id) is not None
     edit(bitmaps / "cat" / "00.bmp", keep_time=True)
     damage(out / inputs_name(manifest.build_id))
-    with pytest.raises(InputError, match=r"1 input has changed, such as 'cat/00\.bmp'"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(ImageFolder(bitmaps), out)
 
 
@@ -213,7 +206,7 @@ def test_a_dataset_that_cannot_be_compared_is_damaged(bitmaps, tmp_path, quiet_b
     touch(bitmaps / "cat" / "00.bmp")
     index = out / next(iter(manifest.shards[0].companion_digests))
     index.write_bytes(index.read_bytes().replace(b"0 ", b"1 ", 1))
-    with pytest.raises(InputError, match=r"or its index is damaged; run tfshards verify"):
+    with raises(InputError, "shard-or-index-damaged"):
         quiet_build(ImageFolder(bitmaps), out)
 
 
@@ -230,7 +223,7 @@ def test_rejected_inputs_are_compared_as_well(bitmaps, tmp_path, quiet_build, lo
     edit(bitmaps / "dog" / "twice.bmp")
     touch(bitmaps / "dog" / "twice.bmp")
     os.utime(bitmaps / "dog" / "twice.bmp", ns=(LATER + 1, LATER + 1))
-    with pytest.raises(InputError, match=r"2 inputs have changed, such as 'cat/bad\.bmp'"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(ImageFolder(bitmaps), out, options=options, shards=2)
 
 
@@ -258,7 +251,7 @@ def stopped(bitmaps, tmp_path, quiet_build, log) -> Path:
     for name in ("cat/x1.bmp", "cat/x2.bmp", "dog/x3.bmp"):
         (bitmaps / name).write_bytes(b"no image")
     out = tmp_path / "out"
-    with pytest.raises(BuildError, match="more than max_rejected= allows"):
+    with raises(BuildError, "too-many-rejected"):
         quiet_build(ImageFolder(bitmaps), out, shards=4, options=Options(max_rejected=0))
     log.clear()
     return out
@@ -415,9 +408,7 @@ def test_without_the_record_of_the_inputs_other_inputs_are_refused(bitmaps, tmp_
     damaged(out, 0)
     (bitmaps / "cat" / "00.bmp").unlink()
     (out / inputs_name(manifest.build_id)).unlink()
-    with pytest.raises(
-        InputError, match=r"^these are not the inputs that the dataset was built from: 11 inputs"
-    ):
+    with raises(InputError, "inputs-differ"):
         repair(out, str(bitmaps))
 
 
@@ -427,7 +418,7 @@ def test_the_inputs_of_another_dataset_are_refused(bitmaps, tmp_path, quiet_buil
     damaged(out, 0)
     (tmp_path / "other" / "cat").mkdir(parents=True)
     shutil.copyfile(bitmaps / "cat" / "02.bmp", tmp_path / "other" / "cat" / "x.bmp")
-    with pytest.raises(InputError, match=r"built from: 'cat/00\.bmp' and all others are missing;"):
+    with raises(InputError, "inputs-differ"):
         repair(out, str(tmp_path / "other"))
 
 
@@ -442,7 +433,7 @@ def test_array_files_are_compared_where_their_times_differ(tmp_path, array_files
     assert quiet_build(Arrays({"x": str(copy)}), tmp_path / "2" / "out", shards=2) == manifest
     edit(path)
     os.utime(path, ns=(LATER + 1, LATER + 1))
-    with pytest.raises(InputError, match="1 input has changed, such as '29'"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(Arrays({"x": str(path)}), out, shards=2)
 
 
@@ -456,9 +447,7 @@ def test_members_of_an_archive_are_identified_by_their_content(compressed, tmp_p
     assert quiet_build(Arrays.open([str(path)]), out) == manifest
     save(path, x=np.arange(9)[::-1])
     touch(path)
-    with pytest.raises(
-        InputError, match=r"inputs \(the values or the order of the rows have changed\); give"
-    ):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Arrays.open([str(path)]), out)
 
 
@@ -471,17 +460,16 @@ def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, tmp_pa
     touch(table)
     assert quiet_build(Table(table), out) == manifest
     edit(bitmaps / "cat" / "06.bmp")
-    with pytest.raises(InputError, match=r"1 input has changed, such as"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(Table(table), out)
     edit(bitmaps / "cat" / "06.bmp")
     touch(bitmaps / "cat" / "06.bmp")
     quiet_build(Table(table), out, overwrite=True)
     table.write_text("file_name,n\n" + "\n".join(reversed(lines)) + "\n")
-    with pytest.raises(InputError, match=r"inputs \(the content of the table has changed\); give overwrite"):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Table(table), out)
     table.write_text("file_name,n\n" + "\n".join([*lines[:2], "cat/04.bmp,5", *lines[3:]]) + "\n")
-    changes = "1 row with other values or times of images, such as that of 'cat/04.bmp'"
-    with pytest.raises(InputError, match=rf"inputs \({changes}\); give overwrite"):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Table(table), out)
 
 
@@ -490,8 +478,7 @@ def test_a_row_of_another_size_is_not_called_an_image(bitmaps, tmp_path, quiet_b
     table.write_text("file_name,caption\ncat/00.bmp,a cat\ncat/02.bmp,a cat\n")
     quiet_build(Table(table), out)
     table.write_text("file_name,caption\ncat/00.bmp,a cat\ncat/02.bmp,two cats\n")
-    changes = "1 row of another size, such as that of 'cat/02.bmp'"
-    with pytest.raises(InputError, match=rf"with other inputs \({changes}\); give overwrite=True"):
+    with raises(InputError, "dataset-differs"):
         quiet_build(Table(table), out)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import Arrays
 from tfshards.prep.sources.arrays.npz import Member, stage_member
 from tfshards.schemas import InputError
@@ -201,9 +202,7 @@ def test_a_wrong_length_in_header_and_directory_is_found_at_the_end_of_the_data(
     longer = SOUND.replace(b"(3, 2)", b"(3, 9)")
     write(path, "x.npy", data=longer, method=zipfile.ZIP_DEFLATED)
     in_directory(path, 24, "<I", len(longer) + 42)
-    with pytest.raises(
-        InputError, match=r"all\.npz\[x\]: cannot be read: is shorter than its header declares$"
-    ):
+    with raises(InputError, "npz-unreadable"):
         rows(path, tmp_path / "staged")
 
 
@@ -211,7 +210,7 @@ def test_a_wrong_length_in_header_and_directory_is_found_at_the_end_of_the_data(
 def test_a_wrong_checksum_is_refused(method, path, tmp_path):
     write(path, "x.npy", method=method)
     in_directory(path, 16, "<I", 0)
-    with pytest.raises(InputError, match=r"all\.npz\[x\]: cannot be read: Bad CRC-32 for file 'x\.npy'$"):
+    with raises(InputError, "npz-unreadable"):
         rows(path, tmp_path / "staged")
 
 
@@ -259,16 +258,14 @@ def test_copies_that_do_not_fit_on_the_disk_are_not_started(path, tmp_path, monk
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     source = Arrays.open([str(path)])
     (tmp_path / "staged").mkdir()
-    with pytest.raises(
-        InputError, match=r"staged: the copy of the arrays needs about 156\.5 KiB, but only 97\.7 KiB is free"
-    ):
+    with raises(InputError, "disk-full", what="the copy of the arrays"):
         source.stage(tmp_path / "staged")
     assert list((tmp_path / "staged").iterdir()) == []
 
 
 def test_a_copy_that_cannot_be_written_is_not_reported_as_a_damaged_archive(path):
     write(path, "x.npy", data=npy(np.zeros(10_000)))
-    with pytest.raises(InputError, match=r"^/dev/full: cannot be written: No space left on device$"):
+    with raises(InputError, "copy-unwritable"):
         stage_member(Member(str(path), "x"), Path("/dev/full"), preview=False)
 
 
@@ -276,5 +273,5 @@ def test_an_archive_replaced_after_its_names_were_read_is_reported(path, tmp_pat
     write(path, "x.npy")
     source = Arrays.open([str(path)])
     write(path, "y.npy")
-    with pytest.raises(InputError, match=r"all\.npz\[x\]: cannot be read: .*no item named 'x\.npy'"):
+    with raises(InputError, "npz-unreadable"):
         source.stage(tmp_path)

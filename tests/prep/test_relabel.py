@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.errors import raises
 from tfshards.loader import load
 from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
@@ -106,9 +107,7 @@ def test_a_second_call_does_nothing_and_edits_add_up(pets, contents):
 
 def test_new_classes_follow_the_others(pets, tmp_path):
     wanted = {"cat/000.png": "emu", "cat/002.png": "bat"}
-    with pytest.raises(
-        InputError, match=r"does not have the class 'bat' \(and 1 more\); did you mean 'cat'\? To"
-    ):
+    with raises(InputError, "class-unknown", unknown="bat"):
         relabel(pets, wanted, log=quiet)
     log: list[str] = []
     made = relabel(pets, wanted, new_classes=True, log=log.append)
@@ -117,9 +116,7 @@ def test_new_classes_follow_the_others(pets, tmp_path):
     assert [*made.splits["test"].label_counts] == ["cat", "dog", "bat", "emu"]
     assert (pets / "labels.txt").read_text() == "cat\ndog\nbat\nemu\n"
     assert verify(pets, deep=True)
-    with pytest.raises(
-        InputError, match=r"does not have the class 'zebra'; it has 'cat', 'dog', 'bat', 'emu'\."
-    ):
+    with raises(InputError, "class-unknown", unknown="zebra"):
         relabel(pets, {"cat/000.png": "zebra"}, log=quiet)
     more = append(write_images(tmp_path / "more", range(60, 64)), pets, engine="local", log=quiet)
     assert more.num_examples == 64
@@ -159,7 +156,7 @@ def test_classes_without_names_are_numbers(origins, tmp_path):
     root = Path(shutil.copytree(origins["arrays"], tmp_path / "rows"))
     made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
     assert [*made.splits["train"].label_counts.items()] == [("0", 33), ("1", 33), ("2", 35)]
-    with pytest.raises(InputError, match=r"does not have the class '9'; it has '0', '1', '2'\. To add"):
+    with raises(InputError, "class-unknown", unknown="9"):
         relabel(root, {"3": 9}, log=quiet)
     made = relabel(root, {"3": 9, "4": -5}, new_classes=True, log=quiet)
     assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
@@ -181,9 +178,7 @@ def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path):
     assert relabel(pets, wanted, skip_unknown=True, log=log.append).options["relabeled"] == 1
     assert log[0] == f"warning: 1 of 2 keys is not in {pets}, such as 'cat/nobody.png'"
     build_table(tmp_path)
-    with pytest.raises(
-        InputError, match=r"old has no scalar feature of kind 'label', so its examples have no"
-    ):
+    with raises(InputError, "relabel-no-label"):
         relabel(tmp_path / "old", {"0": "a"}, log=quiet)
 
 
@@ -237,17 +232,17 @@ def test_files_that_hold_no_labels_are_errors(name, content, message, tmp_path):
 
 
 def test_arguments_that_are_no_labels_are_errors(tmp_path):
-    with pytest.raises(OptionsError, match=r"labels= is empty; give at least one key"):
+    with raises(OptionsError, "labels-none"):
         new_labels({})
     for wrong in ({"a": 1.5}, {"a": True}, {3: "a"}):
-        with pytest.raises(OptionsError, match=r"labels= must map keys to names or numbers of classes, not"):
+        with raises(OptionsError, "labels-mapping"):
             new_labels(wrong)
     (tmp_path / "l.txt").touch()
-    with pytest.raises(OptionsError, match="the suffix of a table must be one of"):
+    with raises(OptionsError, "table-suffix"):
         new_labels(tmp_path / "l.txt")
     unreadable = tmp_path / "l.jsonl"
     unreadable.mkdir()
-    with pytest.raises(InputError, match="name the file of the table"):
+    with raises(InputError, "table-folder"):
         new_labels(unreadable)
 
 
@@ -272,7 +267,7 @@ def test_a_label_is_replaced_wherever_it_is_and_nothing_else():
 def test_a_record_that_cannot_be_relabeled_ends_the_call(pets, monkeypatch):
     # neither can be written by tfshards
     monkeypatch.setattr(relabel_module, "with_label", lambda *_: b"")
-    with pytest.raises(BuildError, match=r"record \d+ would change in more than its label"):
+    with raises(BuildError, "relabel-changes-more"):
         relabel(pets, {"cat/000.png": "dog"}, log=quiet)
 
     def fail(*_: object) -> bytes:

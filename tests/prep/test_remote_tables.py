@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from tests.errors import raises
 from tests.storage import conftest
 from tfshards.prep import ColumnRoles, Options, Table, build, verify
 from tfshards.prep.cli.main import main
@@ -112,7 +113,7 @@ def test_parquet_files_of_a_folder_and_a_pattern(upload, tmp_path, contents):
     url = upload(folder)
     check_same(Table(folder), Table(url), tmp_path, contents)
     assert Table(f"{url}/t*-of-00001.parquet").column_names() == ["x", "image", "split"]
-    with pytest.raises(InputError, match="no Parquet file matches the pattern"):
+    with raises(InputError, "table-no-match"):
         Table(f"{url}/x*.parquet").column_names()
 
 
@@ -133,7 +134,7 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, quiet_bui
     assert (manifest.totals.accepted, manifest.totals.rejected) == (12, 1)
     assert verify(tmp_path / "out", deep=True)
     bucket.store().put("data/sub/3.png", png(77))
-    with pytest.raises(InputError, match=r"1 input has changed, such as .*sub/3\.png"):
+    with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(Table(table, columns=ColumnRoles(images=("url",)), root=url), tmp_path / "out", shards=2)
 
 
@@ -189,7 +190,7 @@ def test_objects_outside_of_the_source_are_not_read(address, photos, upload, tmp
 def test_without_the_extra_urls_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     for source in (lambda: Table("s3://bucket/t.csv"), lambda: Table("t.csv", root="gs://bucket")):
-        with pytest.raises(OptionsError, match=r"install it: pip install 'tfshards\[remote\]'"):
+        with raises(OptionsError, "store-extra-missing"):
             source()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import (
     Arrays,
     ColumnRoles,
@@ -156,7 +157,7 @@ def test_without_the_record_of_the_inputs_of_a_part_it_is_refused(tmp_path, cont
     damage(out, path)
     (out / inputs_name(build_of(path))).unlink()
     before = contents(out)
-    with pytest.raises(InputError, match="these are not the inputs that the dataset was built from: "):
+    with raises(InputError, "inputs-differ"):
         repair(out, paths)
     assert contents(out) == before
 
@@ -168,7 +169,7 @@ def test_a_dataset_that_was_resharded_and_appended_to_is_refused(tmp_path):
     write_images(photos, range(8, 12))
     made = append(photos, tmp_path / "out")
     damage(tmp_path / "out", made.shards[0].path)
-    with pytest.raises(InputError, match="was made by reshard; only shards of a dataset that one build made"):
+    with raises(InputError, "not-a-build", how="was made by reshard"):
         repair(tmp_path / "out", photos)
 
 

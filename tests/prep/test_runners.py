@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
@@ -125,7 +126,7 @@ def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint
 
 
 def test_the_portable_runner_needs_an_endpoint(tmp_path, quiet_build):
-    with pytest.raises(OptionsError, match=r"--runner=PortableRunner needs --job_endpoint=HOST:PORT$"):
+    with raises(OptionsError, "beam-no-endpoint"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--runner=PortableRunner"])
 
 

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.errors import raises
 from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, verify
 from tfshards.prep.cli.main import main
@@ -162,7 +163,7 @@ def test_a_table_outside_of_the_image_folder_names_its_root(image_folder, tmp_pa
     quiet_build(Table(path, root=root), tmp_path / "out")
     assert list(records(tmp_path / "out")) == ["a.png"]
     assert not [line for line in log if line.startswith("warning")]
-    with pytest.raises(InputError, match=r"^root='.*/none' is not a folder$"):
+    with raises(InputError, "root-not-a-folder"):
         quiet_build(Table(path, root=tmp_path / "none"), tmp_path / "other")
 
 
@@ -191,10 +192,7 @@ def linked(image_folder, tmp_path) -> Path:
 @pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE.keys())
 def test_a_path_outside_of_the_root_is_refused(path, linked, tmp_path, quiet_build):
     table = csv(linked, f"file_name\na.png\n{path}\n")
-    with pytest.raises(
-        InputError,
-        match=r"is outside .*/photos; give the folder .* with root=, or allow this with follow_links",
-    ):
+    with raises(InputError, "outside"):
         quiet_build(Table(table), tmp_path / "out")
 
 
@@ -227,9 +225,7 @@ def test_a_row_without_its_file_is_rejected(path, detail, image_folder, tmp_path
     root = image_folder({"a.png": 1, "sub/b.png": 2})
     os.mkfifo(root / "pipe.png")
     table = parquet(root, file_name=["a.png", path, "sub/b.png"])
-    with pytest.raises(
-        BuildError, match=r"^1 of 3 inputs is rejected \(1 missing\), more than max_rejected="
-    ):
+    with raises(BuildError, "too-many-rejected", num_rejects=1, inputs=3):
         quiet_build(Table(table), tmp_path / "out", shards=2)
     manifest = quiet_build(Table(table), tmp_path / "out", shards=2, options=ANY_REJECTS)
     assert (manifest.totals.accepted, manifest.totals.rejected) == (2, 1)

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from tests.errors import raises
 from tests.prep.test_table_images import records
 from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Options, Table
@@ -371,13 +372,9 @@ def test_a_column_of_splits_goes_before_the_names_of_files(quick, tmp_path):
 def test_files_that_are_no_table_together_are_refused(tmp_path):
     write_parquet(tmp_path / "a.parquet", pa.table({"x": [1]}))
     write_parquet(tmp_path / "b.parquet", pa.table({"y": [1]}))
-    with pytest.raises(
-        InputError, match=r"b\.parquet: its columns or their types are not those of .*a\.parquet"
-    ):
+    with raises(InputError, "parts-columns-differ"):
         Table(tmp_path).stage(tmp_path)
-    with pytest.raises(
-        InputError, match=r"c-\*\.parquet: there is no such file, and no Parquet file matches"
-    ):
+    with raises(InputError, "table-no-match"):
         Table(tmp_path / "c-*.parquet").stage(tmp_path)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.durability.inputs import image, write
+from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import (
     Arrays,
@@ -163,12 +164,12 @@ def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monke
 
 def test_a_dataset_is_resharded_in_place(bucket, tmp_path):
     out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
-    with pytest.raises(OptionsError, match=rf"the output {out} is the input; give overwrite=True"):
+    with raises(OptionsError, "reshard-onto-itself"):
         reshard(out, out, shards=3, log=quiet)
     made = reshard(out, out, shards=3, overwrite=True, log=quiet)
     assert reshard(out, out, shards=3, overwrite=True, log=quiet) == made
     assert verify(out, deep=True)
-    with pytest.raises(OptionsError, match=r"the output .*/data/inside is inside the input"):
+    with raises(OptionsError, "output-in-input"):
         reshard(out, f"{out}/inside", log=quiet)
 
 
@@ -195,7 +196,7 @@ def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_pa
 
     with monkeypatch.context() as patch:
         patch.setattr(derive_module, "commit", fail)
-        with pytest.raises(BuildError, match="power"):
+        with raises(BuildError, "the power failed"):
             reshard(source, out, shards=4, log=quiet)
     shards = sorted(path for path, _ in any_path(out).walk() if path.name.endswith("-of-00004"))
     shards[0].write_bytes(shards[0].read_bytes()[::-1])
@@ -227,7 +228,7 @@ def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, m
         commit(*arguments)
 
     monkeypatch.setattr(append_module, "commit", late)
-    with pytest.raises(BuildError, match="meanwhile another build was committed"):
+    with raises(BuildError, "build-overtaken"):
         append(str(ours), out, max_rejected="50%", log=quiet)
     assert verify(out, deep=True)
     manifest = append(str(ours), out, max_rejected="50%", log=quiet)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.durability.inputs import image, write
+from tests.errors import raises
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.prep.adoption import adopt as adopted_files
@@ -122,9 +123,9 @@ def test_a_bucket_without_a_dataset_is_explained(bucket, capsys):
         with pytest.raises(InputError, match=f"^{url}:? {message}$"):
             prep.verify(url)
     any_path(f"{bucket.url}/photos/x.txt").write_bytes(b"1")
-    with pytest.raises(InputError, match=r"/photos is not a dataset: it has no dataset.json"):
+    with raises(InputError, "dataset-missing", manifest="dataset.json"):
         prep.verify(f"{bucket.url}/photos")
-    with pytest.raises(InputError, match=r"x.txt is a file; name the directory that holds dataset.json"):
+    with raises(InputError, "dataset-no-folder", manifest="dataset.json"):
         prep.verify(f"{bucket.url}/photos/x.txt")
 
 
@@ -156,12 +157,10 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, compressio
         write_files(*arguments)
 
     monkeypatch.setattr(adopted_files, "write_files", interfere)
-    with pytest.raises(BuildError, match=r"another process has written dataset.json meanwhile$"):
+    with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
         prep.adopt(str(remote), prep.AdoptOptions(name="other"), overwrite=True, log=log.append)
 
 
 def test_a_dataset_in_a_bucket_is_not_repaired(bucket):
-    with pytest.raises(
-        ValueError, match=r"/data is in an object store, .* with --overwrite, builds it again$"
-    ):
+    with raises(ValueError, "repair-remote"):
         prep.repair(f"{bucket.url}/data")
